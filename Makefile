@@ -1,0 +1,43 @@
+# `make demo` and `make test` need nothing but Python 3.11+ and make: each sets up its own virtual environment.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+# Two test processes: the machines this is built on have two cores.
+PYTEST  = $(BIN)/python -m pytest -n 2 --dist loadscope
+
+.PHONY: demo test soak lint format bench clean
+
+demo: $(VENV)/.plot
+	$(BIN)/glmesh demo
+
+test: $(VENV)/.test
+	$(PYTEST)
+
+# The numbers of the acceptance instead of a tenth; writes benchmarks/reports/soak.md.
+soak: $(VENV)/.test
+	GLMESH_SOAK=1 $(PYTEST)
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.lint
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# GLMESH_DATA names the folder with the real data sets.
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/kernel.py
+	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/scale.py
+
+$(VENV)/.%: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
