@@ -1,0 +1,61 @@
+"""The functions f (smooth) and g (separable) of f(Ax) + g(x), and the losses they come from.
+
+Conventions: `v`, `w` are vectors of length d, `x`, `u` of length n; everything is float64. `value` and
+`conjugate` are sums over the coordinates; outside a domain they are `inf`, never an exception.
+"""
+
+from glmesh.functions.losses import (
+    LOSSES,
+    EpsilonInsensitiveLoss,
+    HingeLoss,
+    HuberLoss,
+    LogisticLoss,
+    Loss,
+    QuantileLoss,
+    SmoothedHingeLoss,
+    SquaredEpsilonInsensitiveLoss,
+    SquaredHingeLoss,
+    SquaredLoss,
+)
+from glmesh.functions.separable import (
+    L1,
+    L2,
+    Box,
+    ElasticNet,
+    GroupLasso,
+    LogisticDual,
+    NonNegative,
+    Separable,
+    Table,
+)
+from glmesh.functions.smooth import ConjugateOf, Huber, Logistic, Profiled, Smooth, Squared, SquaredHinge
+
+__all__ = [
+    "L1",
+    "L2",
+    "LOSSES",
+    "Box",
+    "ConjugateOf",
+    "ElasticNet",
+    "EpsilonInsensitiveLoss",
+    "GroupLasso",
+    "HingeLoss",
+    "Huber",
+    "HuberLoss",
+    "Logistic",
+    "LogisticDual",
+    "LogisticLoss",
+    "Loss",
+    "NonNegative",
+    "Profiled",
+    "QuantileLoss",
+    "Separable",
+    "Smooth",
+    "SmoothedHingeLoss",
+    "Squared",
+    "SquaredEpsilonInsensitiveLoss",
+    "SquaredHinge",
+    "SquaredHingeLoss",
+    "SquaredLoss",
+    "Table",
+]
