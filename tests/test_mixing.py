@@ -1,0 +1,302 @@
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glmesh import mixing, topology
+from glmesh.errors import InvalidInput, InvalidNetwork
+
+ANY_SIZE = [name for name in topology.names() if name != "hypercube" and "regular" not in name]
+many = settings(deadline=None, max_examples=30)
+
+
+def dense(rows):
+    return np.array(rows, dtype=float)
+
+
+def eigenvalues(w):
+    return np.linalg.eigvalsh(w.matrix.toarray())
+
+
+@st.composite
+def random_mixings(draw):
+    """A metropolis matrix, moved towards or away from the identity, so that λ_K may dominate λ_2."""
+    n = draw(st.integers(2, 40))
+    w = mixing.metropolis(topology.build(draw(st.sampled_from(ANY_SIZE)), n)).matrix.toarray()
+    most = w.diagonal().min()
+    kept = draw(st.floats(0.05, 1.0))
+    moved = (w - (1 - kept) * most * np.eye(n)) / (1 - (1 - kept) * most)
+    return mixing.from_matrix(moved)
+
+
+# --- what every mixing matrix obeys ---------------------------------------------------------------
+
+
+@many
+@given(st.sampled_from(ANY_SIZE), st.integers(1, 80), st.integers(0, 9))
+def test_metropolis_is_symmetric_and_doubly_stochastic_on_the_graph(name, n, seed):
+    graph = topology.build(name, n, seed)
+    w = mixing.metropolis(graph)
+    full = w.matrix.toarray()
+    assert np.array_equal(full, full.T)
+    assert (full >= 0).all()
+    np.testing.assert_allclose(full.sum(axis=0), 1.0, rtol=0, atol=1e-14)
+    links = full > 0
+    np.fill_diagonal(links, False)
+    assert np.array_equal(links, nx.to_numpy_array(graph) > 0)
+    assert w.n_nodes == n
+    assert np.array_equal(w.degrees, [degree for _, degree in graph.degree])
+    assert w.edges == 2 * graph.number_of_edges()
+
+
+def test_metropolis_weights():
+    w = mixing.metropolis(topology.star(4)).matrix.toarray()
+    np.testing.assert_allclose(w, dense([[1, 1, 1, 1], [1, 3, 0, 0], [1, 0, 3, 0], [1, 0, 0, 3]]) / 4)
+
+
+@many
+@given(random_mixings())
+def test_eigenvalues_agree_with_all_of_them(w):
+    spectrum = eigenvalues(w)
+    beta = np.sort(np.abs(spectrum))[-2]
+    assert w.lambda2 == pytest.approx(spectrum[-2], abs=1e-12)
+    assert w.beta == pytest.approx(beta, abs=1e-12)
+    assert w.spectral_gap == pytest.approx(1 - beta, abs=1e-12)
+
+
+@many
+@given(random_mixings())
+def test_consensus_gap_is_a_tight_lower_bound(w):
+    gap = 1 - eigenvalues(w)[-2]
+    assert 0.99 * gap <= w.consensus_gap <= gap + 1e-15
+
+
+@many
+@given(random_mixings(), st.integers(0, 9))
+def test_a_gossip_step_keeps_the_mean_and_contracts_as_promised(w, seed):
+    v = np.random.default_rng(seed).standard_normal((w.n_nodes, 3))
+    mixed = w.matrix @ v
+    np.testing.assert_allclose(mixed.mean(axis=0), v.mean(axis=0), atol=1e-13)
+    apart = np.linalg.norm(v - v.mean(axis=0))
+    assert np.linalg.norm(mixed - v.mean(axis=0)) <= w.beta * apart + 1e-12
+    assert w.consensus_gap * apart <= np.linalg.norm(v - mixed) + 1e-12
+
+
+@pytest.mark.parametrize("make", [mixing.uniform, lambda n: mixing.metropolis(topology.complete(n))])
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 60, 600])
+def test_the_complete_graph_averages_exactly(make, n):
+    w = make(n)
+    np.testing.assert_allclose(w.matrix.toarray(), 1 / n, rtol=0, atol=1e-14)
+    assert (w.lambda2, w.beta, w.spectral_gap) == (0.0, 0.0, 1.0)
+    assert 1 - 1e-11 <= w.consensus_gap <= 1
+    assert w.edges == n * (n - 1)
+    assert (w.degrees == n - 1).all()
+
+
+@pytest.mark.parametrize(
+    "w",
+    [
+        mixing.uniform(5),
+        mixing.metropolis(topology.torus(12)),
+        mixing.metropolis(nx.Graph([("b", "a"), ("a", "c")])),
+        mixing.from_matrix(sp.coo_array(dense([[0, 1, 1], [1, 0, 1], [1, 1, 0]]) / 2)),
+    ],
+)
+def test_the_stored_form_is_sorted_and_holds_every_diagonal_entry(w):
+    stored = w.matrix
+    assert isinstance(stored, sp.csr_array)
+    assert stored.dtype == np.float64
+    assert stored.indices.dtype == stored.indptr.dtype == np.int32
+    for k in range(w.n_nodes):
+        row = stored.indices[stored.indptr[k] : stored.indptr[k + 1]]
+        assert k in row
+        assert (np.diff(row) > 0).all()
+
+
+def test_a_mixing_is_frozen():
+    with pytest.raises(AttributeError):
+        mixing.uniform(2).matrix = None
+
+
+# --- large networks: the sparse ways agree with the dense one --------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in topology.names() if name != "complete"])
+def test_sparse_and_dense_spectra_agree(name):
+    matrix = mixing.metropolis(topology.build(name, 128)).matrix
+    lambda2, beta = mixing._second_eigenvalue(matrix), mixing._beta(matrix, mixing._second_eigenvalue(matrix))
+    assert mixing._second_eigenvalue(matrix, dense_limit=0) == pytest.approx(lambda2, abs=1e-9)
+    assert mixing._beta(matrix, lambda2, dense_limit=0) == pytest.approx(beta, abs=1e-9)
+    assert 0.99 * (1 - lambda2) <= mixing._consensus_gap(matrix, lambda2, dense_limit=0) <= 1 - lambda2
+
+
+@many
+@given(random_mixings().filter(lambda w: w.n_nodes > 3))
+def test_sparse_and_dense_spectra_agree_on_small_graphs(w):
+    gap = 1 - w.lambda2
+    assert mixing._second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(w.lambda2, abs=1e-9)
+    # β is the root of an eigenvalue of W², so near zero half the digits are left
+    assert mixing._beta(w.matrix, w.lambda2, dense_limit=0) == pytest.approx(w.beta, abs=1e-5)
+    assert 0.99 * gap <= mixing._consensus_gap(w.matrix, w.lambda2, dense_limit=0) <= gap + 1e-15
+
+
+@pytest.mark.parametrize(
+    ("name", "gap"),
+    [
+        ("ring", 2 / 3 * (1 - np.cos(2 * np.pi / 4096))),
+        ("path", 2 / 3 * (1 - np.cos(np.pi / 4096))),
+        ("torus", 2 / 5 * (1 - np.cos(2 * np.pi / 64))),
+        ("star", 1 / 4096),
+    ],
+)
+def test_spectra_of_4096_nodes_agree_with_their_formulas(name, gap):
+    w = mixing.metropolis(topology.build(name, 4096))
+    assert 1 - w.lambda2 == pytest.approx(gap, rel=1e-5)
+    assert w.spectral_gap == pytest.approx(gap, rel=1e-5)
+    assert 0.99 * gap <= w.consensus_gap <= gap
+
+
+def test_a_negative_eigenvalue_of_a_large_odd_ring_dominates():
+    n = 1025
+    w = mixing.from_matrix(nx.to_scipy_sparse_array(topology.ring(n)) / 2)
+    assert w.lambda2 == pytest.approx(np.cos(2 * np.pi / n), abs=1e-9)
+    assert w.spectral_gap == pytest.approx(1 - np.cos(np.pi / n), rel=1e-3)
+
+
+def test_a_negative_second_eigenvalue_is_found():
+    n = 40
+    w = mixing.from_matrix((np.ones((n, n)) - np.eye(n)) / (n - 1))
+    assert mixing._second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(-1 / (n - 1))
+
+
+@many
+@given(random_mixings(), st.floats(1.001, 3.0))
+def test_a_gap_that_is_too_large_is_never_proven(w, factor):
+    gap = 1 - w.lambda2
+    assert mixing._proven_gap(w.matrix, factor * gap) <= gap
+
+
+def test_a_gap_that_ends_on_an_eigenvalue_is_not_proven():
+    w = mixing.metropolis(topology.hypercube(8))  # eigenvalues 1, 1/2, 0, -1/2
+    assert mixing._proven_gap(w.matrix, 1.0) == 0.0
+
+
+def test_without_a_proof_the_free_bound_remains():
+    w = mixing.metropolis(topology.ring(12))
+    free = 4 * (1 / 3) / (12 * 6)
+    wrong_lambda2 = w.lambda2 - 0.1
+    assert mixing._consensus_gap(w.matrix, wrong_lambda2, dense_limit=0) == pytest.approx(free)
+    assert free <= w.consensus_gap
+
+
+# --- matrices of the user -------------------------------------------------------------------------
+
+GOOD = dense([[0.5, 0.3, 0.2], [0.3, 0.6, 0.1], [0.2, 0.1, 0.7]])
+
+
+@pytest.mark.parametrize(
+    "form", [np.asarray, np.ndarray.tolist, sp.csr_array, sp.csc_matrix, sp.coo_array, sp.lil_array]
+)
+def test_a_good_matrix_is_kept(form):
+    w = mixing.from_matrix(form(GOOD), graph=topology.complete(3))
+    np.testing.assert_allclose(w.matrix.toarray(), GOOD, rtol=0, atol=1e-15)
+
+
+def test_rounding_noise_is_removed():
+    noisy = GOOD @ np.diag([1 + 1e-12, 1, 1])
+    noisy = np.block([[noisy, np.full((3, 1), -1e-14)], [np.full((1, 3), 1e-14), np.ones((1, 1))]])
+    noisy[2:, 2:] = dense([[0.4, 0.3], [0.3, 0.7]])
+    w = mixing.from_matrix(noisy)
+    full = w.matrix.toarray()
+    assert np.array_equal(full, full.T)
+    assert np.array_equal(w.degrees, [2, 2, 3, 1])
+    np.testing.assert_allclose(full.sum(axis=1), 1.0, rtol=0, atol=1e-15)
+
+
+def test_zeros_on_the_diagonal_are_stored_and_zeros_off_it_are_not():
+    rows, cols = np.indices((4, 4)).reshape(2, -1)
+    entries = dense([[0, 2, 1, 1], [2, 2, 0, 0], [1, 0, 0, 3], [1, 0, 3, 0]]) / 4
+    every_place = sp.coo_array((entries.ravel(), (rows, cols)), shape=(4, 4))
+    w = mixing.from_matrix(every_place)
+    assert every_place.nnz == 16
+    assert w.matrix.nnz == 12
+    assert np.array_equal(w.degrees, [3, 1, 2, 2])
+
+
+def test_one_node():
+    w = mixing.from_matrix([[1.0]])
+    assert (w.n_nodes, w.edges, w.lambda2, w.beta, w.consensus_gap) == (1, 0, 0.0, 0.0, 1.0)
+
+
+def changed(*entries):
+    matrix = GOOD.copy()
+    for *place, value in entries:
+        matrix[tuple(place)] = value
+    return matrix
+
+
+SQUARE = nx.to_numpy_array(topology.ring(4)) / 2
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((2, 3)), "a mixing matrix is square, one row per node; got shape (2, 3)"),
+        (changed((1, 2, np.nan)), "mixing entry (1, 2) = nan is not a finite number"),
+        (changed((2, 0, np.inf)), "mixing entry (2, 0) = inf is not a finite number"),
+        (changed((0, 1, -0.1), (1, 0, -0.1)), "mixing entry (0, 1) = -0.1 is negative"),
+        (changed((1, 0, 0.25)), "is not symmetric: entry (0, 1) is 0.3 but (1, 0) is 0.25; use mixing.metropolis"),
+        (changed((2, 2, 0.67)), "mixing row 2 sums to 0.97, expected 1; use mixing.metropolis(graph)"),
+        (changed((2, 2, 0.7 + 1e-9)), "mixing row 2 sums to 1.000000001, expected 1"),
+        (
+            np.kron(np.eye(2), np.full((2, 2), 0.5)),
+            "the graph of the mixing matrix falls apart into 2 components; nodes 2, 3 cannot reach node 0",
+        ),
+        (SQUARE, "eigenvalue -1); mix it with the identity, (I + W)/2, or use mixing.metropolis(graph)"),
+        (dense([[0, 1], [1, 0]]), "bipartite, zero diagonal"),
+    ],
+)
+def test_a_bad_matrix_is_refused(form, matrix, message):
+    with pytest.raises(InvalidNetwork) as caught:
+        mixing.from_matrix(form(matrix))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("matrix", [0.5, [1.0], np.empty((0, 0))])
+def test_what_is_no_matrix_is_refused(matrix):
+    with pytest.raises(InvalidNetwork, match="square, one row per node"):
+        mixing.from_matrix(matrix)
+
+
+def test_the_lazy_advice_works():
+    assert mixing.from_matrix((np.eye(4) + SQUARE) / 2).beta == pytest.approx(0.5)
+
+
+def test_an_entry_off_the_graph_is_named():
+    with pytest.raises(InvalidNetwork) as caught:
+        mixing.from_matrix(GOOD, graph=nx.path_graph(3))
+    assert str(caught.value) == "mixing entry (0, 2) is 0.2, but the graph has no edge between 0 and 2"
+
+
+def test_graph_and_matrix_must_have_one_size():
+    with pytest.raises(InvalidNetwork, match="the graph has 4 nodes, expected 3"):
+        mixing.from_matrix(GOOD, graph=nx.path_graph(4))
+
+
+def test_an_unused_edge_is_no_fault():
+    w = mixing.from_matrix(mixing.metropolis(topology.path(4)).matrix, graph=topology.complete(4))
+    assert w.edges == 6
+
+
+def test_metropolis_refuses_what_build_refuses():
+    with pytest.raises(InvalidNetwork, match="the graph is directed"):
+        mixing.metropolis(nx.DiGraph([(0, 1)]))
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5])
+def test_uniform_needs_a_number_of_nodes(n):
+    with pytest.raises(InvalidInput, match="n must be a positive integer, got"):
+        mixing.uniform(n)
