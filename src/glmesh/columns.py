@@ -1,0 +1,190 @@
+"""A matrix stored by columns, as the kernels read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from glmesh.errors import InvalidData
+from glmesh.kernels.columns import products, transposed_products
+from glmesh.types import AnyArray, Indices, Unsigned, Vector
+
+_ONE_ROW = np.zeros(1, dtype=np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A d x n matrix by columns: compressed sparse, or dense where `indices` is empty.
+
+    Whatever the input (dense, CSR, CSC, float32, 32- or 64-bit indices), the arrays have one type each, so kernels
+    compile once.
+    """
+
+    d: int
+    indptr: Unsigned
+    indices: npt.NDArray[np.uint32]
+    data: Vector
+    dense: bool
+
+    @staticmethod
+    def of(matrix: AnyArray, *, rows: bool = False, name: str = "X") -> Columns:
+        """The columns of a matrix or, with `rows=True`, its rows."""
+        if sp.issparse(matrix):
+            if matrix.dtype.kind not in "biuf":
+                raise InvalidData(f"{name} holds {matrix.dtype}; real numbers are needed")
+            compressed = sp.csr_array(matrix) if rows else sp.csc_array(matrix)
+            if not (compressed.has_canonical_format and compressed.has_sorted_indices):
+                compressed = compressed.copy()
+                compressed.sum_duplicates()
+            n, d = compressed.shape if rows else compressed.shape[::-1]
+            columns = Columns(
+                d,
+                compressed.indptr.astype(np.uint64),
+                compressed.indices.astype(np.uint32),
+                np.ascontiguousarray(compressed.data, dtype=np.float64),
+                dense=False,
+            )
+        else:
+            array = _dense(matrix, name)
+            n, d = array.shape if rows else array.shape[::-1]
+            data = np.ascontiguousarray(array if rows else array.T).reshape(-1)
+            columns = Columns(
+                d, np.arange(n + 1, dtype=np.uint64) * np.uint64(d), np.zeros(0, np.uint32), data, dense=True
+            )
+        columns._check_finite(rows, name)
+        return columns
+
+    def _check_finite(self, rows: bool, name: str) -> None:
+        if np.isfinite(self.data).all():
+            return
+        at = int(np.flatnonzero(~np.isfinite(self.data))[0])
+        column = int(np.searchsorted(self.indptr, at, side="right")) - 1
+        row = at - int(self.indptr[column]) if self.dense else int(self.indices[at])
+        place = (column, row) if rows else (row, column)
+        what = "NaN" if np.isnan(self.data[at]) else "infinity"
+        raise InvalidData(f"{name} holds {what} at row {place[0]}, column {place[1]}; impute or drop it first")
+
+    @property
+    def n(self) -> int:
+        """Number of columns."""
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored entries."""
+        return len(self.data)
+
+    @cached_property
+    def counts(self) -> Indices:
+        """Stored entries of each column."""
+        return np.asarray(np.diff(self.indptr.astype(np.int64)), dtype=np.int64)
+
+    @cached_property
+    def norms(self) -> Vector:
+        """|a_i|_2 of each column, without overflow or underflow of the squares."""
+        largest = np.maximum.reduceat(np.abs(self.data), self._starts) if self.nnz else np.zeros(0)
+        top = np.zeros(self.n)
+        top[self.counts > 0] = largest
+        scale = np.where(top > 0, top, 1.0)
+        scaled = self.data / np.repeat(scale, self.counts)
+        sums = np.zeros(self.n)
+        if self.nnz:
+            sums[self.counts > 0] = np.add.reduceat(scaled * scaled, self._starts)
+        return np.asarray(scale * np.sqrt(sums))
+
+    @property
+    def _starts(self) -> Indices:
+        return self.indptr[:-1][self.counts > 0].astype(np.int64)
+
+    def take(self, order: Indices) -> Columns:
+        """These columns, in this order."""
+        if self.dense:
+            data = self.data.reshape(self.n, self.d)[order].reshape(-1)
+            return Columns(self.d, self.indptr[: len(order) + 1].copy(), self.indices, data, dense=True)
+        picked = self.to_scipy()[:, order]
+        return Columns(
+            self.d, picked.indptr.astype(np.uint64), picked.indices.astype(np.uint32), picked.data, dense=False
+        )
+
+    def between(self, begin: int, end: int) -> Columns:
+        """The columns begin..end-1."""
+        a, b = int(self.indptr[begin]), int(self.indptr[end])
+        indices = self.indices if self.dense else self.indices[a:b]
+        return Columns(self.d, self.indptr[begin : end + 1] - self.indptr[begin], indices, self.data[a:b], self.dense)
+
+    def to_scipy(self) -> AnyArray:
+        """As a scipy CSC array or a (Fortran-ordered) numpy array; no copy of the values."""
+        if self.dense:
+            return self.data.reshape(self.n, self.d).T
+        parts = (self.data, self.indices.view(np.int32), self.indptr.view(np.int64))
+        return sp.csc_array(parts, shape=(self.d, self.n))
+
+    def scale_rows(self, factors: Vector) -> Columns:
+        """diag(factors) times the matrix."""
+        data = self.data * (np.tile(factors, self.n) if self.dense else factors[self.indices])
+        return Columns(self.d, self.indptr, self.indices, data, self.dense)
+
+    def widen(self, d: int) -> Columns:
+        """The same columns with zero rows below, up to d rows."""
+        if d == self.d:
+            return self
+        if self.dense:
+            wide = np.zeros((self.n, d))
+            wide[:, : self.d] = self.data.reshape(self.n, self.d)
+            return Columns(
+                d, np.arange(self.n + 1, dtype=np.uint64) * np.uint64(d), self.indices, wide.reshape(-1), True
+            )
+        return Columns(d, self.indptr, self.indices, self.data, dense=False)
+
+    def dot(self, x: Vector) -> Vector:
+        """A x."""
+        out = np.zeros((1, self.d))
+        whole = np.array([0, self.n], dtype=np.uint64)
+        products(whole, self.indptr, self.indices, self.data, x, _ONE_ROW, out)
+        return np.asarray(out[0])
+
+    def transposed_dot(self, w: Vector) -> Vector:
+        """A^T w."""
+        out = np.empty(self.n)
+        whole = np.array([0, self.n], dtype=np.uint64)
+        transposed_products(whole, self.indptr, self.indices, self.data, _ONE_ROW, w[None, :], out)
+        return out
+
+    @staticmethod
+    def join(parts: list[Columns]) -> Columns:
+        """Side by side; sparse if any part is."""
+        dense = all(part.dense for part in parts)
+        parts = parts if dense else [part._sparse() for part in parts]
+        offsets = np.cumsum([0] + [part.nnz for part in parts]).astype(np.uint64)
+        pointers = [part.indptr[:-1] + offset for part, offset in zip(parts, offsets, strict=False)]
+        return Columns(
+            parts[0].d,
+            np.concatenate([*pointers, offsets[-1:]]),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.data for part in parts]),
+            dense,
+        )
+
+    def _sparse(self) -> Columns:
+        return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
+
+
+def _dense(matrix: AnyArray, name: str) -> npt.NDArray[np.float64]:
+    try:
+        array = np.asarray(matrix)
+    except ValueError as error:
+        raise InvalidData(f"{name} is not a rectangular matrix: {error}") from None
+    if array.ndim != 2:
+        raise InvalidData(f"{name} has {array.ndim} dimension(s), expected a matrix of samples x features")
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise InvalidData(f"{name} holds values that are not numbers; encode them first") from None
+    if array.dtype.kind not in "biuf":
+        raise InvalidData(f"{name} holds {array.dtype}; real numbers are needed, encode categories first")
+    return array.astype(np.float64, copy=False)

@@ -1,0 +1,246 @@
+"""Coordinate descent on the local subproblem: one kernel for the whole catalogue.
+
+Node k minimises <w_k, A_k D> + q_k/2 |A_k D|^2 + sum_i g_i(x_i + D_i), q_k = sigma'/tau. It sees the loss only
+through w_k, the gradient at its estimate. r_k = w_k + q_k A_k D is kept up to date, so a column costs one product
+and, if it moves, one addition. A *unit* is a column, or a group of columns (kind GROUPS).
+
+Sleeping units. A unit that sits at a kink or a bound stays there until its slope has moved by a margin that is known
+when it is visited, and |a_i|*(path length of r_k) bounds that move. `path[k]` is the path length so far, `wake[j]` the
+length at which unit j must be looked at again. Skipping a sleeping unit changes nothing, not even a bit of x.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from glmesh.kernels.columns import ONE, add, dot
+from glmesh.kernels.terms import (
+    GROUPS,
+    LOGISTIC_DUAL,
+    conjugate,
+    logistic_step,
+    pinned_margin,
+    ray_limit,
+    row_of,
+    table_step,
+    value,
+)
+
+CYCLIC = np.int64(0)
+SHUFFLED = np.int64(1)
+
+_ZERO = np.uint64(0)
+# Rounding of a slope, relative to |a_i| |r|: a margin is trusted only beyond it.
+_ROUNDING = 1e-12
+# Path lengths are rounded up and wake-up times down: steps may be tiny beside the whole path, and there are many.
+_UP, _DOWN = 1.0 + 4.5e-16, 1.0 - 4.5e-16
+
+
+@njit(nogil=True, cache=True)
+def hash64(a, b):
+    """A well-mixed 64-bit hash of two numbers (the finaliser of splitmix64)."""
+    z = a + (b + ONE) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(nogil=True, cache=True)
+def shuffle(order, key):
+    """Permutes in place, from a key."""
+    for i in range(ONE, np.uint64(order.size)):
+        key = hash64(key, i)
+        j = key % (i + ONE)
+        order[i], order[j] = order[j], order[i]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _group_step(indptr, indices, data, begin, end, weight, curvature, q, x, r, slopes):
+    """One proximal step on a group; returns the path length of r and the margin of a group at zero (or -1)."""
+    size = end - begin
+    norm = 0.0
+    at_zero = True
+    for c in range(size):
+        slopes[c] = curvature * x[begin + c] - dot(indptr, indices, data, begin + c, r)
+        norm += slopes[c] * slopes[c]
+        at_zero = at_zero and x[begin + c] == 0.0
+    norm = math.sqrt(norm)
+    shrink = (1.0 - weight / norm) / curvature if norm > weight and curvature > 0.0 else 0.0
+    moved = 0.0
+    for c in range(size):
+        change = shrink * slopes[c] - x[begin + c]
+        if change != 0.0:
+            x[begin + c] += change
+            add(indptr, indices, data, begin + c, q * change, r)
+            moved += change * change
+    return math.sqrt(moved), (weight - norm if at_zero and moved == 0.0 else -1.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _pass(first, last, order, kind, bounds, indptr, indices, data, norms, table, q, x, r, slopes, wake, path, scale):
+    """One pass over a node's units. Returns (path length of r so far, nonzeros visited, whether anything moved)."""
+    visited = _ZERO
+    moved = False
+    shuffled = order.size > 0
+    for position in range(last - first):
+        j = first + (order[position] if shuffled else position)
+        if wake[j] > path:
+            continue
+        norm = norms[j]
+        curvature = q * norm * norm
+        begin = bounds[j]
+        visited += indptr[bounds[j + ONE]] - indptr[begin]
+        margin = -1.0
+        change = 0.0
+        if kind == GROUPS:
+            change, margin = _group_step(
+                indptr, indices, data, begin, bounds[j + ONE], table[begin, 0], curvature, q, x, r, slopes
+            )
+        else:
+            slope = dot(indptr, indices, data, begin, r)
+            row = row_of(table, begin)
+            old = x[begin]
+            if kind == LOGISTIC_DUAL:
+                new = logistic_step(row, old, slope, curvature)
+            else:
+                new = table_step(row, old, slope, curvature)
+            change = new - old
+            if change != 0.0:
+                x[begin] = new
+                if norm > 0.0:
+                    add(indptr, indices, data, begin, q * change, r)
+            elif kind != LOGISTIC_DUAL:
+                margin = pinned_margin(row, old, slope)
+        if change != 0.0:
+            moved = True
+            path = (path + q * abs(change) * norm) * _UP
+            wake[j] = 0.0
+        elif norm == 0.0:
+            wake[j] = math.inf
+        else:
+            at = abs(x[begin]) * (curvature + table[begin, 1])
+            margin -= _ROUNDING * (norm * scale + table[begin, 0] + abs(table[begin, 2]) + at)
+            wake[j] = (path + margin / norm * (1.0 - 1e-9)) * _DOWN if margin > 0.0 else 0.0
+    return path, visited, moved
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _terms(kind, bounds, table, first, last, x):
+    """g over the units first..last."""
+    total = 0.0
+    for j in range(first, last):
+        if kind == GROUPS:
+            square = 0.0
+            for i in range(bounds[j], bounds[j + ONE]):
+                square += x[i] * x[i]
+            total += table[bounds[j], 0] * math.sqrt(square)
+        else:
+            total += value(kind, row_of(table, bounds[j]), x[bounds[j]])
+    return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _local_gap(kind, bounds, indptr, indices, data, table, first, last, before, w, r, q, terms):
+    """The subproblem's duality gap at (x, s r), s the largest of [0, 1] that is feasible (infinite if none is).
+
+    <w, u> + q/2 |u|^2 + g(x) + |s r - w|^2/(2q) + <s r, A x_before> + g*(-A^T s r), with u = A (x - x_before).
+    """
+    pulls = np.empty(bounds[last] - bounds[first])
+    origin = bounds[first]
+    s = 1.0
+    for j in range(first, last):
+        square = 0.0
+        for i in range(bounds[j], bounds[j + ONE]):
+            pulls[i - origin] = -dot(indptr, indices, data, i, r)
+            square += pulls[i - origin] * pulls[i - origin]
+        if kind == GROUPS:
+            if square > 0.0:
+                s = min(s, table[bounds[j], 0] / math.sqrt(square))
+        elif kind != LOGISTIC_DUAL:
+            s = min(s, ray_limit(row_of(table, bounds[j]), pulls[bounds[j] - origin]))
+    if s < 0.0:
+        return math.inf
+    gap = terms
+    for i in range(np.uint64(pulls.size)):
+        gap -= s * pulls[i] * before[i]
+    for j in range(np.uint64(w.size)):
+        u = (r[j] - w[j]) / q
+        away = s * r[j] - w[j]
+        gap += w[j] * u + 0.5 * q * u * u + 0.5 * away * away / q
+    if kind != GROUPS:  # the conjugate of a group norm is zero where it is finite
+        for j in range(first, last):
+            gap += conjugate(kind, row_of(table, bounds[j]), s * pulls[bounds[j] - origin])
+    return max(gap, 0.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def solve_nodes(
+    starts, unit_starts, bounds, indptr, indices, data, norms, kind, table,  # the block's columns and g
+    x, w, r, out, q, gamma, step, passes, target, order_kind, seed, round_, ids,  # this round's subproblems
+    wake, path, theta, visited,  # memory of sleeping units; what was reached
+):  # fmt: skip
+    """For every node k of the block: x_k += gamma D_k and out_k += step_k A_k D_k.
+
+    passes[k] is the cap of passes; target[k] is Theta (negative: none), and then theta[k] the accuracy reached.
+    """
+    width = np.uint64(w.shape[1])
+    for k in range(np.uint64(starts.size) - ONE):
+        first, last = unit_starts[k], unit_starts[k + ONE]
+        visited[k] = _ZERO
+        if first == last or passes[k] == _ZERO:
+            theta[k] = 0.0 if first == last else 1.0
+            continue
+        wk, rk = w[k], r[k]
+        drift = scale = 0.0
+        for j in range(width):
+            away = wk[j] - rk[j]
+            drift += away * away
+            scale += wk[j] * wk[j]
+            rk[j] = wk[j]
+        length = (path[k] + math.sqrt(drift) * (1.0 + 1e-9)) * _UP
+        scale = math.sqrt(scale)
+        before = x[starts[k] : starts[k + ONE]].copy() if gamma != 1.0 or target[k] >= 0.0 else x[:0]
+        old_terms = _terms(kind, bounds, table, first, last, x) if target[k] >= 0.0 else 0.0
+        order = np.empty(last - first if order_kind == SHUFFLED else _ZERO, np.uint64)
+        for j in range(np.uint64(order.size)):
+            order[j] = j
+        largest = _ZERO
+        if kind == GROUPS:
+            for j in range(first, last):
+                largest = max(largest, bounds[j + ONE] - bounds[j])
+        slopes = np.empty(largest)
+        theta[k] = math.nan
+        for pass_ in range(passes[k]):
+            if order_kind == SHUFFLED:
+                shuffle(order, hash64(hash64(hash64(seed, ids[k]), round_), np.uint64(pass_)))
+            length, seen, moved = _pass(
+                first, last, order, kind, bounds, indptr, indices, data, norms, table,
+                q[k], x, rk, slopes, wake, length, scale,
+            )  # fmt: skip
+            visited[k] += seen
+            if target[k] >= 0.0:
+                terms = _terms(kind, bounds, table, first, last, x)
+                decrease = old_terms - terms
+                for j in range(width):
+                    u = (rk[j] - wk[j]) / q[k]
+                    decrease -= wk[j] * u + 0.5 * q[k] * u * u
+                gap = _local_gap(kind, bounds, indptr, indices, data, table, first, last, before, wk, rk, q[k], terms)
+                if decrease > 0.0 and gap < math.inf:
+                    theta[k] = gap / (gap + decrease)
+                else:
+                    theta[k] = 1.0 if moved and gap > 0.0 else 0.0
+                if gap <= target[k] * decrease:
+                    break
+            if not moved:
+                break
+        path[k] = length
+        if gamma != 1.0:
+            for i in range(starts[k], starts[k + ONE]):
+                old = before[i - starts[k]]
+                if x[i] != old:
+                    x[i] = old + gamma * (x[i] - old)
+            for j in range(first, last):
+                wake[j] = 0.0
+        for j in range(width):
+            out[k, j] += step[k] * (rk[j] - wk[j])

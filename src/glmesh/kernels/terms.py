@@ -1,0 +1,132 @@
+"""One-dimensional steps, values and conjugates of g_i, from a row (l1, l2, linear, lo, hi) of the table.
+
+A row is passed as a tuple: a view of the table would cost reference counting, more than the arithmetic.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+LOGISTIC_DUAL = np.int64(1)
+GROUPS = np.int64(2)
+
+
+@njit(nogil=True, cache=True, inline="always")
+def row_of(table, i):
+    """The i-th row of the table as a tuple."""
+    return table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def table_step(row, x, slope, curvature):
+    """argmin_t slope (t - x) + curvature/2 (t - x)^2 + g(t); at curvature 0 the minimiser of g."""
+    z = curvature * x - slope - row[2]
+    if z > row[0]:
+        t = (z - row[0]) / (curvature + row[1])
+    elif z < -row[0]:
+        t = (z + row[0]) / (curvature + row[1])
+    else:
+        t = 0.0
+    return min(max(t, row[3]), row[4])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def logistic_step(row, x, slope, curvature):
+    """The same for c [p ln p + (1-p) ln(1-p)], p = y t / c: Newton in the logit of p, bracketed."""
+    c = row[4] - row[3]
+    if c <= 0.0:
+        return 0.0
+    y = 1.0 if row[4] > 0.0 else -1.0
+    bend = curvature * c
+    p = y * x / c
+    shift = y * slope - bend * p
+    low, high = -shift - bend, -shift
+    t = math.log(p / (1.0 - p)) if 0.0 < p < 1.0 else 0.5 * (low + high)
+    if not low <= t <= high:
+        t = 0.5 * (low + high)
+    last = high - low
+    for _ in range(200):
+        p = 1.0 / (1.0 + math.exp(-t)) if t >= 0.0 else math.exp(t) / (1.0 + math.exp(t))
+        h = t + bend * p + shift
+        if h < 0.0:
+            low = t
+        else:
+            high = t
+        new = t - h / (1.0 + bend * p * (1.0 - p))
+        if not (low <= new <= high and abs(new - t) <= 0.5 * last):  # Newton alone may jump to and fro for ever
+            new = 0.5 * (low + high)
+        last = abs(new - t)
+        t = new
+        if last <= 1e-14 * (1.0 + abs(t)):
+            break
+    p = 1.0 / (1.0 + math.exp(-t)) if t >= 0.0 else math.exp(t) / (1.0 + math.exp(t))
+    return y * c * p
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def pinned_margin(row, x, slope):
+    """How far the slope may move before x leaves the kink or bound it sits at; negative if it sits at none."""
+    low, high = -math.inf, math.inf  # x stays put while low <= -slope - linear - l2 x <= high
+    at_kink = x == 0.0 and row[0] > 0.0
+    if not (at_kink or x == row[3] or x == row[4]):
+        return -1.0
+    if x > row[3]:
+        low = -row[0] if x <= 0.0 else row[0]
+    if x < row[4]:
+        high = row[0] if x >= 0.0 else -row[0]
+    pull = -slope - row[2] - row[1] * x
+    return min(pull - low, high - pull)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def value(kind, row, x):
+    """g_i(x) inside its domain."""
+    if kind == LOGISTIC_DUAL:
+        c = row[4] - row[3]
+        if c <= 0.0:
+            return 0.0
+        p = abs(x) / c
+        if p <= 0.0 or p >= 1.0:
+            return 0.0
+        return c * (p * math.log(p) + (1.0 - p) * math.log1p(-p))
+    return row[0] * abs(x) + 0.5 * row[1] * x * x + row[2] * x
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def conjugate(kind, row, u):
+    """g_i*(u), where it is finite."""
+    if kind == LOGISTIC_DUAL:
+        c = row[4] - row[3]
+        z = u if row[4] > 0.0 else -u
+        return c * (max(z, 0.0) + math.log1p(math.exp(-abs(z))))
+    z = u - row[2]
+    slope = z - row[0] if z > row[0] else (z + row[0] if z < -row[0] else 0.0)
+    if row[1] > 0.0:
+        x = slope / row[1]
+    elif slope > 0.0 and row[4] < math.inf:
+        x = row[4]
+    elif slope < 0.0 and row[3] > -math.inf:
+        x = row[3]
+    else:
+        x = 0.0  # inside the domain the maximiser is never beyond zero on an infinite side
+    x = min(max(x, row[3]), row[4])
+    return z * x - row[0] * abs(x) - 0.5 * row[1] * x * x
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def ray_limit(row, u):
+    """The largest s >= 0 with s u in the domain of g_i*; -1 if not even 0 is in it."""
+    limit = math.inf
+    if row[1] == 0.0:
+        if row[4] == math.inf:
+            if row[0] + row[2] < 0.0:
+                return -1.0
+            if u > 0.0:
+                limit = min(limit, (row[0] + row[2]) / u)
+        if row[3] == -math.inf:
+            if row[0] - row[2] < 0.0:
+                return -1.0
+            if u < 0.0:
+                limit = min(limit, (row[0] - row[2]) / -u)
+    return limit

@@ -1,0 +1,24 @@
+"""Compiles the kernels (or loads them from numba's cache) before anything is timed."""
+
+from functools import cache
+
+import numpy as np
+
+from glmesh.kernels.cd import CYCLIC, solve_nodes
+from glmesh.kernels.columns import products, transposed_products
+from glmesh.kernels.mix import mix
+
+
+@cache
+def warm_up() -> None:
+    """Calls every kernel once on a matrix with one entry."""
+    one, zero, ends = np.ones(1), np.zeros(1, np.uint64), np.array([0, 1], np.uint64)
+    row, x, count = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64)
+    matrix = (ends, np.zeros(1, np.uint32), one)
+    mix(ends, zero, one, row, row.copy())
+    products(ends, *matrix, x, zero, row)
+    transposed_products(ends, *matrix, zero, row, x)
+    solve_nodes(
+        ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5)), x, row, row.copy(), row.copy(), one, 1.0, one,
+        count, -one, CYCLIC, np.uint64(0), np.uint64(0), zero, np.zeros(1), np.zeros(1), np.zeros(1), count.copy(),
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Who holds which columns."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.errors import InvalidInput
+from glmesh.functions import GroupLasso
+from glmesh.problem import Problem
+from glmesh.types import AnyArray, Indices
+
+HOW = ("shuffled", "contiguous", "balanced")
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """`order` lists the user's columns node by node; node k holds order[starts[k]:starts[k + 1]]."""
+
+    order: Indices
+    starts: Indices
+
+    @property
+    def n_nodes(self) -> int:
+        """K."""
+        return len(self.starts) - 1
+
+    def columns_of(self, node: int) -> Indices:
+        """The user's columns that a node holds."""
+        return self.order[self.starts[node] : self.starts[node + 1]]
+
+    def to_user(self, values: AnyArray) -> AnyArray:
+        """Values per column, from node order to the user's."""
+        out = np.empty_like(values)
+        out[self.order] = values
+        return out
+
+    @staticmethod
+    def of_lists(lists: Sequence[Indices]) -> Partition:
+        """From the columns of each node."""
+        sizes = [len(part) for part in lists]
+        order = np.concatenate([np.asarray(part, dtype=np.int64) for part in lists]) if lists else np.zeros(0, np.int64)
+        return Partition(order, np.cumsum([0, *sizes]))
+
+
+def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", seed: int = 0) -> Partition:
+    """Spreads the columns of a pooled problem over nodes.
+
+    `how` is "shuffled" (a seeded random split, sizes differ by at most one), "contiguous", "balanced" (equal numbers
+    of nonzeros), or the user's own: an array with the node of each column, or one list of columns per node. The
+    columns of a group (group Lasso) stay together. Nodes may be empty.
+    """
+    if not problem.pooled:
+        if not isinstance(how, str) or how != "shuffled":
+            raise InvalidInput("the problem's data is already apart, on its nodes; partition= goes with Problem.glm")
+        return Partition.of_lists(np.split(np.arange(problem.n), np.cumsum([p.columns.n for p in problem.parts])[:-1]))
+    columns, g = problem.form.columns, problem.form.g
+    if not isinstance(how, str):
+        return _check_groups(_given(how, columns.n, n_nodes), g)
+    # what must stay together: groups, or single columns
+    unit_of, n_units = (g.piece_of, len(g.weights)) if isinstance(g, GroupLasso) else (np.arange(columns.n), columns.n)
+    if how == "contiguous":
+        lists = np.array_split(np.arange(n_units), n_nodes)
+    elif how == "shuffled":
+        lists = np.array_split(np.random.default_rng(seed).permutation(n_units), n_nodes)
+    elif how == "balanced":
+        lists = _balanced(np.bincount(unit_of, columns.counts, minlength=n_units).astype(np.int64), n_nodes)
+    else:
+        raise InvalidInput(f"unknown partition {how!r}; use one of {', '.join(HOW)}, or give your own")
+    if isinstance(g, GroupLasso):
+        lists = [np.flatnonzero(np.isin(unit_of, part)) for part in lists]
+    return _check_groups(Partition.of_lists(lists), g)
+
+
+def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
+    """Heaviest first, each to the node with the least so far (and, among equals, the fewest columns)."""
+    heap = [(0, 0, k) for k in range(n_nodes)]
+    lists: list[list[int]] = [[] for _ in range(n_nodes)]
+    for unit in np.argsort(-loads, kind="stable"):
+        load, count, node = heapq.heappop(heap)
+        lists[node].append(int(unit))
+        heapq.heappush(heap, (load + int(loads[unit]), count + 1, node))
+    return [np.sort(np.array(part, dtype=np.int64)) for part in lists]
+
+
+def _given(how: AnyArray, n: int, n_nodes: int) -> Partition:
+    if len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1:
+        if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
+            raise InvalidInput("the columns of a node must be whole numbers")
+        lists = [np.asarray(part, dtype=np.int64) for part in how]
+    else:
+        nodes = np.asarray(how)
+        if nodes.shape != (n,) or nodes.dtype.kind not in "iu":
+            raise InvalidInput(f"a partition is one node for each of {n} columns, or {n_nodes} lists of columns")
+        if len(nodes) and (nodes.min() < 0 or nodes.max() >= n_nodes):
+            raise InvalidInput(f"the partition names node {nodes.max()}, but nodes are 0 to {n_nodes - 1}")
+        lists = [np.flatnonzero(nodes == k) for k in range(n_nodes)]
+    result = Partition.of_lists(lists)
+    seen = np.bincount(result.order, minlength=n) if len(result.order) and result.order.min() >= 0 else np.zeros(n)
+    if len(seen) != n or (seen != 1).any():
+        wrong = int(np.argmax(seen != 1)) if len(seen) == n else int(result.order.max())
+        raise InvalidInput(f"the partition must hold each of {n} columns exactly once; look at column {wrong}")
+    return result
+
+
+def _check_groups(result: Partition, g: object) -> Partition:
+    """Groups whole on one node, and ordered by label within it, as the kernels expect."""
+    if not isinstance(g, GroupLasso):
+        return result
+    lists = [result.columns_of(k) for k in range(result.n_nodes)]
+    home: dict[int, int] = {}
+    for node, part in enumerate(lists):
+        for label in np.unique(g.groups[part]):
+            if home.setdefault(int(label), node) != node:
+                raise InvalidInput(f"the partition cuts group {label} between nodes {home[int(label)]} and {node}")
+    return Partition.of_lists([part[np.argsort(g.groups[part], kind="stable")] for part in lists])

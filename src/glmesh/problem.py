@@ -1,0 +1,380 @@
+"""A generalised linear model as f(Ax) + g(x), and back.
+
+Split by features (form A): A = X, x the coefficients, f the loss, g the penalty.
+Split by samples (form B): the columns of A are samples, x the dual variables, f the conjugate of the penalty, g the
+duals of the losses; the model is w = grad f(Ax).
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.columns import Columns
+from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
+from glmesh.functions import (
+    LOSSES,
+    ConjugateOf,
+    Loss,
+    Profiled,
+    Separable,
+    Smooth,
+    Squared,
+    SquaredLoss,
+    Table,
+)
+from glmesh.types import AnyArray, Vector
+
+Split = Literal["features", "samples"]
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """f(Ax) + g(x) over the columns that somebody holds: all of them, or one node's."""
+
+    columns: Columns
+    f: Smooth
+    g: Separable
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What is to be fitted: loss, penalty and split, checked for having a form."""
+
+    loss: Loss
+    penalty: Separable | list[Separable]
+    penalty_name: str
+    alpha: float
+    l1_ratio: float | None
+    split: Split
+    fit_intercept: bool
+
+    @staticmethod
+    def of(
+        loss: str | Loss,
+        penalty: str | Separable | Sequence[Separable],
+        alpha: float,
+        l1_ratio: float | None,
+        split: str,
+        fit_intercept: bool,
+    ) -> Model:
+        """Validates the options and refuses a pair without a form, by name."""
+        loss = _loss(loss)
+        if not isinstance(alpha, int | float | np.number) or not 0 <= float(alpha) < np.inf:
+            raise InvalidInput(f"alpha must be a finite number >= 0, got {alpha!r}")
+        if split not in ("features", "samples"):
+            raise InvalidInput(f"split must be 'features' or 'samples', got {split!r}")
+        name, parts = _penalty(penalty, l1_ratio)
+        scaled = [part.scaled(float(alpha)) for part in parts]
+        _check_list(penalty, scaled, split)
+        _check_pair(loss, scaled, name, split, fit_intercept)
+        one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
+        ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
+        return Model(loss, one, name, float(alpha), ratio, split, fit_intercept)  # type: ignore[arg-type]
+
+    def penalty_of(self, node: int | None) -> Separable:
+        """The penalty that a node applies (None: the pooled data)."""
+        if isinstance(self.penalty, list):
+            return self.penalty[node or 0]
+        return self.penalty
+
+
+def _loss(loss: str | Loss) -> Loss:
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        near = difflib.get_close_matches(str(loss), LOSSES, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InvalidInput(f"unknown loss {loss!r}.{hint} Losses: {', '.join(LOSSES)}")
+    return LOSSES[loss]()
+
+
+def _penalty(penalty: str | Separable | Sequence[Separable], l1_ratio: float | None) -> tuple[str, list[Separable]]:
+    if isinstance(penalty, list | tuple):
+        if not penalty or not all(isinstance(part, Separable) for part in penalty):
+            raise InvalidInput("a list of penalties holds one Separable per node")
+        return "custom", list(penalty)
+    if isinstance(penalty, Separable):
+        if l1_ratio is not None:
+            raise InvalidInput("l1_ratio goes with penalty='elasticnet'; a Separable carries its own weights")
+        return "custom", [penalty]
+    if penalty not in ("l1", "l2", "elasticnet"):
+        raise InvalidInput(f"unknown penalty {penalty!r}; use 'l1', 'l2', 'elasticnet' or a Separable")
+    if penalty != "elasticnet" and l1_ratio is not None:
+        raise InvalidInput(f"l1_ratio goes with penalty='elasticnet', not with {penalty!r}")
+    ratio = {"l1": 1.0, "l2": 0.0}.get(str(penalty), 0.5 if l1_ratio is None else l1_ratio)
+    if not isinstance(ratio, int | float | np.number) or not 0 <= ratio <= 1:
+        raise InvalidInput(f"l1_ratio must be between 0 and 1, got {l1_ratio!r}")
+    return str(penalty), [Table(l1=np.asarray(float(ratio)), l2=np.asarray(1.0 - float(ratio)))]
+
+
+def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Separable], split: str) -> None:
+    if not isinstance(penalty, list | tuple):
+        return
+    if split == "samples":
+        raise UnsuitablePair("split by samples all nodes share one penalty; give one Separable, not a list")
+    kinds = sorted({type(part).__name__ for part in scaled})
+    if len(kinds) > 1:
+        raise UnsuitablePair(f"the penalties of all nodes must be of one kind, got {' and '.join(kinds)}")
+
+
+def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str, fit_intercept: bool) -> None:
+    if split == "features":
+        if loss.smooth(np.ones(1), np.ones(1)) is None:
+            raise UnsuitablePair(
+                f"the {loss.name} loss is not smooth, so it has no form split by features. "
+                "Use split='samples', or a smooth loss: squared, logistic, huber, squared_hinge."
+            )
+        return
+    for penalty in penalties:
+        if not isinstance(penalty, Table):
+            raise UnsuitablePair(
+                f"{type(penalty).__name__} cannot be split by samples: its conjugate is not smooth. "
+                "Use split='features'."
+            )
+        if not penalty.strong_convexity > 0:
+            what = {"l1": "a plain L1 penalty", "elasticnet": "an elastic net without L2 part"}.get(
+                name, "a penalty without L2 part (or with alpha=0)"
+            )
+            raise UnsuitablePair(
+                f"{what} cannot be split by samples: its conjugate is not smooth. Use split='features', or "
+                "penalty='elasticnet' with l1_ratio < 1 (and alpha > 0)."
+            )
+    if fit_intercept:
+        raise UnsuitablePair(
+            "an unpenalised intercept is not separable when split by samples. Use split='features', or add a "
+            "column of ones to X (which penalises the intercept, as scikit-learn's LinearSVC does)."
+        )
+
+
+class NodeData:
+    """The raw data of one holder (a node, or the whole pool), and what it must agree on with the others."""
+
+    # facts: upper and lower ends, all reduced by a maximum over the network
+    N_FACTS = 6
+
+    def __init__(self, model: Model, X: AnyArray, y: AnyArray, sample_weight: AnyArray, where: str = "") -> None:
+        self.model = model
+        self.where = where
+        self.columns = Columns.of(X, rows=model.split == "samples", name=f"X{where}")
+        self.m = self.columns.n if model.split == "samples" else self.columns.d
+        self.p = self.columns.d if model.split == "samples" else self.columns.n
+        self.y = _vector(y, f"y{where}")
+        if len(self.y) != self.m:
+            raise InvalidData(f"X{where} has {self.m} rows but y has {len(self.y)} values")
+        self.weight = np.ones(self.m) if sample_weight is None else _vector(sample_weight, f"sample_weight{where}")
+        if len(self.weight) != self.m:
+            raise InvalidData(f"X{where} has {self.m} rows but sample_weight has {len(self.weight)} values")
+        if (self.weight < 0).any():
+            raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
+
+    def facts(self) -> Vector:
+        """What the nodes must agree on, as numbers of which the network takes the maximum."""
+        if self.model.split == "samples":
+            shared = [float(self.p), 0.0]
+        else:
+            digest = hashlib.blake2b(self.y.tobytes() + self.weight.tobytes(), digest_size=6).digest()
+            shared = [float(self.m), float(int.from_bytes(digest, "little"))]
+        low, high = (self.y.min(), self.y.max()) if self.m else (np.inf, -np.inf)
+        return np.array([shared[0], -shared[0], shared[1], -shared[1], high, -low])
+
+    def settle(self, agreed: Vector, node: int | None = None) -> Form:
+        """The form of this holder's columns, once the network's maxima of the facts are known."""
+        model = self.model
+        width = int(agreed[0])
+        if model.split == "features" and agreed[0] != -agreed[1]:
+            other = width if width != self.m else int(-agreed[1])
+            raise InvalidData(
+                f"split by features every node holds the same rows; X{self.where} has {self.m}, another node {other}"
+            )
+        if model.split == "features" and agreed[2] != -agreed[3]:
+            raise InvalidData("split by features every node holds the same y and sample_weight; they differ")
+        y = self.y
+        if model.loss.classifies:
+            y = _signs(self.y, -agreed[5], agreed[4], model.loss.name, self.where)
+        penalty = model.penalty_of(node)
+        if model.split == "samples":
+            return Form(self.columns.widen(width), *self._by_samples(penalty, y, width))
+        penalty.check_size(self.columns.n)
+        return self._by_features(penalty, y)
+
+    def _by_samples(self, penalty: Separable, y: Vector, width: int) -> tuple[Smooth, Separable]:
+        assert isinstance(penalty, Table)  # checked when the model was made
+        penalty.check_size(width)
+        return ConjugateOf(penalty), self.model.loss.dual(y, self.weight)
+
+    def _by_features(self, penalty: Separable, y: Vector) -> Form:
+        columns, weight, direction = self.columns, self.weight, np.ones(self.m)
+        if isinstance(self.model.loss, SquaredLoss):
+            if (weight != 1.0).any():
+                root = np.sqrt(weight)  # sqrt(c) into the rows: then tau = 1 whatever the weights
+                columns, y, direction = columns.scale_rows(root), y * root, root
+            row_loss = Squared(y)
+        else:
+            row_loss = self.model.loss.smooth(y, weight)  # type: ignore[assignment]
+        f = Profiled(row_loss, direction) if self.model.fit_intercept else row_loss
+        return Form(columns, f, penalty)
+
+
+def _vector(values: AnyArray, name: str) -> Vector:
+    array = values.toarray() if sp.issparse(values) else np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidData(f"{name} has shape {array.shape}; one number per sample is needed")
+    if array.dtype.kind in "OUS":
+        try:
+            numbers = array.astype(np.float64) if array.dtype.kind == "O" else None
+        except (TypeError, ValueError):
+            numbers = None
+        if numbers is None:
+            first = str(array[0]) if len(array) else ""
+            raise InvalidData(f"{name} holds {first!r}; numbers are needed here, encode labels as -1 and 1 first")
+        array = numbers
+    if array.dtype.kind not in "biuf":
+        raise InvalidData(f"{name} holds {array.dtype}; real numbers are needed")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InvalidData(f"{name} holds {'NaN' if np.isnan(array[at]) else 'infinity'} at position {at}")
+    return array
+
+
+def _signs(y: Vector, low: float, high: float, loss: str, where: str) -> Vector:
+    """The smaller label is -1, the larger +1."""
+    if not low < high:
+        raise InvalidData(f"y holds one class only ({high:g}); the {loss} loss needs two")
+    strange = (y != low) & (y != high)
+    if strange.any():
+        raise InvalidData(
+            f"y{where} holds {y[int(np.argmax(strange))]:g} besides {low:g} and {high:g}; the {loss} loss needs two "
+            "classes (for more, train one against the rest)"
+        )
+    return np.where(y == high, 1.0, -1.0)
+
+
+class Problem:
+    """min_w sum_i s_i loss(y_i, x_i.w + b) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2), over a network.
+
+    Make one with `Problem.glm` (pooled data, to be spread over simulated nodes) or `Problem.from_nodes` (data that is
+    already apart).
+    """
+
+    def __init__(self, model: Model, parts: list[NodeData], pooled: bool) -> None:
+        self.model = model
+        self.parts = parts
+        self.pooled = pooled
+        self._form: Form | None = None
+
+    @staticmethod
+    def glm(
+        X: AnyArray,
+        y: AnyArray,
+        *,
+        loss: str | Loss = "squared",
+        penalty: str | Separable = "l2",
+        alpha: float = 1.0,
+        l1_ratio: float | None = None,
+        split: Split = "features",
+        sample_weight: AnyArray = None,
+        fit_intercept: bool = False,
+    ) -> Problem:
+        """A problem on pooled data.
+
+        `loss` is a name (`glmesh.functions.LOSSES` lists them) or a `Loss` with its own parameter. `squared` is half
+        the square, `squared_hinge` is max(0, 1 - m)^2; nothing is averaged. `penalty` is "l2", "l1", "elasticnet" or a
+        `Separable`; it is multiplied by `alpha`. With `fit_intercept` the intercept is not penalised (split by
+        features only). Labels of a classification may be any two numbers; the larger is the positive class.
+        """
+        if isinstance(penalty, list | tuple):
+            raise InvalidInput("pooled data has one penalty; a list, one per node, goes with Problem.from_nodes")
+        model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+        data = NodeData(model, X, y, sample_weight)
+        if data.m == 0 or data.p == 0:
+            raise InvalidData(f"X is empty: {data.m} rows, {data.p} columns")
+        problem = Problem(model, [data], pooled=True)
+        problem._form = data.settle(data.facts())
+        return problem
+
+    @staticmethod
+    def from_nodes(
+        parts: Sequence[tuple[AnyArray, ...]],
+        *,
+        loss: str | Loss = "squared",
+        penalty: str | Separable | Sequence[Separable] = "l2",
+        alpha: float = 1.0,
+        l1_ratio: float | None = None,
+        split: Split = "samples",
+        fit_intercept: bool = False,
+    ) -> Problem:
+        """A problem on data that is already apart: one (X_k, y_k) or (X_k, y_k, sample_weight_k) per node.
+
+        Split by samples a node holds its rows and their labels; split by features its columns, and the same y and
+        weights as everybody (coefficients come back in node order). What nodes must know of each other is agreed on
+        by neighbour messages when a run starts. `penalty` may be a list, one per node.
+        """
+        model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+        if not len(parts):
+            raise InvalidData("parts is empty: give one (X, y) per node")
+        if isinstance(model.penalty, list) and len(model.penalty) != len(parts):
+            raise InvalidInput(f"{len(model.penalty)} penalties for {len(parts)} nodes")
+        holders = []
+        for k, part in enumerate(parts):
+            if not isinstance(part, tuple | list) or len(part) not in (2, 3):
+                raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
+            weight = part[2] if len(part) == 3 else None
+            holders.append(NodeData(model, part[0], part[1], weight, f" of node {k}"))
+        if not any(part.m for part in holders) or not any(part.p for part in holders):
+            raise InvalidData(f"all {len(holders)} parts are empty")
+        return Problem(model, holders, pooled=False)
+
+    @property
+    def form(self) -> Form:
+        """f(Ax) + g(x) over all columns, in the user's order: the bird's-eye view that only a simulation has."""
+        if self._form is None:
+            agreed = np.max([part.facts() for part in self.parts], axis=0)
+            forms = [part.settle(agreed, k) for k, part in enumerate(self.parts)]
+            columns = Columns.join([form.columns for form in forms])
+            g = forms[0].g.join([form.g for form in forms], [form.columns.n for form in forms])
+            self._form = Form(columns, forms[0].f, g)
+        return self._form
+
+    @property
+    def classes(self) -> tuple[float, float] | None:
+        """The two labels (negative, positive) of a classification."""
+        if not self.model.loss.classifies:
+            return None
+        values = [part.y for part in self.parts if part.m]
+        return float(min(v.min() for v in values)), float(max(v.max() for v in values))
+
+    @property
+    def n(self) -> int:
+        """Number of variables (columns of A)."""
+        return sum(part.columns.n for part in self.parts)
+
+    def coefficients(self, x: Vector, shared: Vector) -> tuple[Vector, float]:
+        """(coef, intercept) of the variables x (in the user's order) and a shared vector, Ax or an estimate of it."""
+        form = self.form
+        if self.model.split == "samples":
+            return form.f.gradient(shared), 0.0
+        return x.copy(), form.f.offset(shared) if isinstance(form.f, Profiled) else 0.0
+
+    def objective(self, coef: Vector, intercept: float = 0.0) -> float:
+        """The user-level primal objective at these coefficients."""
+        form = self.form
+        if self.model.split == "features":
+            if isinstance(form.f, Profiled):
+                return form.f.f.value(form.columns.dot(coef) + intercept * form.f.direction) + form.g.value(coef)
+            return form.f.value(form.columns.dot(coef)) + form.g.value(coef)
+        return form.f.conjugate(coef) + form.g.conjugate(-form.columns.transposed_dot(coef))
+
+    def __repr__(self) -> str:
+        where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"
+        model = self.model
+        return f"<Problem {model.loss.name} + {model.penalty_name}, alpha={model.alpha:g}, by {model.split}, {where}>"
