@@ -1,0 +1,205 @@
+"""The nodes that one process hosts: all K in the simulator, K/P on an MPI rank, one in a peer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from glmesh.columns import Columns
+from glmesh.functions import Separable, Smooth
+from glmesh.functions.separable import GROUPS
+from glmesh.kernels.mix import mix
+from glmesh.problem import Form
+from glmesh.types import Indices, Matrix, Unsigned, Vector
+
+
+@dataclass
+class Rows:
+    """What the nodes of a block send to their neighbours: a vector each, and a few scalars that ride along.
+
+    `vectors` must not be written to until the next exchange has returned (double-buffer it). A scalar of minus
+    infinity stands for nothing: it is not sent.
+    """
+
+    vectors: Matrix | None = None
+    scalars: Matrix | None = None
+
+
+@dataclass(frozen=True)
+class Halo:
+    """What the nodes of a block received.
+
+    The neighbours of the block's k-th node (itself included, ascending ids) are pointers[k]..pointers[k+1] of
+    `neighbours`: rows of `vectors` and `scalars`; `weights` are the entries of the mixing matrix.
+    """
+
+    pointers: Unsigned
+    neighbours: Unsigned
+    weights: Vector
+    ids: Unsigned  # of the nodes behind `neighbours`
+    vectors: Matrix | None
+    scalars: Matrix | None
+    own: Unsigned  # the rows of the block's own nodes
+
+    def mix(self, out: Matrix) -> Matrix:
+        """out_k = sum_l W_kl vectors_l."""
+        assert self.vectors is not None
+        mix(self.pointers, self.neighbours, self.weights, self.vectors, out)
+        return out
+
+    def around(self, k: int) -> tuple[Indices, Vector]:
+        """(rows of the neighbours of the block's k-th node, itself included; their weights)."""
+        a, b = int(self.pointers[k]), int(self.pointers[k + 1])
+        return self.neighbours[a:b].astype(np.int64), self.weights[a:b]
+
+
+class Exchange(Protocol):
+    """Moves rows between nodes; knows no algebra. One entry per block of this process."""
+
+    def swap(self, rows: list[Rows]) -> list[Halo]:
+        """Sends every block's rows to the neighbours of its nodes and returns what came back."""
+        ...
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What every node knows of the network."""
+
+    n_nodes: int
+    diameter: int  # an upper bound is fine
+    parents: Indices  # a spanning tree: every node's parent, -1 at the root
+    depth: int
+    consensus_gap: float  # a lower bound of 1 - lambda_2 of the mixing matrix
+    seed: int
+
+
+@dataclass(eq=False)
+class Block:
+    """Columns, g and f of the hosted nodes, side by side, as the kernels read them."""
+
+    ids: Unsigned
+    facts: Facts
+    columns: Columns
+    starts: Unsigned  # columns of the hosted nodes: starts[k]..starts[k + 1]
+    f: Smooth
+    terms: list[Separable]  # g of each hosted node
+    allocate: Callable[[], Matrix]  # a zeroed (hosted nodes x d) array that the exchange can share without a copy
+
+    @staticmethod
+    def of(ids: Indices, facts: Facts, forms: list[Form], allocate: Callable[[], Matrix]) -> Block:
+        """From the forms of the hosted nodes."""
+        starts = np.cumsum([0] + [form.columns.n for form in forms])
+        columns = Columns.join([form.columns for form in forms])
+        return Block(
+            ids.astype(np.uint64),
+            facts,
+            columns,
+            starts.astype(np.uint64),
+            forms[0].f,
+            [form.g for form in forms],
+            allocate,
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of hosted nodes."""
+        return len(self.ids)
+
+    @property
+    def d(self) -> int:
+        """Length of the shared vector."""
+        return self.columns.d
+
+    @cached_property
+    def table(self) -> Matrix:
+        """The rows (l1, l2, linear, lo, hi) of all hosted columns."""
+        return np.concatenate([g.kernel_rows(self.n_columns(k)) for k, g in enumerate(self.terms)])
+
+    @cached_property
+    def g(self) -> Separable:
+        """g of all hosted nodes at once."""
+        return self.terms[0].join(self.terms, [self.n_columns(k) for k in range(self.size)])
+
+    @property
+    def kind(self) -> int:
+        """Which kind of g: TABLE, LOGISTIC_DUAL or GROUPS."""
+        return self.terms[0].kind
+
+    def n_columns(self, k: int) -> int:
+        """Columns of the k-th hosted node."""
+        return int(self.starts[k + 1] - self.starts[k])
+
+    def of_node(self, k: int) -> slice:
+        """The columns of the k-th hosted node."""
+        return slice(int(self.starts[k]), int(self.starts[k + 1]))
+
+    def node_columns(self, k: int) -> Columns:
+        """A_k of the k-th hosted node."""
+        return self.columns.between(int(self.starts[k]), int(self.starts[k + 1]))
+
+    @cached_property
+    def units(self) -> tuple[Unsigned, Unsigned, Vector]:
+        """(units of node k: a..b; columns of unit j: a..b; norm of unit j); a unit is a column or a group."""
+        if self.kind != GROUPS:
+            bounds = np.arange(self.columns.n + 1, dtype=np.uint64)
+            return self.starts, bounds, self.columns.norms
+        pieces = [g.pieces(self.n_columns(k)) for k, g in enumerate(self.terms)]
+        unit_starts = np.cumsum([0] + [len(p) - 1 for p in pieces]).astype(np.uint64)
+        bounds = np.concatenate(
+            [p[:-1] + int(s) for p, s in zip(pieces, self.starts, strict=False)] + [[self.columns.n]]
+        )
+        norms = [spectral_norm(self.columns.between(int(a), int(b))) for a, b in itertools.pairwise(bounds)]
+        return unit_starts, bounds.astype(np.uint64), np.array(norms)
+
+    @cached_property
+    def node_norms(self) -> Vector:
+        """An upper bound of |A_k|_2 for every hosted node."""
+        return np.array([spectral_norm(self.node_columns(k)) for k in range(self.size)])
+
+    def unit_norms(self, k: int) -> Vector:
+        """|a_i| of the columns, or the spectral norms of the groups, of the k-th hosted node."""
+        unit_starts, _, norms = self.units
+        return norms[int(unit_starts[k]) : int(unit_starts[k + 1])]
+
+
+_LARGEST_GRAM = 512  # columns up to which the exact spectral norm is worth a Gram matrix
+
+
+def spectral_norm(columns: Columns) -> float:
+    """|A|_2: exact for few columns, else the smaller of its upper bounds |A|_F and (|A|_1 |A|_inf)^(1/2)."""
+    if columns.n == 0:
+        return 0.0
+    if columns.n == 1:
+        return float(columns.norms[0])
+    matrix = columns.to_scipy()
+    if columns.n <= _LARGEST_GRAM:
+        gram = matrix.T @ matrix
+        square = float(np.linalg.eigvalsh(gram if columns.dense else gram.toarray())[-1])
+    else:
+        size = abs(matrix)
+        product = float(size.sum(axis=0).max()) * float(size.sum(axis=1).max())
+        square = min(float(np.sum(columns.norms**2)), product)
+    return float(np.sqrt(max(square, 0.0))) * (1.0 + 1e-12)
+
+
+S = TypeVar("S")
+
+
+class Method(Protocol[S]):
+    """An algorithm, written once over a block; its round does no I/O, it yields what it wants exchanged."""
+
+    def init(self, block: Block, x: Vector | None) -> S:
+        """The state before the first round, from zero or from the block's variables x."""
+        ...
+
+    def round(self, block: Block, state: S) -> Generator[Rows, Halo, None]:
+        """One round: yields each set of rows it wants exchanged and is sent the halo."""
+        ...
+
+
+Rounds = Generator[Rows, Halo, Any]

@@ -1,0 +1,82 @@
+"""All nodes in this process: the simulator's exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.block import Halo, Rows
+from glmesh.exchange.network import Clock, Network
+from glmesh.mixing import Mixing
+from glmesh.types import Indices, Matrix, Unsigned, Vector
+
+
+@dataclass
+class Traffic:
+    """What was sent so far: exchanges that a node waited for, and bytes over all directed edges."""
+
+    communications: int = 0
+    bytes: int = 0
+
+
+class LocalExchange:
+    """Rows stay where they are: blocks share arrays, and a halo refers to all of them.
+
+    `blocks` are the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
+    """
+
+    def __init__(self, mixing: Mixing, blocks: list[Indices], network: Network | None = None) -> None:
+        self.mixing = mixing
+        self.blocks = blocks
+        self.traffic = Traffic()
+        self.clock = Clock(network, mixing) if network is not None else None
+        self._shared: list[Matrix] = []
+        self._taken = [0] * len(blocks)
+        matrix = mixing.matrix
+        self._graphs: list[tuple[Unsigned, Unsigned, Vector, Unsigned]] = []
+        for ids in blocks:
+            first, last = int(ids[0]), int(ids[-1]) + 1
+            a, b = int(matrix.indptr[first]), int(matrix.indptr[last])
+            pointers = (matrix.indptr[first : last + 1] - a).astype(np.uint64)
+            self._graphs.append(
+                (pointers, matrix.indices[a:b].astype(np.uint64), matrix.data[a:b].copy(), ids.astype(np.uint64))
+            )
+
+    def allocate(self, block: int, width: int) -> Matrix:
+        """A zeroed array for a block's rows: a view of one that all blocks share, if all ask in the same order."""
+        turn = self._taken[block]
+        self._taken[block] += 1
+        if turn == len(self._shared):
+            self._shared.append(np.zeros((self.mixing.n_nodes, width)))
+        ids = self.blocks[block]
+        return self._shared[turn][int(ids[0]) : int(ids[-1]) + 1]
+
+    def swap(self, rows: list[Rows]) -> list[Halo]:
+        """Everybody sees everybody's rows; the kernels read only the neighbours'."""
+        vectors = self._together([r.vectors for r in rows])
+        scalars = self._together([r.scalars for r in rows])
+        sizes = np.zeros(self.mixing.n_nodes)
+        if vectors is not None:
+            sizes += 8 * vectors.shape[1]
+        if scalars is not None:
+            sizes += 8 * np.count_nonzero(~np.isneginf(scalars), axis=1)
+        self.traffic.communications += 1
+        self.traffic.bytes += int(sizes @ self.mixing.degrees)
+        if self.clock is not None:
+            self.clock.exchange(sizes)
+        return [
+            Halo(pointers, neighbours, weights, neighbours, vectors, scalars, own)
+            for pointers, neighbours, weights, own in self._graphs
+        ]
+
+    def _together(self, parts: list[Matrix | None]) -> Matrix | None:
+        present = [part for part in parts if part is not None]
+        if not present:
+            return None
+        if len(present) == 1:
+            return present[0]
+        for shared in self._shared:
+            if all(part.base is shared for part in present):
+                return shared
+        return np.concatenate(present)

@@ -1,0 +1,5 @@
+"""Algorithms, one file each."""
+
+from glmesh.methods.cola import Cocoa, Cola
+
+__all__ = ["Cocoa", "Cola"]

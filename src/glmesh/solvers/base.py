@@ -1,0 +1,113 @@
+"""The seam between a method and its local solver.
+
+Node k is to decrease  <w, A D> + q/2 |A D|^2 + sum_i g_i(x_i + D_i)  over D. It needs w, the gradient of f at its
+estimate, and q = sigma'/tau; it never sees f.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from glmesh.block import Block
+from glmesh.columns import Columns
+from glmesh.functions import Separable
+from glmesh.types import Matrix, Unsigned, Vector
+
+
+@dataclass
+class Subproblems:
+    """The subproblems of a block's nodes in one round, and where their solutions go."""
+
+    x: Vector  # in: x; out: x + gamma D
+    w: Matrix  # a row per node: the gradient of f at its estimate
+    estimate: Matrix  # out: row k += step_k q_k A_k D_k
+    q: Vector  # sigma'/tau, per node
+    step: Vector  # gamma K / q, per node
+    gamma: float
+    passes: Unsigned  # cap of passes, per node
+    accuracy: Vector  # Theta asked for, per node; negative: none, make the passes
+    round: int
+
+
+class LocalSolver(Protocol):
+    """Improves all nodes of a block. Configuration is frozen; what it remembers is in `prepare`'s dictionary."""
+
+    def prepare(self, block: Block) -> dict[str, Any]:
+        """Arrays that the solver keeps between rounds; refuses, by name, a g that it cannot handle."""
+        ...
+
+    def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
+        """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node."""
+        ...
+
+
+@dataclass(frozen=True)
+class NodeTask:
+    """One node's subproblem, for a solver written one node at a time."""
+
+    columns: Columns
+    g: Separable
+    x: Vector
+    w: Vector
+    q: float
+    passes: int
+    accuracy: float | None
+    key: tuple[int, int, int]  # (seed, node id, round): seed your randomness with this
+
+    def gap_and_decrease(self, x_new: Vector) -> tuple[float, float]:
+        """(duality gap of the subproblem at x_new, its decrease since x): what Theta is about."""
+        u = self.columns.dot(x_new - self.x)
+        r = self.w + self.q * u
+        pulls = -self.columns.transposed_dot(r)
+        s = min(1.0, self.g.ray_limit(pulls, np.zeros(())))
+        terms = self.g.value(x_new)
+        quadratic = float(self.w @ u + 0.5 * self.q * (u @ u))
+        away = s * r - self.w
+        conjugate = float(self.g.cut_conjugates(s * pulls, np.zeros(())).sum())
+        gap = quadratic + float(away @ away) / (2 * self.q) + terms - s * float(pulls @ self.x) + conjugate
+        return (max(gap, 0.0) if s >= 0 else np.inf), self.g.value(self.x) - terms - quadratic
+
+
+class NodewiseSolver(ABC):
+    """Base of solvers that handle one node at a time: implement `solve_node`."""
+
+    def check(self, g: Separable) -> None:  # noqa: B027 (most solvers take any g)
+        """Raise UnsuitablePair, saying what would do, if this g cannot be handled."""
+
+    @abstractmethod
+    def solve_node(self, task: NodeTask) -> Vector:
+        """The node's new variables, from task.x."""
+
+    def prepare(self, block: Block) -> dict[str, Any]:
+        """Checks g."""
+        for g in block.terms:
+            self.check(g)
+        return {}
+
+    def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
+        """Node after node."""
+        theta, visited = np.full(block.size, np.nan), np.zeros(block.size)
+        for k in range(block.size):
+            own = block.of_node(k)
+            columns, old = block.node_columns(k), task.x[own].copy()
+            if columns.n == 0 or task.passes[k] == 0:
+                theta[k] = 0.0 if columns.n == 0 else 1.0
+                continue
+            accuracy = float(task.accuracy[k]) if task.accuracy[k] >= 0 else None
+            key = (block.facts.seed, int(block.ids[k]), task.round)
+            one = NodeTask(
+                columns, block.terms[k], old, task.w[k], float(task.q[k]), int(task.passes[k]), accuracy, key
+            )
+            new = self.solve_node(one)
+            if accuracy is not None:
+                gap, decrease = one.gap_and_decrease(new)
+                theta[k] = gap / (gap + decrease) if decrease > 0 and np.isfinite(gap) else float(gap > 0)
+            change = new - old
+            task.x[own] = new if task.gamma == 1.0 else old + task.gamma * change
+            task.estimate[k] += task.step[k] * task.q[k] * columns.dot(change)
+            visited[k] = columns.nnz * int(task.passes[k])
+        return theta, visited

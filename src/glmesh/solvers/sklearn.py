@@ -1,0 +1,77 @@
+"""scikit-learn's coordinate descent as the local solver, as in the paper."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from glmesh.errors import UnsuitablePair
+from glmesh.functions import Separable, Table
+from glmesh.solvers.base import NodeTask, NodewiseSolver
+from glmesh.types import Vector
+
+_ONE_AT_A_TIME = threading.Lock()  # warnings are filtered for the whole process, not per thread
+
+
+@dataclass(frozen=True)
+class SklearnCoordinateDescent(NodewiseSolver):
+    """`sklearn.linear_model.ElasticNet` on the subproblem: q/2 |A z - (A x - w/q)|^2 + l1 |z|_1 + l2/2 |z|^2.
+
+    It takes one (l1, l2) for all columns of a node and, for bounds, only non-negativity.
+    """
+
+    selection: Literal["cyclic", "random"] = "cyclic"
+
+    def check(self, g: Separable) -> None:
+        """L1, L2 and elastic net, each with or without non-negativity."""
+        plain = isinstance(g, Table) and not g.linear.any() and bool(np.isposinf(g.hi).all())
+        if plain:
+            assert isinstance(g, Table)
+            signs = np.unique(np.where(np.isneginf(g.lo), -1.0, g.lo))
+            plain = (
+                len(np.unique(g.l1)) <= 1
+                and len(np.unique(g.l2)) <= 1
+                and (len(signs) == 0 or signs.tolist() in ([-1.0], [0.0]))
+            )
+        if not plain:
+            raise UnsuitablePair(
+                "scikit-learn's coordinate descent solves L1, L2 and elastic-net subproblems, the same for all "
+                "columns, at most with x >= 0. Use solver=CoordinateDescent() for the rest of the catalogue."
+            )
+
+    def solve_node(self, task: NodeTask) -> Vector:
+        """`passes` iterations from x."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import ElasticNet
+
+        assert isinstance(task.g, Table)
+        l1, l2 = float(task.g.l1.flat[0]), float(task.g.l2.flat[0])
+        target = task.columns.dot(task.x) - task.w / task.q
+        scale = task.q * task.columns.d  # scikit-learn divides the square by the number of rows
+        total = (l1 + l2) / scale
+        model = ElasticNet(
+            alpha=total,
+            l1_ratio=l1 / (l1 + l2) if l1 + l2 > 0 else 1.0,
+            fit_intercept=False,
+            max_iter=task.passes,
+            tol=0.0 if task.accuracy is None else 0.1 * task.accuracy,
+            positive=bool(np.all(task.g.lo == 0)),
+            warm_start=True,
+            selection=self.selection,
+            random_state=int(np.random.SeedSequence(task.key).generate_state(1)[0]),
+        )
+        model.coef_ = task.x.copy()
+        matrix = task.columns.to_scipy()
+        if not task.columns.dense:  # scikit-learn takes 32-bit indices only
+            matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+        with _ONE_AT_A_TIME, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the passes are the budget, not a failure
+            warnings.filterwarnings(
+                "ignore", message=".*alpha=0.*|.*l1_reg=0.*|.*no regularization.*", category=UserWarning
+            )
+            model.fit(matrix, target)
+        return np.asarray(model.coef_, dtype=np.float64)
