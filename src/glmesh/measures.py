@@ -1,0 +1,74 @@
+"""What a bird's eye sees: O_A, H, the consensus violation and the decentralised duality gap G_H.
+
+These need everybody's vectors at once, so only a simulation (or a test) has them; nodes use `glmesh.certificate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.block import Block
+from glmesh.types import Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Measures:
+    """One look at (x, {v_k}).
+
+    objective: the user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples.
+    value: O_A(x). h: (1/K) sum f(v_k) + g(x). gap: G_H. consensus: sum |v_k - Ax|^2.
+    """
+
+    objective: float
+    value: float
+    h: float
+    gap: float
+    consensus: float
+
+
+def observe(blocks: list[Block], xs: list[Vector], vs: list[Matrix], *, by_samples: bool) -> Measures:
+    """Measures the variables xs and estimates vs of all blocks."""
+    f, n_nodes = blocks[0].f, blocks[0].facts.n_nodes
+    shared = np.sum([b.columns.dot(x) for b, x in zip(blocks, xs, strict=True)], axis=0)
+    rows = [row for v in vs for row in v]
+    mean_w, mean_f, mean_vw = np.zeros(blocks[0].d), 0.0, 0.0
+    for row in rows:
+        w = f.gradient(row)
+        mean_w += w / n_nodes
+        mean_f += f.value(row) / n_nodes
+        mean_vw += float(row @ w) / n_nodes
+    us = [-b.columns.transposed_dot(mean_w) for b in blocks]
+    g = sum(b.g.value(x) for b, x in zip(blocks, xs, strict=True))
+    if any(b.g.needs_scaling for b in blocks):
+        gap = mean_f + g + _scaled_dual(blocks, rows, us)
+    else:
+        gap = mean_vw + g + sum(b.g.conjugate(u) for b, u in zip(blocks, us, strict=True))
+    value = f.value(shared) + g
+    if by_samples:
+        objective = f.conjugate(mean_w) + sum(b.g.conjugate(u) for b, u in zip(blocks, us, strict=True))
+    else:
+        objective = value
+    consensus = float(sum(np.sum((row - shared) ** 2) for row in rows))
+    return Measures(float(objective), float(value), float(mean_f + g), max(float(gap), 0.0), consensus)
+
+
+def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector]) -> float:
+    """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
+    f, zero = blocks[0].f, np.zeros(())
+    limit = min(b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True))
+    if limit < 0:
+        return np.inf
+    ws = [f.gradient(row) for row in rows]
+    s = min(1.0, limit)
+    if f.has_quadratic_conjugate:
+        s = best_scale(np.mean([f.conjugate_ray(w) for w in ws], axis=0), s)
+    conjugates = sum(float(b.g.cut_conjugates(s * u, zero).sum()) for b, u in zip(blocks, us, strict=True))
+    return float(np.mean([f.conjugate(s * w) for w in ws])) + conjugates
+
+
+def best_scale(ray: Vector, limit: float) -> float:
+    """argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself where nothing is gained below it."""
+    _, c1, c2 = ray
+    return float(np.clip(-c1 / (2 * c2), 0.0, limit)) if c2 > 0 else limit

@@ -1,0 +1,75 @@
+"""What a run returns."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glmesh.certificate import Certificate
+from glmesh.problem import Problem
+from glmesh.text import size
+from glmesh.types import Matrix, Vector
+
+
+class Status(enum.Enum):
+    """Why a run stopped, as a sentence."""
+
+    CONVERGED = "Converged: the duality gap is within the tolerance."
+    CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
+    ROUNDS_DONE = "Finished the rounds asked for."
+    OUT_OF_ROUNDS = "Stopped at max_rounds before the tolerance was reached; raise max_rounds or relax tol."
+    INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
+    STOPPED_BY_CALLBACK = "Stopped by the callback."
+    DIVERGED = "Diverged: the objective is no longer finite; raise sigma (None is always safe)."
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of a run.
+
+    x: the variables, in the user's order (coefficients split by features, dual variables split by samples).
+    coef, intercept: the model. gap: the duality gap, or with stop="certificate" the certified bound. objective: the
+    user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
+    consensus, certificate`. estimates: every node's v_k, that the result speaks of.
+    """
+
+    x: Vector
+    coef: Vector
+    intercept: float
+    rounds: int
+    communications: int
+    bytes: int
+    seconds: float
+    gap: float
+    objective: float
+    status: Status
+    tol: float | None
+    history: dict[str, Vector]
+    certificate: Certificate | None
+    estimates: Matrix = field(repr=False)
+    problem: Problem = field(repr=False)
+
+    @property
+    def relative_gap(self) -> float:
+        """gap / |objective|."""
+        return self.gap / abs(self.objective) if self.objective else (0.0 if self.gap == 0 else np.inf)
+
+    def coef_of(self, node: int) -> Vector:
+        """The model that one node would write: split by samples, its own w_k; split by features, everybody's x."""
+        if self.problem.model.split == "samples":
+            return self.problem.form.f.gradient(self.estimates[node])
+        return self.coef
+
+    @property
+    def message(self) -> str:
+        """One line: what happened, with figures."""
+        cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
+        return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g})"
+
+    def __repr__(self) -> str:
+        return f"<Result {self.message}>"

@@ -1,0 +1,147 @@
+"""How many rounds theory promises: Theorems 1 and 2 of the paper, corrected.
+
+Corrections (the printed proofs do not carry the printed constants):
+- Theorem 1 needs sigma' = gamma K and v_k = Ax at the start, bounds h + (1 + beta)/2 * (the consensus term), and its 36
+  may be 12. It divides by beta; at beta = 0 the limit is taken.
+- Theorem 2 needs (2 + eta)/eta for 2/eta in T_0, and averages over t = T_0 ... T - 1.
+
+Both are worst cases, and far above what a run takes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.errors import UnsuitablePair
+from glmesh.functions import Table
+from glmesh.run import Run
+from glmesh.types import Vector
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the rates depend on.
+
+    tau: f is 1/tau-smooth. mu: strong convexity of g. support: L, the bound of its support. sigma_max: the largest
+    |A_k|^2. sigma: sum |A_k|^2 n_k. beta: second largest absolute eigenvalue of the mixing (of its B-th power, for B
+    gossip steps). relaxation: sigma'. gamma: aggregation.
+    """
+
+    tau: float
+    mu: float
+    support: float
+    sigma_max: float
+    sigma: float
+    beta: float
+    relaxation: float
+    gamma: float
+    n_nodes: int
+
+    def progress(self, theta: float) -> float:
+        """eta = gamma (1 - Theta)(1 - alpha), alpha = (1 + (1 - beta)^2 / (12 (1 + Theta) beta))^-1."""
+        if not 0 <= theta < 1:
+            raise UnsuitablePair(f"Theta must be in [0, 1); {theta} promises nothing (a node that never works)")
+        if self.beta == 0:
+            return self.gamma * (1 - theta)
+        alpha = 1 / (1 + (1 - self.beta) ** 2 / (12 * (1 + theta) * self.beta))
+        return self.gamma * (1 - theta) * (1 - alpha)
+
+
+def constants(run: Run) -> Constants:
+    """The constants of a run's problem, partition, network and method."""
+    blocks, method = run.blocks, run.method
+    squares = np.concatenate([block.node_norms**2 for block in blocks])
+    counts = np.concatenate([np.diff(block.starts.astype(np.int64)) for block in blocks])
+    g = [term for block in blocks for k, term in enumerate(block.terms) if block.n_columns(k)]
+    return Constants(
+        tau=blocks[0].f.tau,
+        mu=min(term.strong_convexity for term in g),
+        support=_support(run),
+        sigma_max=float(squares.max()),
+        sigma=float(squares @ counts),
+        beta=run.mixing.beta**method.gossip_steps,
+        relaxation=method.gamma * run.n_nodes if method.sigma is None else method.sigma,
+        gamma=method.gamma,
+        n_nodes=run.n_nodes,
+    )
+
+
+def _support(run: Run) -> float:
+    """max |x_i| where g is finite or, for an L1 part and f >= 0, O_A(0)/l1, which bounds the solution."""
+    form = run.problem.form
+    bounds = np.array(np.broadcast_to(form.g.support_bound, form.columns.n))
+    if np.isinf(bounds).any() and isinstance(form.g, Table):
+        start = form.f.value(np.zeros(form.columns.d))
+        l1 = np.broadcast_to(form.g.l1, form.columns.n)
+        bounds = np.minimum(bounds, np.divide(start, l1, out=np.full_like(bounds, np.inf), where=l1 > 0))
+    return float(bounds.max())
+
+
+def linear_rate(c: Constants, theta: float = 0.0) -> float:
+    """rho of Theorem 1: the expected suboptimality of H shrinks at least by rho = 1/(1 + eta s_0) a round."""
+    if not c.mu > 0:
+        raise UnsuitablePair("Theorem 1 needs a strongly convex g (an L2 part in every column); use rounds_convex")
+    if c.gamma != 1.0 or c.relaxation != c.n_nodes:
+        raise UnsuitablePair("Theorem 1 is about gamma = 1 and sigma' = K")
+    s0 = c.tau * c.mu / (c.tau * c.mu + c.sigma_max * (1 + c.beta) * c.relaxation)
+    return 1 / (1 + c.progress(theta) * s0)
+
+
+def rounds_strongly_convex(c: Constants, initial: float, target: float, *, theta: float = 0.0) -> int:
+    """Theorem 1: rounds after which the suboptimality of H, `initial` at the start, is at most `target`."""
+    step = 1 / linear_rate(c, theta) - 1  # eta s_0
+    return max(0, math.ceil((1 + step) / step * math.log(initial / target))) if initial > target else 0
+
+
+def rounds_strongly_convex_gap(c: Constants, initial: float, target: float, *, theta: float = 0.0) -> int:
+    """Theorem 1: rounds after which the duality gap at the mixed estimates is at most `target`."""
+    step = 1 / linear_rate(c, theta) - 1
+    return rounds_strongly_convex(c, initial / step, target, theta=theta)
+
+
+def rounds_convex(c: Constants, initial: float, target: float, *, theta: float = 0.0) -> tuple[int, int]:
+    """Theorem 2: (T_0, T) such that iterates averaged over t = T_0 ... T - 1 have a duality gap of at most `target`."""
+    if not np.isfinite(c.support):
+        raise UnsuitablePair("Theorem 2 needs a bounded support; give the columns a box or an L1 part")
+    eta = c.progress(theta)
+    size = c.support**2 * c.sigma * (1 + c.beta) * c.relaxation / c.tau
+    t0 = max(0, math.ceil((1 + eta) / eta * math.log(2 * initial / (4 * size)))) if initial > 0 and size > 0 else 0
+    T0 = t0 + math.ceil(max(0.0, (2 + eta) / eta * (8 * size / target - 1)))
+    return T0, T0 + max(math.ceil(1 / eta), math.ceil(4 * size / (target * eta)))
+
+
+class AveragedIterates:
+    """Theorem 2's averages of x, v'_k = sum_l W_kl v_l and w_k = grad f(v'_k): `add` each t = T_0 ... T - 1."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.count = 0
+        self.x = np.zeros(run.problem.n)
+        self.v = np.zeros((run.n_nodes, run.blocks[0].d))
+        self.w = np.zeros_like(self.v)
+
+    def add(self) -> None:
+        """Counts the run's present state in."""
+        self.count += 1
+        mixed = self.run.mixing.matrix @ self.run.estimates
+        f = self.run.problem.form.f
+        for mean, new in ((self.x, self.run.x), (self.v, mixed), (self.w, [f.gradient(row) for row in mixed])):
+            mean += (np.asarray(new) - mean) / self.count
+
+    def gap(self) -> float:
+        """G_H at the averages, with L1 columns restricted to the support that bounds the solution."""
+        form, n_nodes = self.run.problem.form, self.run.n_nodes
+        pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))
+        g = form.g
+        if g.needs_scaling:
+            if not isinstance(g, Table):
+                raise UnsuitablePair("Theorem 2 needs a bounded support; a group norm has none")
+            bound = _support(self.run)
+            rows = g.kernel_rows(form.columns.n)
+            lo, hi = np.maximum(rows[:, 3], -bound), np.minimum(rows[:, 4], bound)
+            g = Table(rows[:, 0], rows[:, 1], rows[:, 2], lo, hi)
+        pairs = sum(form.f.value(v) + form.f.conjugate(w) for v, w in zip(self.v, self.w, strict=True))
+        return float(pairs / n_nodes + g.value(self.x) + g.conjugate(pulls))
