@@ -1,0 +1,63 @@
+"""Finds the command and runs it; the one place where errors become a line and an exit code.
+
+Parsing needs the standard library only; a command imports what it works with when it runs, so `--help` is quick.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from glmesh.cli import demo, predict, topology, train
+from glmesh.cli.options import INTERRUPTED, USAGE, Parser, examples
+
+COMMANDS = {"demo": demo, "train": train, "predict": predict, "topology": topology}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; what goes wrong is one line on stderr."""
+    from glmesh.errors import GlmeshError
+
+    try:
+        try:
+            arguments = _parser().parse_args(argv)
+            return int(COMMANDS[arguments.command].run(arguments))
+        finally:
+            sys.stdout.flush()  # so that a closed pipe shows here
+    except SystemExit as end:  # --help and --version
+        return int(end.code or 0)
+    except KeyboardInterrupt:
+        print("\nglmesh: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of `glmesh predict ... | head` left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except GlmeshError as error:
+        message = str(error)
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    except MemoryError as error:
+        message = f"not enough memory ({error})"
+    print("glmesh: error:", " ".join(message.split()), file=sys.stderr)
+    return USAGE
+
+
+def _parser() -> Parser:
+    from glmesh import __version__
+
+    parser = Parser(
+        prog="glmesh",
+        description="Train generalised linear models over a network of nodes that each keep their own data, without a "
+        "coordinator and with a proof of how good the answer is. The network is simulated on this machine.",
+        epilog=examples(
+            "glmesh demo                                    see it work, in some seconds",
+            "glmesh train data.svm --model lasso --alpha 5  fit a model and save it",
+            "glmesh predict glmesh-model.npz new.svm        use it",
+            "glmesh topology torus --nodes 64               look at a network before using it",
+            after="`glmesh COMMAND --help` says more about each.",
+        ),
+    )
+    parser.add_argument("--version", action="version", version=f"glmesh {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    for name, command in COMMANDS.items():
+        command.add_options(commands.add_parser(name, help=command.HELP))
+    return parser

@@ -1,0 +1,121 @@
+"""`glmesh demo`: sixteen nodes on a ring solve a Lasso, and prove that they did."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from glmesh.cli.options import REACHED, Parser, examples
+from glmesh.cli.output import can_plot, check_picture, check_writable, plain
+from glmesh.cli.progress import Progress
+from glmesh.cli.train import exit_code
+from glmesh.text import size
+
+if TYPE_CHECKING:
+    from glmesh.result import Result
+    from glmesh.types import Matrix, Vector
+
+HELP = "see it work: a Lasso over a ring of 16 nodes"
+
+_NODES, _TOL, _ROUNDS = 16, 1e-4, 20_000
+_SHRINK = 10  # alpha, as a part of the smallest one that makes all coefficients zero
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `demo`."""
+    parser.description = (
+        "Sixteen nodes on a ring, each holding four of the 64 features of the diabetes data (it comes with "
+        "scikit-learn), fit a Lasso by talking to their two neighbours only, until each of them can prove that the "
+        "answer is as good as asked for. The result is compared with scikit-learn's on the pooled data."
+    )
+    parser.epilog = examples("glmesh demo", "glmesh demo --no-plot")
+    add = parser.add_argument
+    add("--out", default="glmesh-demo.png", metavar="FILE", help="the convergence plot (default glmesh-demo.png)")
+    add("--no-plot", action="store_true", help="do not write it")
+
+
+def run(options: Namespace) -> int:
+    """Announce, solve, prove, compare, draw."""
+    draws = not options.no_plot and can_plot()
+    if draws:
+        check_picture("--out", options.out)
+        check_writable({"--out": options.out})
+    import numpy as np
+
+    from glmesh import Problem, Status, datasets, plot, solve
+
+    X, y = datasets.demo()
+    alpha = float(np.abs(X.T @ y).max()) / _SHRINK
+    print(
+        f"{_NODES} nodes stand in a ring. Each holds {X.shape[1] // _NODES} of the {X.shape[1]} features of "
+        f"{X.shape[0]} diabetes\npatients and talks to its two neighbours only. Together they fit a Lasso, and\n"
+        f"stop when every node can prove that the objective is within {_TOL:.2%} of the best.\n",
+        flush=True,
+    )
+    progress = Progress(stop="certificate", tol=_TOL, max_rounds=_ROUNDS)
+    result = solve(
+        Problem.glm(X, y, penalty="l1", alpha=alpha),
+        n_nodes=_NODES,
+        topology="ring",
+        stop="certificate",
+        tol=_TOL,
+        max_rounds=_ROUNDS,
+        callback=progress,
+        record_every=10,
+    )
+    progress.finish(result)
+    if result.status is not Status.CERTIFIED:
+        print(f"\n{result.status}")
+        return exit_code(result)
+    print(f"\n{_certificate(result)}\n\n{_comparison(result, X, y, alpha)}\n\n{_curve(result)}")
+    if draws:
+        plot.convergence(result.history, path=options.out, title="Lasso on a ring of 16 nodes")
+        print(f"\nThe same as a picture: {options.out}")
+    elif not options.no_plot:
+        print("\nNo picture, because matplotlib is missing: pip install 'glmesh[plot]'")
+    print("Next: glmesh train --help")
+    return REACHED
+
+
+def _certificate(result: Result) -> str:
+    return (
+        "Every node knows, from messages of its neighbours alone, that the objective\n"
+        f"is within {result.gap:.3g} ({result.relative_gap:.4%}) of the best possible.\n"
+        f"That took {result.rounds:,} rounds, and {size(result.bytes)} over the {_NODES} links."
+    )
+
+
+def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
+    import numpy as np
+    from sklearn.linear_model import Lasso
+
+    # scikit-learn divides the loss by the number of samples
+    pooled = Lasso(alpha=alpha / len(y), fit_intercept=False, tol=1e-10, max_iter=100_000).fit(X, y).coef_
+    best = result.problem.objective(pooled)
+    largest = float(np.abs(pooled).max())
+    form = "  {:<34} {:>14} {:>9}"
+    return "\n".join(
+        [
+            form.format("", "objective", "nonzeros"),
+            form.format("16 nodes, data apart", f"{result.objective:.4f}", int(np.count_nonzero(result.coef))),
+            form.format("scikit-learn, data in one place", f"{best:.4f}", int(np.count_nonzero(pooled))),
+            f"  So the nodes are {max(result.objective - best, 0):.2g} from the best (they promised at most "
+            f"{result.gap:.3g}).\n"
+            f"  Coefficients differ by at most {np.abs(result.coef - pooled).max():.2g}; the largest is {largest:.0f}.",
+        ]
+    )
+
+
+def _curve(result: Result) -> str:
+    from glmesh import termplot
+
+    history = result.history
+    return termplot.curve(
+        history["communications"],
+        history["gap"] / abs(history["objective"]),
+        height=10,
+        title="duality gap, relative to the objective",
+        xlabel="communications",
+        ascii=plain(sys.stdout),
+    )

@@ -1,0 +1,92 @@
+"""The models that `--model` knows by name, and what a choice of loss and penalty can be split by."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glmesh.functions import Loss
+    from glmesh.problem import Split
+
+# name: loss, penalty
+MODELS = {
+    "ridge": ("squared", "l2"),
+    "lasso": ("squared", "l1"),
+    "elastic-net": ("squared", "elasticnet"),
+    "logistic": ("logistic", "l2"),
+    "svm": ("hinge", "l2"),
+    "squared-svm": ("squared_hinge", "l2"),
+    "huber": ("huber", "l2"),
+    "svr": ("epsilon_insensitive", "l2"),
+    "quantile": ("quantile", "l2"),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to fit, known to have a form for each of `splits`."""
+
+    loss: Loss
+    penalty: str
+    splits: tuple[Split, ...]
+
+    def split_for(self, n_samples: int, n_features: int) -> Split:
+        """The split with the shorter messages: they hold a number per feature, or one per sample."""
+        shorter: Split = "samples" if n_features < n_samples else "features"
+        return shorter if shorter in self.splits else self.splits[0]
+
+
+def choose(options: Namespace) -> Choice:
+    """Check --model, --loss, --penalty, ... against each other, before any data is read."""
+    from glmesh.errors import UnsuitablePair
+    from glmesh.problem import Model
+
+    name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
+    loss, penalty = parse_loss(name), options.penalty or usual
+    splits: list[Split] = []
+    refused: dict[Split, UnsuitablePair] = {}
+    both: tuple[Split, ...] = ("samples", "features")
+    for split in both:
+        if options.split in ("auto", split):
+            try:
+                Model.of(loss, penalty, options.alpha, options.l1_ratio, split, options.intercept)
+                splits.append(split)
+            except UnsuitablePair as error:
+                refused[split] = error
+    if not splits and options.split != "auto":
+        raise refused[options.split]
+    if not splits:
+        raise UnsuitablePair(
+            f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty, "
+            "alpha > 0 and no --intercept (a column of ones will do); or take a smooth loss: squared, logistic, huber, "
+            "squared_hinge"
+        )
+    return Choice(loss, penalty, tuple(splits))
+
+
+def parse_loss(text: str) -> Loss:
+    """A loss from NAME or NAME=PARAMETER, as in huber=1.35."""
+    from glmesh.errors import InvalidInput
+    from glmesh.functions import LOSSES
+
+    name, equals, parameter = text.partition("=")
+    if name not in LOSSES:
+        raise InvalidInput(f"--loss {name}: unknown; choose from {', '.join(LOSSES)}")
+    if not equals:
+        return LOSSES[name]()
+    names = [field.name for field in fields(LOSSES[name])]
+    if not names:
+        raise InvalidInput(f"--loss {text}: the {name} loss has no parameter; write --loss {name}")
+    try:
+        value = float(parameter)
+    except ValueError:
+        raise InvalidInput(f"--loss {text}: {names[0]} must be a number, got {parameter!r}") from None
+    return LOSSES[name](**{names[0]: value})
+
+
+def loss_text(loss: Loss) -> str:
+    """The loss in words: huber (delta 1.35)."""
+    parameters = ", ".join(f"{field.name} {getattr(loss, field.name):g}" for field in fields(loss))
+    return f"{loss.name} ({parameters})" if parameters else loss.name

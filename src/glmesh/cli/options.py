@@ -1,0 +1,76 @@
+"""Parsing of options, and the exit codes; standard library only."""
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+REACHED, USAGE, OUT_OF_ROUNDS, INTERRUPTED = 0, 2, 3, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are exceptions, and whose texts keep their line breaks."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=_Help, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """An InvalidInput that says where help is."""
+        from glmesh.errors import InvalidInput
+
+        raise InvalidInput(f"{message} (`{self.prog} --help` explains)")
+
+
+class _Help(argparse.HelpFormatter):
+    """Paragraphs of one line are wrapped, others stay as written; options get a column that fits their names."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            super(_Help, self)._fill_text(part, width, indent) if "\n" not in part else part
+            for part in text.split("\n\n")
+        )
+
+
+def examples(*lines: str, after: str = "") -> str:
+    """An epilog that shows command lines."""
+    return "\n".join(["examples:", *(f"  {line}" for line in lines), *(["", after] if after else [])])
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """A whole number, at least so large."""
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"expected a whole number >= {least}, got {text!r}")
+        return value
+
+    return convert
+
+
+def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False) -> Callable[[str], float]:
+    """A finite number between two bounds; with `positive`, not zero either."""
+    bounds = "> 0" if positive else f">= {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
+
+    def convert(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (least <= value <= most and value < math.inf) or (positive and value == 0):
+            raise argparse.ArgumentTypeError(f"expected a number {bounds}, got {text!r}")
+        return value
+
+    return convert
+
+
+def add_network(parser: argparse._ActionsContainer) -> None:
+    """--nodes and --seed, which mean the same everywhere."""
+    parser.add_argument("--nodes", type=whole(1), default=16, metavar="K", help="number of nodes (default 16)")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of all that is random (default 0)")

@@ -1,0 +1,101 @@
+"""What commands write: text for people, and files that are whole or absent."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def duration(seconds: float) -> str:
+    """3.21 -> 3.2 s, 75 -> 1 min 15 s, 0.0004 -> 0.4 ms."""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def count(n: int, what: str) -> str:
+    """1 -> 1 node, 1234 -> 1,234 nodes."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def rows(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and values in two columns."""
+    pairs = list(pairs)
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"  {name:<{width}}   {value}" for name, value in pairs)
+
+
+def plain(stream: TextIO) -> bool:
+    """Whether a stream cannot show braille and block characters."""
+    try:
+        "⣿█░×≤".encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeError, LookupError):
+        return True
+    return False
+
+
+def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
+    """Refuse, before any work, outputs that could not be written or would overwrite each other or an input."""
+    from glmesh.errors import InvalidInput
+
+    taken = {Path(name).resolve(): "the input" for name in inputs}
+    for option, name in outputs.items():
+        if name is None:
+            continue
+        path = Path(name)
+        if path.exists() and not path.is_file():
+            raise InvalidInput(f"{option} {name}: is not a regular file; give the name of a file to write")
+        try:
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise InvalidInput(f"{option} {name}: cannot write there ({error.strerror})") from None
+        same = taken.setdefault(path.resolve(), option)
+        if same != option:
+            raise InvalidInput(f"{option} {name}: would overwrite {same}; give it another name")
+
+
+def check_picture(option: str, name: str | None) -> None:
+    """Refuse, before any work, a plot that could not be drawn."""
+    from glmesh.errors import InvalidInput
+
+    if name is None:
+        return
+    if Path(name).suffix.lower() not in PICTURES:
+        raise InvalidInput(f"{option} {name}: a picture's name ends in {', '.join(PICTURES)}")
+    if not can_plot():
+        raise InvalidInput(f"{option} {name}: plots need matplotlib; pip install 'glmesh[plot]'")
+
+
+def can_plot() -> bool:
+    """Whether matplotlib is there."""
+    from importlib.util import find_spec
+
+    return find_spec("matplotlib") is not None
+
+
+def write_lines(path: str, lines: Iterable[str]) -> None:
+    """Write a text file whole or not at all."""
+    final = Path(path)
+    part = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("x", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(f"{line}\n" for line in lines)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(final)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_history(path: str, history: Mapping[str, Any]) -> None:
+    """A CSV file with the keys as header; numbers are written so that they are read back to the last bit."""
+    columns = [values.tolist() for values in history.values()]
+    write_lines(path, [",".join(history), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))])

@@ -1,0 +1,89 @@
+"""`glmesh predict MODEL DATA`: apply a model that `train` saved."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glmesh.cli.options import REACHED, Parser, examples
+from glmesh.cli.output import check_writable, count, write_lines
+from glmesh.cli.scores import score
+
+if TYPE_CHECKING:
+    from glmesh.modelfile import Model
+    from glmesh.types import AnyArray, Vector
+
+HELP = "apply a saved model to a data file"
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `predict`."""
+    parser.description = (
+        "Apply a model that `glmesh train` saved: one prediction per line, a class or a number, in the order of the "
+        "samples. Where the file has a y as well, how well they agree is reported on stderr. A .csv may leave y out."
+    )
+    parser.epilog = examples(
+        "glmesh predict glmesh-model.npz new.svm",
+        "glmesh predict glmesh-model.npz new.csv --target price --out predictions.csv",
+        "glmesh predict clicks.npz new.svm.gz --probability | sort -g | tail",
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a file that `glmesh train` wrote")
+    add("data", metavar="DATA", help="samples, in any format that `glmesh train` reads")
+    add("--target", metavar="COLUMN", help="column of a .csv that holds y, by name or position (default: the last)")
+    add("--out", metavar="FILE", help="write there instead of printing")
+    add("--probability", action="store_true", help="print P(the larger label) instead (logistic loss only)")
+
+
+def run(options: Namespace) -> int:
+    """Load, predict, write, report."""
+    check_writable({"--out": options.out}, options.model, options.data)
+
+    from glmesh import modelfile
+    from glmesh.errors import InvalidInput
+
+    model = modelfile.load(options.model)
+    if options.probability and model.loss != "logistic":
+        raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
+    X, y = _read(options, model)
+    predictions = model.predict(X)
+    shown = model.predict_probability(X) if options.probability else predictions
+    if model.classes is not None and not options.probability:
+        lines = [f"{value:.17g}" for value in shown]  # labels are mostly whole: 1 rather than 1.0
+    else:
+        lines = [repr(value) for value in shown.tolist()]
+    if options.out:
+        write_lines(options.out, lines)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    _report(options, model, predictions, y)
+    return REACHED
+
+
+def _read(options: Namespace, model: Model) -> tuple[AnyArray, Vector | None]:
+    """X, and y where the file has it: a table with as many columns as the model has features has none."""
+    import numpy as np
+
+    from glmesh.datasets import load
+    from glmesh.errors import InvalidData
+
+    p = len(model.coef)
+    table = {".csv", ".tsv"} & {suffix.lower() for suffix in Path(options.data).suffixes[-2:]}
+    if not table or options.target is not None:
+        return load(options.data, target=options.target, n_features=p)
+    X, last = load(options.data)
+    if X.shape[1] == p - 1:
+        return np.column_stack([X, last]), None
+    if X.shape[1] != p:
+        raise InvalidData(f"{options.data}: has {X.shape[1]} features and y, the model was trained on {p} features")
+    return X, last
+
+
+def _report(options: Namespace, model: Model, predictions: Vector, y: Vector | None) -> None:
+    text = f"{count(len(predictions), 'prediction')}{f' in {options.out}' if options.out else ''}"
+    if y is not None:
+        fit = score(model, predictions, y)
+        text += f"; {fit[0]} {fit[1]}" if fit else "; y holds other labels than the model's, so there is no accuracy"
+    print(text, file=sys.stderr)

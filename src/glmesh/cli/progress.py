@@ -1,0 +1,111 @@
+"""How far a run is: one line that updates itself in a terminal, a line now and then elsewhere."""
+
+import math
+import shutil
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from glmesh.cli.output import duration, plain
+from glmesh.text import size
+
+if TYPE_CHECKING:
+    from glmesh.certificate import Certificate
+    from glmesh.result import Result
+    from glmesh.run import Run
+
+_REFRESH = 0.15  # seconds between two pictures of the line; faster cannot be read
+_SHARE = 10  # looking at the gap is work too: at most one part in so many of a run's time
+_LONGEST = 30.0  # seconds of silence where lines are not overwritten
+_BAR, _FACTS = 24, 70  # columns of the bar at most, and of the text beside it
+
+
+class Progress:
+    """A callback of `solve`: shows the round, the relative gap, what was sent and how long it took.
+
+    The bar is full when the gap has come down to `tol` (on a log scale), or after `max_rounds` if only they count.
+    """
+
+    def __init__(self, *, stop: str, tol: float, max_rounds: int, quiet: bool = False) -> None:
+        self._stop, self._tol, self._max_rounds, self._quiet = stop, tol, max_rounds, quiet
+        self._stream = sys.stdout
+        self._terminal = self._stream.isatty()
+        self._began = time.perf_counter()
+        self._next = self._next_look = 0.0  # when to show the line, and when to look at the gap again
+        self._gap = math.inf
+        self._pause = _REFRESH if self._terminal else 1.0
+        self._first = math.nan  # the first gap seen
+        self._done = 0.0
+        if self._terminal and not quiet:
+            self._show("starting (the first run ever compiles the solver, which takes some seconds)")
+
+    def __call__(self, run: "Run") -> None:
+        """Shows the line if it is time to."""
+        now = self._elapsed()
+        if self._quiet or now < self._next:
+            return
+        if now >= self._next_look:
+            self._gap = self._look(run)
+            after = self._elapsed()
+            self._next_look = after + _SHARE * (after - now)
+        self._show(self.line(run.rounds, self._gap, run.bytes))
+        if not self._terminal:
+            self._pause = min(2 * self._pause, _LONGEST)
+        self._next = self._elapsed() + self._pause
+
+    def finish(self, result: "Result") -> None:
+        """Shows the line for the last time and moves on."""
+        if self._quiet:
+            return
+        gap = certified(result.certificate) if self._stop == "certificate" else result.relative_gap
+        self._show(self.line(result.rounds, gap, result.bytes))
+        if self._terminal:
+            print(file=self._stream, flush=True)
+
+    def line(self, rounds: int, relative_gap: float, n_bytes: int) -> str:
+        """The text of the line."""
+        name = "certified" if self._stop == "certificate" else "gap"
+        gap = f"{relative_gap:.1e}" if math.isfinite(relative_gap) else "-"
+        aim = "" if self._stop == "rounds" else f" (goal {self._tol:.0e})"
+        facts = f"round {rounds:,}  {name} {gap}{aim}  {size(n_bytes)}  {duration(self._elapsed())}"
+        if not self._terminal:
+            return facts
+        width = min(max(_columns() - _FACTS, 0), _BAR)
+        full = int(width * self._fraction(rounds, relative_gap))
+        on, off = "#-" if plain(self._stream) else "█░"
+        return f"{on * full}{off * (width - full)}  {facts}"
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._began
+
+    def _look(self, run: "Run") -> float:
+        if self._stop == "certificate":
+            return certified(run.certificate)
+        measures = run.measure()
+        return measures.gap / abs(measures.objective) if measures.objective else math.inf
+
+    def _fraction(self, rounds: int, gap: float) -> float:
+        if self._stop == "rounds":
+            return rounds / max(self._max_rounds, 1)
+        if gap <= self._tol:
+            return 1.0
+        if math.isfinite(gap) and self._tol > 0:
+            self._first = max(gap, 10 * self._tol) if math.isnan(self._first) else self._first
+            self._done = max(self._done, math.log(self._first / gap) / math.log(self._first / self._tol))
+        return min(self._done, 1.0)
+
+    def _show(self, text: str) -> None:
+        if self._terminal:
+            print(f"\r{text[: _columns()]}\x1b[K", end="", file=self._stream, flush=True)
+        else:
+            print(text, file=self._stream, flush=True)
+
+
+def certified(certificate: "Certificate | None") -> float:
+    """The relative gap that the nodes could prove, infinite as long as they could not prove any."""
+    return math.inf if certificate is None else certificate.relative
+
+
+def _columns() -> int:
+    """What fits on a line; the last column is left free, because some terminals wrap there."""
+    return shutil.get_terminal_size().columns - 1

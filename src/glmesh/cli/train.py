@@ -1,0 +1,191 @@
+"""`glmesh train DATA`: fit a model over a simulated network and save it."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from glmesh.cli.models import MODELS, Choice, choose, loss_text
+from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
+from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
+from glmesh.cli.progress import Progress, certified
+from glmesh.cli.scores import score
+from glmesh.cli.train_options import add_options
+from glmesh.text import size
+
+if TYPE_CHECKING:
+    from glmesh.modelfile import Model
+    from glmesh.result import Result
+    from glmesh.types import AnyArray
+
+__all__ = ["HELP", "add_options", "exit_code", "run"]
+
+HELP = "fit a model to a data file, over a simulated network"
+
+
+def run(options: Namespace) -> int:
+    """Check everything, read, fit, write, tell."""
+    check_picture("--plot", options.plot)
+    check_writable({"--out": options.out, "--history": options.history, "--plot": options.plot}, options.data)
+    if (options.model is None) == (options.loss is None):
+        raise _what_to_fit(options)
+    choice = choose(options)
+
+    from glmesh import Cola, Network, Problem, solve, topology
+    from glmesh.datasets import load
+
+    graph = topology.build(options.topology, options.nodes, options.seed)
+    method = Cola(local_passes=options.local_passes, gossip_steps=options.gossip_steps)
+    given = {"latency": options.latency, "bandwidth": options.bandwidth}
+    clock = {name: value for name, value in given.items() if value is not None}
+
+    _tell(options, f"Reading {options.data}")
+    X, y = load(options.data, target=options.target)
+    split = options.split if options.split != "auto" else choice.split_for(*X.shape)
+    problem = Problem.glm(
+        X,
+        y,
+        loss=choice.loss,
+        penalty=choice.penalty,
+        alpha=options.alpha,
+        l1_ratio=options.l1_ratio,
+        split=split,
+        fit_intercept=options.intercept,
+    )
+    _tell(options, _introduction(options, choice, X, split))
+    progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
+    result = solve(
+        problem,
+        method=method,
+        topology=graph,
+        n_nodes=options.nodes,
+        tol=options.tol,
+        max_rounds=options.max_rounds,
+        stop=options.stop,
+        seed=options.seed,
+        callback=progress,
+        record_every=options.record_every,
+        network=Network(**clock) if clock else None,
+        partition=options.partition,
+        n_jobs=options.threads,
+    )
+    progress.finish(result)
+    model = _model(options, choice, split, result)
+    _write(options, model, result)
+    _tell(options, _summary(options, model, result, X, y, virtual=bool(clock)))
+    return exit_code(result)
+
+
+def exit_code(result: Result) -> int:
+    """The exit code that a status stands for."""
+    from glmesh import Status
+
+    good = (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE)
+    if result.status is Status.INTERRUPTED:
+        return INTERRUPTED
+    return REACHED if result.status in good else OUT_OF_ROUNDS
+
+
+def _what_to_fit(options: Namespace) -> Exception:
+    from glmesh.errors import InvalidInput
+
+    if options.model:
+        return InvalidInput("--model and --loss exclude each other; --model NAME stands for a loss and a penalty")
+    return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}) or --loss NAME")
+
+
+def _tell(options: Namespace, text: str) -> None:
+    if not options.quiet:
+        print(text, file=sys.stdout, flush=True)
+
+
+def _introduction(options: Namespace, choice: Choice, X: AnyArray, split: str) -> str:
+    stored = f", {count(int(X.nnz), 'nonzero')}" if hasattr(X, "nnz") else ""
+    intercept = ", with an intercept" if options.intercept else ""
+    return (
+        f"  {count(X.shape[0], 'sample')}, {count(X.shape[1], 'feature')}{stored}\n"
+        f"  {loss_text(choice.loss)} loss, {choice.penalty} penalty, alpha {options.alpha:g}{intercept}\n"
+        f"  split by {split} over {count(options.nodes, 'node')}, topology {options.topology}\n"
+    )
+
+
+def _model(options: Namespace, choice: Choice, split: str, result: Result) -> Model:
+    from dataclasses import asdict
+    from math import isfinite
+
+    from glmesh import __version__
+    from glmesh.modelfile import Model
+
+    info: dict[str, Any] = {
+        "glmesh": __version__,
+        "status": result.status.name.lower(),
+        "split": split,
+        "nodes": options.nodes,
+        "topology": options.topology,
+        "seed": options.seed,
+        "rounds": result.rounds,
+        "communications": result.communications,
+        "bytes": result.bytes,
+        "objective": result.objective,
+        "gap": result.gap,
+        **asdict(choice.loss),
+    }
+    return Model(
+        coef=result.coef,
+        intercept=result.intercept,
+        loss=choice.loss.name,
+        penalty=choice.penalty,
+        alpha=options.alpha,
+        l1_ratio=float(result.problem.model.l1_ratio or 0.0),
+        classes=result.problem.classes,
+        info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
+    )
+
+
+def _write(options: Namespace, model: Model, result: Result) -> None:
+    model.save(options.out)
+    if options.history:
+        write_history(options.history, result.history)
+    if options.plot:
+        from glmesh import plot
+
+        plot.convergence(result.history, path=options.plot, title=_title(options))
+
+
+def _title(options: Namespace) -> str:
+    return f"{options.model or options.loss} on {count(options.nodes, 'node')}, {options.topology}"
+
+
+def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
+    """What was asked for beside what was reached; nodes that could not prove it may have reached it still."""
+    from glmesh import Status
+
+    asked = f" (asked for {result.tol:g})" if result.tol is not None else ""
+    measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else asked}")
+    if not certifying:
+        return [measured]
+    proven = ("certified gap", f"{certified(result.certificate):.2e}{asked}")
+    return [proven] if result.status is Status.CERTIFIED else [proven, measured]
+
+
+def _summary(options: Namespace, model: Model, result: Result, X: AnyArray, y: AnyArray, *, virtual: bool) -> str:
+    import numpy as np
+
+    time = f"{duration(result.seconds)} {'on the network clock' if virtual else 'of computing'}"
+    nonzero = int(np.count_nonzero(model.coef))
+    lines = [
+        ("rounds", f"{result.rounds:,}"),
+        ("communications", f"{result.communications:,}, {size(result.bytes)} over all links, {time}"),
+        ("objective", f"{result.objective:.8g}"),
+        *_gaps(result, certifying=options.stop == "certificate"),
+        ("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"),
+    ]
+    if options.intercept:
+        lines.append(("intercept", f"{model.intercept:.6g}"))
+    fit = score(model, model.predict(X), y)
+    if fit is not None:
+        lines.append((fit[0], f"{fit[1]} on the training data"))
+    lines.append(("model", options.out))
+    lines += [(name, value) for name, value in (("history", options.history), ("plot", options.plot)) if value]
+    return f"\n{result.status}\n\n{rows(lines)}"

@@ -1,0 +1,90 @@
+"""The options of `glmesh train`, and the help that teaches them."""
+
+from glmesh.cli.models import MODELS
+from glmesh.cli.options import Parser, add_network, examples, number, whole
+
+_RECORD_EVERY = 10  # looking at the gap costs as much as a few rounds
+
+_DESCRIPTION = """\
+Spread a data file over the nodes of a simulated network, fit a linear model there by CoLA, and save it. Nodes keep \
+their data and talk to their neighbours only.
+
+What is minimised is a plain sum; nothing is divided by the number of samples:
+
+    sum_i loss(y_i, x_i.w + b)
+    + alpha * (l1_ratio * |w|_1 + (1 - l1_ratio)/2 * |w|^2)
+
+where the squared loss is half the square, and L1 and L2 are l1_ratio 1 and 0. (To get scikit-learn's Lasso with its \
+alpha, multiply that alpha by the number of samples; for its C, use alpha = 1/C.) Two labels make a classification; \
+the larger is the positive class. The run stops when the objective is proven to be within a share TOL of the best.
+
+DATA is svmlight text (.svm, .libsvm, ...), a table of numbers (.csv, .tsv) or .npz with X and y; .gz, .bz2 and .xz \
+of these will do too."""
+
+_AFTER = """\
+exit codes:
+    0  the tolerance was reached, or --stop rounds has done its rounds
+    2  something is wrong with the options, the data or an output file
+    3  out of rounds before the tolerance was reached; the model is saved anyway
+  130  Ctrl-C; the model of the last complete round is saved"""
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `train`."""
+    parser.usage = "glmesh train DATA (--model NAME | --loss NAME) [options]"
+    parser.description = _DESCRIPTION
+    parser.epilog = examples(
+        "glmesh train houses.csv --target price --model ridge --alpha 10 --intercept",
+        "glmesh train rcv1.svm.xz --model lasso --alpha 5 --nodes 64 --topology torus",
+        "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
+        "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
+        after=f"models, as --loss and --penalty:\n{_models()}\n\n{_AFTER}",
+    )
+    add = parser.add_argument
+    add("data", metavar="DATA", help="the file to learn from")
+    add("--target", metavar="COLUMN", help="column of a .csv that holds y, by name or position (default: the last)")
+
+    add = parser.add_argument_group("what to fit").add_argument
+    add("--model", choices=MODELS, metavar="NAME", help=f"{', '.join(MODELS)}")
+    add("--loss", metavar="NAME", help="instead of --model: a loss alone, also with its parameter, as in huber=1.35, "
+        "quantile=0.9 or epsilon_insensitive=0.1")  # fmt: skip
+    add("--penalty", choices=("l1", "l2", "elasticnet"), help="instead of the model's own (l2 with --loss)")
+    add("--alpha", type=number(), default=1.0, help="weight of the penalty (default 1)")
+    add("--l1-ratio", type=number(0, 1), metavar="R", help="share of L1 in elasticnet (default 0.5)")
+    add("--intercept", action="store_true", help="fit b as well, unpenalised (split by features only)")
+
+    spread = parser.add_argument_group("how to spread it")
+    add_network(spread)
+    add = spread.add_argument
+    add("--split", choices=("features", "samples", "auto"), default="auto", help="what a node holds: some columns "
+        "of all samples, or some samples; auto takes what is possible and makes the shorter messages")  # fmt: skip
+    add("--topology", default="ring", metavar="NAME", help="who talks to whom: ring, torus, complete, ... "
+        "(`glmesh topology list` shows all)")  # fmt: skip
+    add("--partition", choices=("shuffled", "contiguous", "balanced"), default="shuffled",
+        help="who gets what: at random, in order, or equal numbers of nonzeros (default shuffled)")  # fmt: skip
+
+    add = parser.add_argument_group("how to run").add_argument
+    add("--local-passes", type=whole(1), default=1, metavar="N", help="passes of a node over its data each round")
+    add("--gossip-steps", type=whole(1), default=1, metavar="N", help="exchanges with the neighbours each round")
+    add("--tol", type=number(), default=1e-4, help="gap divided by the objective at which to stop (default 1e-4)")
+    add("--max-rounds", type=whole(0), default=10_000, metavar="N", help="give up after so many (default 10000)")
+    add("--stop", choices=("gap", "certificate", "rounds"), default="gap", help="gap: measured from above (default); "
+        "certificate: the nodes find out by themselves, from neighbours; rounds: do all of --max-rounds")  # fmt: skip
+    add("--record-every", type=whole(1), default=_RECORD_EVERY, metavar="N",
+        help=f"rounds between two looks at the gap, and lines of the history (default {_RECORD_EVERY})")  # fmt: skip
+    add("--threads", type=whole(1), metavar="N", help="the result does not depend on it (default: by size)")
+
+    add = parser.add_argument_group("a clock for the network (else seconds are those of this machine)").add_argument
+    add("--latency", type=number(), metavar="SECONDS", help="from sending to arrival (default 0.001 with --bandwidth)")
+    add("--bandwidth", type=number(positive=True), metavar="BYTES",
+        help="a second that a node can send (default 125e6, a gigabit, with --latency)")  # fmt: skip
+
+    add = parser.add_argument_group("what to write").add_argument
+    add("--out", default="glmesh-model.npz", metavar="FILE", help="the model (default glmesh-model.npz)")
+    add("--history", metavar="FILE", help="a .csv with objective, gap, bytes, ... along the run")
+    add("--plot", metavar="FILE", help="the convergence as .png, .pdf or .svg")
+    add("--quiet", action="store_true", help="print nothing but errors")
+
+
+def _models() -> str:
+    return "\n".join(f"  {name:<12} {loss}, {penalty}" for name, (loss, penalty) in MODELS.items())

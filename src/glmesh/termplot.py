@@ -1,0 +1,120 @@
+"""Small pictures for a terminal, of braille dots or, with `ascii=True`, of plain characters."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+
+from glmesh.types import Vector
+
+_BRAILLE = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])  # the bit of each dot in a character
+_MARGIN = 8  # columns left of the axis, for "1.5e-04 "
+_NUMBERED = 40  # more nodes than this and their numbers run into each other
+
+Dot = tuple[int, int]
+
+
+def curve(
+    xs: Sequence[float] | Vector,
+    ys: Sequence[float] | Vector,
+    *,
+    width: int = 64,
+    height: int = 12,
+    title: str = "",
+    xlabel: str = "",
+    ascii: bool = False,
+) -> str:
+    """y against x with y on a log scale, leaving out what is not finite and positive."""
+    x, y = np.asarray(xs, dtype=np.float64), np.asarray(ys, dtype=np.float64)
+    keep = np.isfinite(x) & np.isfinite(y) & (y > 0)
+    if not keep.any():
+        return "\n".join(filter(None, (title, "(nothing above zero)")))
+    x, logs = x[keep], np.log10(y[keep]).clip(-99, 99)  # as far as the labels reach
+    low, high = logs.min(), logs.max()
+    if high - low < 1e-6:
+        low, high = low - 0.5, high + 0.5
+    across = (x - x.min()) / (np.ptp(x) or 1.0)
+    canvas = _Canvas(max(width - _MARGIN - 1, 1), height, ascii)
+    dots = [canvas.dot(a, b) for a, b in zip(across, (logs - low) / (high - low), strict=True)]
+    canvas.lines(pairwise(dots[:1] + dots))
+    labels = {
+        canvas.cell(canvas.dot(0, (at - low) / (high - low)))[0]: label for at, label in _ticks(low, high, height)
+    }
+    tick, rule, corner, dash = "+|+-" if ascii else "┤│└─"
+    lines = [f"{title:^{width}}"] if title else []
+    for i, row in enumerate(canvas.rows()):
+        lines.append(f"{labels.get(i, ''):>{_MARGIN - 1}} {tick if i in labels else rule}{row}")
+    first, last = f"{x.min():.6g}", f"{x.max():.6g}"
+    room = canvas.width - len(first) - len(last)
+    middle = f"{xlabel if len(xlabel) <= room - 2 else '':^{max(room, 1)}}"
+    lines += [" " * _MARGIN + corner + dash * canvas.width, " " * (_MARGIN + 1) + first + middle + last]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def graph(nx_graph: Any, *, width: int = 40, height: int = 18, ascii: bool = False) -> str:
+    """A network on a circle, its nodes numbered in order from the top and clockwise."""
+    nodes = list(nx_graph)
+    if not nodes:
+        return "(no nodes)"
+    canvas = _Canvas(width, height, ascii)
+    angles = 2 * np.pi * np.arange(len(nodes)) / len(nodes)
+    dots = {
+        node: canvas.dot(0.5 + 0.5 * np.sin(angle), 0.5 + 0.5 * np.cos(angle))
+        for node, angle in zip(nodes, angles, strict=True)
+    }
+    canvas.lines((dots[a], dots[b]) for a, b in nx_graph.edges())
+    for i, dot in enumerate(dots.values()):
+        canvas.write(dot, str(i) if len(nodes) <= _NUMBERED else "o" if ascii else "●")
+    return "\n".join(row.rstrip() for row in canvas.rows())
+
+
+def _ticks(low: float, high: float, height: int) -> list[tuple[float, str]]:
+    """Where to label the axis, as exponents of ten: at decades, thinned out to every other row."""
+    first, last = ceil(low), floor(high)
+    step = max(ceil(2 * (last - first + 1) / height), 1)
+    decades = [decade for decade in range(first, last + 1) if decade % step == 0]
+    if len(decades) < 2:
+        return [(at, f"{10.0**at:.1e}") for at in (low, (low + high) / 2, high)]
+    return [(decade, f"1e{decade:+03d}") for decade in decades]
+
+
+class _Canvas:
+    """`height` lines of `width` characters, of 4 × 2 dots each (braille) or of one (ascii)."""
+
+    def __init__(self, width: int, height: int, ascii: bool) -> None:
+        self.width, self._height, self._ascii = width, height, ascii
+        self._bits = np.array([[1]]) if ascii else _BRAILLE
+        self._dots = np.zeros((height * self._bits.shape[0], width * self._bits.shape[1]), dtype=bool)
+        self._text: dict[tuple[int, int], str] = {}
+
+    def dot(self, x: float, y: float) -> Dot:
+        """The dot (from the top, from the left) at x, y in [0, 1]² with the origin at the bottom left."""
+        rows, columns = self._dots.shape
+        return round((1 - y) * (rows - 1)), round(x * (columns - 1))
+
+    def cell(self, dot: Dot) -> tuple[int, int]:
+        """The line and column of a dot's character."""
+        return dot[0] // self._bits.shape[0], dot[1] // self._bits.shape[1]
+
+    def lines(self, segments: Iterable[tuple[Dot, Dot]]) -> None:
+        for (top, left), (bottom, right) in set(segments):
+            n = max(abs(top - bottom), abs(left - right)) + 1
+            down, across = np.linspace(top, bottom, n), np.linspace(left, right, n)
+            self._dots[down.round().astype(int), across.round().astype(int)] = True
+
+    def write(self, dot: Dot, text: str) -> None:
+        """Put text over a dot, moved inside where it would stick out."""
+        line, column = self.cell(dot)
+        column = max(min(column, self.width - len(text)), 0)
+        self._text |= {(line, column + i): letter for i, letter in enumerate(text)}
+
+    def rows(self) -> list[str]:
+        down, across = self._bits.shape
+        cells = self._dots.reshape(self._height, down, self.width, across)
+        codes = np.einsum("idja,da->ij", cells, self._bits)
+        glyphs = np.where(codes == 0, " ", "." if self._ascii else (codes + 0x2800).astype(np.uint32).view("U1"))
+        for place, letter in self._text.items():
+            glyphs[place] = letter
+        return ["".join(line) for line in glyphs]
