@@ -187,6 +187,17 @@ def diameter(graph: nx.Graph | sp.csr_array) -> int:
     return 2 * int(csgraph.shortest_path(linked, unweighted=True, indices=0).max())
 
 
+def spanning_tree(graph: nx.Graph | sp.csr_array) -> tuple[NDArray[np.int64], int]:
+    """(every node's parent in a breadth-first tree from node 0, -1 at the root; the depth of that tree)."""
+    linked = graph if sp.issparse(graph) else adjacency(graph)
+    order, parents = csgraph.breadth_first_order(linked, 0, directed=False)
+    parents = np.where(parents < 0, -1, parents).astype(np.int64)
+    depth = np.zeros(len(parents), dtype=np.int64)
+    for node in order[1:]:
+        depth[node] = depth[parents[node]] + 1
+    return parents, int(depth.max())
+
+
 def check_connected(linked: sp.csr_array, labels: Sequence[object], what: str = "graph") -> None:
     """Refuse a graph in several pieces, and name the nodes of one that is cut off from the first node."""
     pieces, piece = csgraph.connected_components(linked, directed=False)
