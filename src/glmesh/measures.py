@@ -60,12 +60,15 @@ def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector]) -> f
     limit = min(b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True))
     if limit < 0:
         return np.inf
-    ws = [f.gradient(row) for row in rows]
+    ws = (f.gradient(row) for row in rows)
     s = min(1.0, limit)
-    if f.has_quadratic_conjugate:
-        s = best_scale(np.mean([f.conjugate_ray(w) for w in ws], axis=0), s)
-    conjugates = sum(float(b.g.cut_conjugates(s * u, zero).sum()) for b, u in zip(blocks, us, strict=True))
-    return float(np.mean([f.conjugate(s * w) for w in ws])) + conjugates
+    if f.has_quadratic_conjugate:  # the ray is exact
+        ray = np.mean([f.conjugate_ray(w) for w in ws], axis=0)
+        s = best_scale(ray, s)
+        dual = float(ray[0] + ray[1] * s + ray[2] * s * s)
+    else:
+        dual = float(np.mean([f.conjugate(s * w) for w in ws]))
+    return dual + sum(float(b.g.cut_conjugates(s * u, zero).sum()) for b, u in zip(blocks, us, strict=True))
 
 
 def best_scale(ray: Vector, limit: float) -> float:

@@ -43,6 +43,7 @@ class Clock:
             raise InvalidInput(f"nonzeros_per_second has {len(speeds)} entries for {n} nodes")
         self.speeds = np.broadcast_to(speeds, n)
         self.times: Vector = np.zeros(n)
+        self._sent: Vector = np.zeros(n)  # when each node's link is free again
 
     def compute(self, nonzeros: Vector) -> None:
         """Every node worked through so many nonzeros."""
@@ -50,9 +51,11 @@ class Clock:
 
     def exchange(self, message_bytes: Vector) -> None:
         """Every node sent a message to each neighbour and waited for theirs."""
-        sent = self.times + self.network.latency + self.mixing.degrees * message_bytes / self.network.bandwidth
+        # messages of the round before may still be queueing at a node with many neighbours
+        begin = np.maximum(self.times, self._sent)
+        self._sent = begin + self.mixing.degrees * message_bytes / self.network.bandwidth
         matrix = self.mixing.matrix
-        arrivals = sent[matrix.indices]
+        arrivals = (self._sent + self.network.latency)[matrix.indices]
         own = matrix.indices == np.repeat(np.arange(self.mixing.n_nodes), np.diff(matrix.indptr))
         arrivals[own] = self.times
         self.times = np.maximum.reduceat(arrivals, matrix.indptr[:-1])

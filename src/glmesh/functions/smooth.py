@@ -67,10 +67,13 @@ class _RowLoss(Smooth):
         self.c = np.ones_like(self.y) if weight is None else np.ascontiguousarray(weight, dtype=np.float64)
         check_rows(self.y, self.c, labels=self._LABELS)
         heaviest = float(self.c.max(initial=0.0))
+        self._all_weigh = bool((self.c > 0).all())
         self.tau = 1.0 / (self._LARGEST_SECOND_DERIVATIVE * heaviest) if heaviest > 0 else 1.0
 
     def _per_weight(self, w: Vector) -> Vector:
         """w / c; for rows without weight 0 if w is 0, else infinity with its sign."""
+        if self._all_weigh:
+            return w / self.c
         return np.divide(w, self.c, out=np.where(w == 0, 0.0, np.copysign(np.inf, w)), where=self.c > 0)
 
 
@@ -160,6 +163,7 @@ class Logistic(_RowLoss):
 class Huber(_RowLoss):
     """sum_i c_i h(v_i - y_i), h(r) = r^2/2 for |r| <= delta, else delta |r| - delta^2/2."""
 
+    has_quadratic_conjugate = True
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def __init__(self, target: Vector, weight: Vector | None = None, *, delta: float = 1.35) -> None:
@@ -205,10 +209,15 @@ class Huber(_RowLoss):
         """c delta."""
         return self.c * self.delta
 
+    def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
+        """Exactly s <w, y> + s^2 |w|^2/(2c): the domain contains the ray."""
+        return 0.0, float(np.dot(w, self.y)), 0.5 * float(np.dot(self._per_weight(w), w))
+
 
 class SquaredHinge(_RowLoss):
     """sum_i c_i max(0, 1 - y_i v_i)^2, y_i = -1 or 1."""
 
+    has_quadratic_conjugate = True
     _LARGEST_SECOND_DERIVATIVE = 2.0
     _LABELS = True
 
@@ -244,6 +253,10 @@ class SquaredHinge(_RowLoss):
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """y + w/(2c)."""
         return self.y + 0.5 * self._per_weight(w)
+
+    def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
+        """Exactly s <w, y> + s^2 |w|^2/(4c): the domain contains the ray."""
+        return 0.0, float(np.dot(w, self.y)), 0.25 * float(np.dot(self._per_weight(w), w))
 
 
 class ConjugateOf(Smooth):

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
-from glmesh.kernels.columns import ONE, add, dot
+from glmesh.kernels.columns import FOUR, ONE, THREE, TWO, add, dot
 from glmesh.kernels.terms import (
     GROUPS,
     LOGISTIC_DUAL,
@@ -82,7 +82,7 @@ def _pass(first, last, order, kind, bounds, indptr, indices, data, norms, table,
     """One pass over a node's units. Returns (path length of r so far, nonzeros visited, whether anything moved)."""
     visited = _ZERO
     moved = False
-    shuffled = order.size > 0
+    shuffled, sparse = order.size > 0, indices.size > 0
     for position in range(last - first):
         j = first + (order[position] if shuffled else position)
         if wake[j] > path:
@@ -98,8 +98,31 @@ def _pass(first, last, order, kind, bounds, indptr, indices, data, norms, table,
                 indptr, indices, data, begin, bounds[j + ONE], table[begin, 0], curvature, q, x, r, slopes
             )
         else:
-            slope = dot(indptr, indices, data, begin, r)
-            row = row_of(table, begin)
+            # dot and add by hand: a call would count references of five arrays, as much as twenty nonzeros cost
+            a, b = indptr[begin], indptr[begin + ONE]
+            i, s0, s1, s2, s3 = a, 0.0, 0.0, 0.0, 0.0
+            if sparse:
+                while i + FOUR <= b:
+                    s0 += data[i] * r[indices[i]]
+                    s1 += data[i + ONE] * r[indices[i + ONE]]
+                    s2 += data[i + TWO] * r[indices[i + TWO]]
+                    s3 += data[i + THREE] * r[indices[i + THREE]]
+                    i += FOUR
+                while i < b:
+                    s0 += data[i] * r[indices[i]]
+                    i += ONE
+            else:
+                while i + FOUR <= b:
+                    s0 += data[i] * r[i - a]
+                    s1 += data[i + ONE] * r[i - a + ONE]
+                    s2 += data[i + TWO] * r[i - a + TWO]
+                    s3 += data[i + THREE] * r[i - a + THREE]
+                    i += FOUR
+                while i < b:
+                    s0 += data[i] * r[i - a]
+                    i += ONE
+            slope = (s0 + s1) + (s2 + s3)
+            row = (table[begin, 0], table[begin, 1], table[begin, 2], table[begin, 3], table[begin, 4])
             old = x[begin]
             if kind == LOGISTIC_DUAL:
                 new = logistic_step(row, old, slope, curvature)
@@ -108,8 +131,13 @@ def _pass(first, last, order, kind, bounds, indptr, indices, data, norms, table,
             change = new - old
             if change != 0.0:
                 x[begin] = new
-                if norm > 0.0:
-                    add(indptr, indices, data, begin, q * change, r)
+                factor = q * change
+                if sparse:
+                    for i in range(a, b):
+                        r[indices[i]] += factor * data[i]
+                else:
+                    for i in range(a, b):
+                        r[i - a] += factor * data[i]
             elif kind != LOGISTIC_DUAL:
                 margin = pinned_margin(row, old, slope)
         if change != 0.0:

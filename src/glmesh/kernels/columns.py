@@ -10,7 +10,7 @@ from numba import njit
 ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@njit(nogil=True, cache=True, error_model="numpy")
 def dot(indptr, indices, data, i, r):
     """<a_i, r>, in four partial sums, which hide the latency of an addition."""
     j, end = indptr[i], indptr[i + ONE]
@@ -41,7 +41,7 @@ def dot(indptr, indices, data, i, r):
     return (s0 + s1) + (s2 + s3)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@njit(nogil=True, cache=True, error_model="numpy")
 def add(indptr, indices, data, i, factor, r):
     """r += factor a_i."""
     begin, end = indptr[i], indptr[i + ONE]

@@ -12,7 +12,7 @@ LOGISTIC_DUAL = np.int64(1)
 GROUPS = np.int64(2)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(nogil=True, cache=True)
 def row_of(table, i):
     """The i-th row of the table as a tuple."""
     return table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
