@@ -293,6 +293,25 @@ def test_sleeping_changes_not_one_bit(name, wake_up, passes, order):
     assert visits[0] < visits[1]
 
 
+@pytest.mark.parametrize("kind", G)
+@prop(300)
+@given(seed=st.integers(0, 10**6), sparse=st.booleans(), passes=st.integers(1, 3))
+def test_sleeping_under_gradients_that_wander(kind, seed, sparse, passes):
+    """Units fall asleep at kinks and bounds and leave them again; a solver without memory makes the same steps."""
+    case, rng = Case(kind, sparse, seed, passes=passes), np.random.default_rng(seed)
+    solver = CoordinateDescent()
+    memory, xs, w = solver.prepare(case.block), [case.x.copy(), case.x.copy()], case.w.copy()
+    for t in range(30):
+        for k, A in enumerate(case.matrices):  # along a column: nothing moves its slope faster
+            if case.sizes[k]:
+                w[k] += rng.uniform(-1, 1) * A[:, rng.integers(case.sizes[k])]
+        w += 10.0 ** rng.uniform(-6, -1) * rng.standard_normal(w.shape)
+        for x, kept in zip(xs, (memory, solver.prepare(case.block)), strict=True):
+            task = Subproblems(x, w, case.v.copy(), case.q, case.step, 1.0, case.passes, case.accuracy, t)
+            solver.solve(case.block, kept, task)
+        assert np.array_equal(*xs), f"round {t}"
+
+
 def test_sleeping_saves_most_visits_of_a_sparse_lasso():
     problem = lasso(True)
     run = Run(problem, n_nodes=5)
