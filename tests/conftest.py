@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import signal
 import time
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def _drop_stale_kernels() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         _drop_stale_kernels()
+    # a shell that runs the tests in the background starts them with Ctrl-C ignored, and some tests press it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _SoakReport:

@@ -270,9 +270,11 @@ class _Interruptible:
 
     def __enter__(self) -> _Interruptible:
         self.hit = False
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._before = signal.signal(signal.SIGINT, self._on_interrupt)
+        self._before = signal.getsignal(signal.SIGINT)
+        # only the main thread may; and a program that ignores Ctrl-C (a job in the background) goes on ignoring it
+        self._listens = threading.current_thread() is threading.main_thread() and self._before is not signal.SIG_IGN
+        if self._listens:
+            signal.signal(signal.SIGINT, self._on_interrupt)
         return self
 
     def _on_interrupt(self, *_: Any) -> None:
@@ -280,7 +282,7 @@ class _Interruptible:
         signal.signal(signal.SIGINT, self._before)
 
     def __exit__(self, *_: object) -> None:
-        if self._main:
+        if self._listens:
             signal.signal(signal.SIGINT, self._before)
 
 
