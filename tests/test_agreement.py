@@ -45,14 +45,14 @@ class Task:
     loss: str
     penalty: str
     split: str
-    variant: str = "plain"  # or weighted, or intercept
+    variant: str = "plain"  # or weighted, intercept, weighted_intercept
 
     def __str__(self) -> str:
         return "-".join((self.loss, self.penalty, self.split, self.variant))
 
     @property
     def intercept(self) -> bool:
-        return self.variant == "intercept"
+        return self.variant in ("intercept", "weighted_intercept")
 
     @property
     def strongly_convex(self) -> bool:
@@ -63,7 +63,7 @@ class Task:
     @property
     def weight(self):
         rng = np.random.default_rng(9)
-        return 0.5 + rng.random(len(self.data[1])) if self.variant == "weighted" else None
+        return 0.5 + rng.random(len(self.data[1])) if self.variant.startswith("weighted") else None
 
     @property
     def data(self):
@@ -234,7 +234,13 @@ INTERCEPT = [
     if pair[2] == "features"
     for network in (("grid", 1), ("ring", 3), ("complete", 16), ("ring", 16))
 ]
-FULL = PLAIN + WEIGHTED + INTERCEPT
+BOTH = [
+    (Task(*pair, "weighted_intercept"), *network)
+    for pair in PAIRS
+    if pair[2] == "features"
+    for network in (("ring", 3), ("complete", 16))
+]
+FULL = PLAIN + WEIGHTED + INTERCEPT + BOTH
 # Nine networks to a pair, and 10 is prime to 9: every tenth walks through all of them and misses few pairs.
 CASES = FULL if SOAK else FULL[::10]
 

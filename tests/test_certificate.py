@@ -34,6 +34,7 @@ def make_problem(
         "box": Table(l1=np.asarray(0.3), lo=np.asarray(-0.2), hi=np.asarray(0.4)),
         "nonneg": L1(0.5, lo=0.0),
         "group": GroupLasso(rng.integers(0, max(1, p // 3), size=p)),
+        "mixed": Table(l1=rng.uniform(0.1, 1.0, size=p), l2=np.where(np.arange(p) < p // 2, 0.0, 2.0)),
         "half": L1(rng.uniform(0.1, 1.0, size=p), hi=np.where(rng.random(p) < 0.5, 0.3, np.inf)),
     }.get(penalty, penalty)
     ratio = float(rng.uniform(0.1, 0.9)) if penalty == "elasticnet" else None
@@ -68,7 +69,7 @@ def false_by(problem: Problem, run: Run, best: float) -> float:
     st.one_of(
         st.tuples(
             st.just("features"), st.sampled_from(SMOOTH),
-            st.sampled_from(("l1", "l2", "elasticnet", "box", "nonneg", "group", "half")),
+            st.sampled_from(("l1", "l2", "elasticnet", "box", "nonneg", "group", "half", "mixed")),
         ),
         st.tuples(st.just("samples"), st.sampled_from(sorted(functions.LOSSES)), st.sampled_from(("l2", "elasticnet"))),
     ),
@@ -85,7 +86,13 @@ def test_no_certificate_is_ever_false(
     best = optimum(problem)
     passes = int(rng.choice([1, 5]))
     run = Run(
-        problem, method=Cola(local_passes=passes), topology=topology, n_nodes=n_nodes, seed=number % 1000, certify=True
+        problem,
+        method=Cola(local_passes=passes),
+        topology=topology,
+        n_nodes=n_nodes,
+        partition=str(rng.choice(["shuffled", "contiguous"])),
+        seed=number % 1000,
+        certify=True,
     )
     seen = None
     for _ in range(int(rng.choice([60, 200, 600]))):
@@ -94,6 +101,22 @@ def test_no_certificate_is_ever_false(
             seen = run.certificate
             assert false_by(problem, run, best) <= 1e-12 * (1 + abs(best))
             assert seen.objective_low <= best * (1 + 1e-12) + 1e-12 or np.isinf(seen.bound)
+
+
+def test_nodes_that_need_a_scaled_point_beside_nodes_that_do_not() -> None:
+    """Plain L1 columns on one node make everybody scale; the others' conjugates must count then."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 12))
+    y = X @ rng.normal(size=12) + rng.normal(size=30)
+    penalty = Table(l1=np.repeat([50.0, 0.0], [3, 9]), l2=np.repeat([0.0, 20.0], [3, 9]))
+    problem = Problem.glm(X, y, penalty=penalty)
+    best = optimum(problem)
+    run = Run(problem, topology="complete", n_nodes=4, partition="contiguous", certify=True)
+    for _ in range(200):
+        next(run)
+        if run.certificate is not None:
+            assert false_by(problem, run, best) <= 1e-12 * best
+    assert run.certificate.bound < 1e-3 * best
 
 
 def ring_problem(kind: str) -> Problem:

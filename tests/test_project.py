@@ -26,6 +26,7 @@ def test_public_names() -> None:
         "functions",
         "mixing",
         "solve",
+        "solvers",
         "theory",
         "topology",
     ]

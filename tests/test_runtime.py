@@ -769,7 +769,10 @@ BAD_OPTIONS = {
 }
 UNSUITABLE = {
     **{
-        f"{loss}_by_features": ({"loss": loss}, f"the {loss} loss is not smooth.*split='samples'.*squared, logistic")
+        f"{loss}_by_features": (
+            {"loss": loss},
+            f"the {loss} loss has no form split by features.*split='samples'.*squared, logistic",
+        )
         for loss in (
             "hinge",
             "smoothed_hinge",
@@ -983,3 +986,71 @@ def test_an_integer_weight_is_a_repeated_sample(split):
         for problem in (weighted, repeated)
     ]
     np.testing.assert_allclose(coefs[0], coefs[1], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(PROBLEMS))
+def test_the_history_is_the_same_bits_on_any_number_of_threads(name):
+    histories = [
+        solve(PROBLEMS[name](), n_nodes=6, n_jobs=jobs, stop="rounds", max_rounds=15).history for jobs in (1, 2, 6)
+    ]
+    for other in histories[1:]:
+        for key in set(other) - {"seconds"}:
+            np.testing.assert_array_equal(other[key], histories[0][key], err_msg=key)
+
+
+def test_dense_parts_of_different_width_are_refused():
+    parts = [(np.ones((4, 8)), np.arange(4.0)), (np.ones((4, 5)), np.arange(4.0))]
+    with pytest.raises(InvalidData, match="X of node 1 has 5 columns, another node has 8"):
+        Run(Problem.from_nodes(parts, split="samples"), topology="path")
+
+
+def test_groups_of_data_that_is_apart_may_be_in_any_order():
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(40, 8)), np.array([0, 1, 0, 1, 2, 3, 2, 3])
+    y = X @ rng.normal(size=8)
+    parts = [(X[:, :4], y), (X[:, 4:], y)]
+    penalties = [GroupLasso(labels[:4]), GroupLasso(labels[4:])]
+    apart = solve(Problem.from_nodes(parts, penalty=penalties, alpha=5.0, split="features"), topology="path", tol=1e-9)
+    pooled = solve(Problem.glm(X, y, penalty=GroupLasso(labels), alpha=5.0), n_nodes=2, tol=1e-9)
+    np.testing.assert_allclose(apart.coef, pooled.coef, rtol=1e-4, atol=1e-6)
+
+
+def test_a_mixing_must_fit_the_topology_and_cocoa_takes_none():
+    problem = PROBLEMS["lasso"]()
+    complete = mixing.metropolis(topology.complete(8))
+    with pytest.raises(InvalidInput, match="no edge between"):
+        Run(problem, topology="ring", n_nodes=8, mixing=complete)
+    with pytest.raises(InvalidInput, match="no mixing matrix"):
+        Run(problem, n_nodes=8, method=Cocoa(), mixing=complete)
+    with pytest.raises(InvalidInput, match="nonsense"):
+        Run(problem, topology="nonsense", n_nodes=8, method=Cocoa())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "cola"}, "method must be"),
+        ({"network": 5}, "network must be"),
+        ({"seed": 2**70}, "seed must be"),
+        ({"warm_start": "a"}, "warm_start is"),
+        ({"partition": None}, "partition"),
+    ],
+)
+def test_options_of_the_wrong_kind(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        Run(PROBLEMS["lasso"](), n_nodes=4, **options)
+
+
+def test_theta_is_in_the_history():
+    result = solve(
+        PROBLEMS["lasso"](), n_nodes=4, method=Cola(local_passes=50, local_accuracy=0.2), stop="rounds", max_rounds=5
+    )
+    assert np.isnan(result.history["theta"][0])
+    assert (result.history["theta"][1:] <= 0.2).all()
+    plain = solve(PROBLEMS["lasso"](), n_nodes=4, stop="rounds", max_rounds=2)
+    assert np.isnan(plain.history["theta"]).all()
+
+
+def test_a_run_closes_itself():
+    with Run(PROBLEMS["lasso"](), n_nodes=4, n_jobs=2) as run:
+        assert next(run) == 1

@@ -92,6 +92,31 @@ def test_support_of_a_lasso_comes_from_its_objective_at_zero() -> None:
     assert np.isfinite(averages.gap())
 
 
+def test_no_support_is_made_up_where_the_argument_fails() -> None:
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(20, 6)), rng.normal(size=20)
+    dual = Problem.glm(X, y, loss="squared_epsilon_insensitive", split="samples")
+    away = Problem.glm(X, np.zeros(20), penalty=functions.L1(lo=2.0))
+    for problem in (dual, away):
+        c = theory.constants(Run(problem, n_nodes=3))
+        assert c.support == np.inf
+        with pytest.raises(UnsuitablePair, match="bounded support"):
+            theory.rounds_convex(c, 1.0, 0.1)
+    risky = theory.constants(Run(Problem.glm(X, y, penalty="l1"), n_nodes=3, method=Cola(sigma=0.01)))
+    with pytest.raises(UnsuitablePair, match="safe sigma"):
+        theory.rounds_convex(risky, 1.0, 0.1)
+
+
+def test_averages_mix_as_often_as_the_method() -> None:
+    rng = np.random.default_rng(2)
+    run = Run(ridge(rng, 10, 4, 1.0)[0], n_nodes=4, method=Cola(gossip_steps=3))
+    next(run)
+    averages = theory.AveragedIterates(run)
+    averages.add()
+    W = run.mixing.matrix.toarray()
+    np.testing.assert_allclose(averages.v, W @ W @ W @ run.estimates)
+
+
 def test_what_theory_does_not_cover_is_refused() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20, 6)), rng.normal(size=20)

@@ -102,10 +102,11 @@ def node_record(
         return Record(f_value, g_value, *rays, spread_v, spread_w, -1.0, *nothing)
     u = -columns.transposed_dot(w)
     radius = block.unit_norms(k) * reach
+    # a node that needs no scaling may have neighbours that do, so everybody says what a scaled point would cost
+    cut_one = float(g.cut_conjugates(u, radius).sum())
+    cut_zero = float(g.cut_conjugates(np.zeros_like(u), np.zeros(())).sum())
     if g.needs_scaling:
         limit = g.ray_limit(u, radius)
-        cut_one = float(g.cut_conjugates(u, radius).sum())
-        cut_zero = float(g.cut_conjugates(np.zeros_like(u), np.zeros(())).sum())
         return Record(f_value, g_value, *rays, spread_v, spread_w, limit, np.nan, np.nan, np.nan, cut_one, cut_zero)
     conjugates = g.conjugates(u)
     peak = g.conjugate_subgradient(u)
@@ -114,7 +115,7 @@ def node_record(
     rest = _remainder(g, u, radius, conjugates, peak)
     if g.strong_convexity > 0:
         rest = min(rest, block.node_norms[k] ** 2 * reach**2 / (2 * g.strong_convexity))
-    return Record(f_value, g_value, *rays, spread_v, spread_w, np.inf, max(gap, 0.0), tilt, rest, 0.0, 0.0)
+    return Record(f_value, g_value, *rays, spread_v, spread_w, np.inf, max(gap, 0.0), tilt, rest, cut_one, cut_zero)
 
 
 def _remainder(g: Separable, u: Vector, radius: Vector, conjugates: Vector, peak: Vector) -> float:
@@ -150,6 +151,7 @@ def bound(
         total = spread + r.gap + away * tilt + r.rest
         scale = abs(h) + abs(r.g)
     total = float(max(total, 0.0) + _ROUNDING * scale)
+    # by samples P(w_k) <= P* + total, and P* lies between -h and its dual, -O_A(x) >= -h, at most total above it
     low = -h if by_samples else h - total
     return Certificate(round, total, low, low + total), delta_w
 
@@ -222,7 +224,8 @@ class Certifier:
             by_samples=self.by_samples,
             round=self._round,
         )
-        self._reach = _SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
+        if self._round > 0 or delta_w > 0 or facts.n_nodes == 1:  # a cold start agrees, and tells nothing of delta_w
+            self._reach = _SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
         assert self._pending is not None
         self.x, self.v = self._pending
         self._gather = self._pending = None

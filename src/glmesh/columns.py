@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from glmesh.errors import InvalidData
 from glmesh.kernels.columns import products, transposed_products
-from glmesh.types import AnyArray, Indices, Unsigned, Vector
+from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
 
 _ONE_ROW = np.zeros(1, dtype=np.uint64)
 
@@ -143,9 +143,13 @@ class Columns:
     def dot(self, x: Vector) -> Vector:
         """A x."""
         out = np.zeros((1, self.d))
+        self.add_product(x, out)
+        return np.asarray(out[0])
+
+    def add_product(self, x: Vector, out: Matrix) -> None:
+        """out += A x, for a 1 x d row."""
         whole = np.array([0, self.n], dtype=np.uint64)
         products(whole, self.indptr, self.indices, self.data, x, _ONE_ROW, out)
-        return np.asarray(out[0])
 
     def transposed_dot(self, w: Vector) -> Vector:
         """A^T w."""

@@ -31,7 +31,7 @@ class Measures:
 def observe(blocks: list[Block], xs: list[Vector], vs: list[Matrix], *, by_samples: bool) -> Measures:
     """Measures the variables xs and estimates vs of all blocks."""
     f, n_nodes = blocks[0].f, blocks[0].facts.n_nodes
-    shared = np.sum([b.columns.dot(x) for b, x in zip(blocks, xs, strict=True)], axis=0)
+    shared = _product(blocks, xs)
     rows = [row for v in vs for row in v]
     mean_w, mean_f, mean_vw = np.zeros(blocks[0].d), 0.0, 0.0
     for row in rows:
@@ -40,14 +40,15 @@ def observe(blocks: list[Block], xs: list[Vector], vs: list[Matrix], *, by_sampl
         mean_f += f.value(row) / n_nodes
         mean_vw += float(row @ w) / n_nodes
     us = [-b.columns.transposed_dot(mean_w) for b in blocks]
-    g = sum(b.g.value(x) for b, x in zip(blocks, xs, strict=True))
+    # one sum over all pieces, in node order: the same bits however nodes are grouped into blocks
+    g = float(np.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
     if any(b.g.needs_scaling for b in blocks):
         gap = mean_f + g + _scaled_dual(blocks, rows, us)
     else:
-        gap = mean_vw + g + sum(b.g.conjugate(u) for b, u in zip(blocks, us, strict=True))
+        gap = mean_vw + g + _conjugate(blocks, us)
     value = f.value(shared) + g
     if by_samples:
-        objective = f.conjugate(mean_w) + sum(b.g.conjugate(u) for b, u in zip(blocks, us, strict=True))
+        objective = f.conjugate(mean_w) + _conjugate(blocks, us)
     else:
         objective = value
     consensus = float(sum(np.sum((row - shared) ** 2) for row in rows))
@@ -68,7 +69,20 @@ def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector]) -> f
         dual = float(ray[0] + ray[1] * s + ray[2] * s * s)
     else:
         dual = float(np.mean([f.conjugate(s * w) for w in ws]))
-    return dual + sum(float(b.g.cut_conjugates(s * u, zero).sum()) for b, u in zip(blocks, us, strict=True))
+    cuts = [b.g.cut_conjugates(s * u, zero) for b, u in zip(blocks, us, strict=True)]
+    return dual + float(np.concatenate(cuts).sum())
+
+
+def _conjugate(blocks: list[Block], us: list[Vector]) -> float:
+    return float(np.concatenate([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
+
+
+def _product(blocks: list[Block], xs: list[Vector]) -> Vector:
+    """Ax, column after column."""
+    out = np.zeros((1, blocks[0].d))
+    for block, x in zip(blocks, xs, strict=True):
+        block.columns.add_product(x, out)
+    return np.asarray(out[0])
 
 
 def best_scale(ray: Vector, limit: float) -> float:

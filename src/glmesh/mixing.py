@@ -100,7 +100,7 @@ def from_matrix(matrix: ArrayLike | sp.sparray, graph: nx.Graph | None = None, *
     linked = (rows != cols) & (given.data > tol)
     mixing = _assemble(given.shape[0], rows[linked], cols[linked], given.data[linked])
     if graph is not None:
-        _check_support(mixing, graph)
+        check_support(mixing, graph)
     check_connected(mixing.matrix, range(mixing.n_nodes), what="graph of the mixing matrix")
     if given.diagonal().max() <= tol and mixing.n_nodes > 1 and _is_bipartite(mixing.matrix):
         raise InvalidNetwork(
@@ -157,7 +157,7 @@ def _check_entries(given: sp.coo_array, tol: float) -> None:
         raise InvalidNetwork(f"mixing row {k} sums to {sums[k]:.12g}, expected 1; use mixing.metropolis(graph)")
 
 
-def _check_support(mixing: Mixing, graph: nx.Graph) -> None:
+def check_support(mixing: Mixing, graph: nx.Graph) -> None:
     """W_kl > 0 only for neighbours k and l."""
     allowed = adjacency(graph, mixing.n_nodes)
     stray = (mixing.matrix - mixing.matrix * allowed).tocoo()

@@ -56,8 +56,16 @@ def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", 
     if not problem.pooled:
         if not isinstance(how, str) or how != "shuffled":
             raise InvalidInput("the problem's data is already apart, on its nodes; partition= goes with Problem.glm")
-        return Partition.of_lists(np.split(np.arange(problem.n), np.cumsum([p.columns.n for p in problem.parts])[:-1]))
+        ends = np.cumsum([part.columns.n for part in problem.parts])
+        return Partition.of_lists(
+            [
+                part[_group_order(problem.model.penalty_of(k), problem.model.split)]
+                for k, part in enumerate(np.split(np.arange(problem.n), ends[:-1]))
+            ]
+        )
     columns, g = problem.form.columns, problem.form.g
+    if how is None:
+        raise InvalidInput(f"partition must be one of {', '.join(HOW)}, or your own; got None")
     if not isinstance(how, str):
         return _check_groups(_given(how, columns.n, n_nodes), g)
     # what must stay together: groups, or single columns
@@ -73,6 +81,13 @@ def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", 
     if isinstance(g, GroupLasso):
         lists = [np.flatnonzero(np.isin(unit_of, part)) for part in lists]
     return _check_groups(Partition.of_lists(lists), g)
+
+
+def _group_order(penalty: object, split: str) -> Indices | slice:
+    """Columns by group, as the kernels expect; else as they are."""
+    if isinstance(penalty, GroupLasso) and split == "features":
+        return np.argsort(penalty.groups, kind="stable")
+    return slice(None)
 
 
 def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
@@ -96,12 +111,19 @@ def _given(how: AnyArray, n: int, n_nodes: int) -> Partition:
         if nodes.shape != (n,) or nodes.dtype.kind not in "iu":
             raise InvalidInput(f"a partition is one node for each of {n} columns, or {n_nodes} lists of columns")
         if len(nodes) and (nodes.min() < 0 or nodes.max() >= n_nodes):
-            raise InvalidInput(f"the partition names node {nodes.max()}, but nodes are 0 to {n_nodes - 1}")
+            wrong = nodes.min() if nodes.min() < 0 else nodes.max()
+            raise InvalidInput(f"the partition names node {wrong}, but nodes are 0 to {n_nodes - 1}")
         lists = [np.flatnonzero(nodes == k) for k in range(n_nodes)]
     result = Partition.of_lists(lists)
     seen = np.bincount(result.order, minlength=n) if len(result.order) and result.order.min() >= 0 else np.zeros(n)
     if len(seen) != n or (seen != 1).any():
-        wrong = int(np.argmax(seen != 1)) if len(seen) == n else int(result.order.max())
+        wrong = (
+            int(result.order.min())
+            if len(result.order) and result.order.min() < 0
+            else int(result.order.max(initial=0))
+        )
+        if len(seen) == n and wrong >= 0:
+            wrong = int(np.argmax(seen != 1))
         raise InvalidInput(f"the partition must hold each of {n} columns exactly once; look at column {wrong}")
     return result
 

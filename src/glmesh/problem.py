@@ -128,7 +128,7 @@ def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str, f
     if split == "features":
         if loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
-                f"the {loss.name} loss is not smooth, so it has no form split by features. "
+                f"the {loss.name} loss has no form split by features here. "
                 "Use split='samples', or a smooth loss: squared, logistic, huber, squared_hinge."
             )
         return
@@ -199,6 +199,10 @@ class NodeData:
         if model.loss.classifies:
             y = _signs(self.y, -agreed[5], agreed[4], model.loss.name, self.where)
         penalty = model.penalty_of(node)
+        if model.split == "samples" and self.columns.dense and self.p != width:
+            raise InvalidData(
+                f"X{self.where} has {self.p} columns, another node has {width}; features must be the same"
+            )
         if model.split == "samples":
             return Form(self.columns.widen(width), *self._by_samples(penalty, y, width))
         penalty.check_size(self.columns.n)

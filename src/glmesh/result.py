@@ -33,9 +33,9 @@ class Result:
     """The outcome of a run.
 
     x: the variables, in the user's order (coefficients split by features, dual variables split by samples).
-    coef, intercept: the model. gap: the duality gap, or with stop="certificate" the certified bound. objective: the
+    coef, intercept: the model. gap: the duality gap; the certified bound if certified. objective: the
     user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
-    consensus, certificate`. estimates: every node's v_k, that the result speaks of.
+    consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of.
     """
 
     x: Vector

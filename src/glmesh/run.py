@@ -23,7 +23,7 @@ from glmesh.kernels.warm import warm_up
 from glmesh.measures import Measures, observe
 from glmesh.methods import Cola
 from glmesh.mixing import Mixing
-from glmesh.partition import Partition, partition
+from glmesh.partition import partition as make_partition
 from glmesh.problem import Form, Problem
 from glmesh.result import Result, Status
 from glmesh.types import AnyArray, Indices, Matrix, Vector
@@ -59,10 +59,14 @@ class Run:
     ) -> None:
         self.problem = problem
         self.method = Cola() if method is None else method
-        self.seed = _whole(seed, "seed", 0)
+        if not isinstance(self.method, Cola):
+            raise InvalidInput(f"method must be a method such as Cola(), got {method!r}")
+        if network is not None and not isinstance(network, Network):
+            raise InvalidInput(f"network must be a Network(...), got {network!r}")
+        self.seed = _whole(seed, "seed", 0, 2**63)
         self.mixing, diameter = _network(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
-        self.partition = self._partition(partition)
+        self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
         self.rounds = 0
         self._elapsed = 0.0
         self._measured: tuple[int, Measures] | None = None
@@ -80,9 +84,6 @@ class Run:
         self.states = [self.method.init(block, x) for block, x in zip(self.blocks, xs, strict=True)]
         by_samples = problem.model.split == "samples"
         self.certifiers = [Certifier(block, by_samples=by_samples) for block in self.blocks] if certify else []
-
-    def _partition(self, how: str | AnyArray) -> Partition:
-        return partition(self.problem, self.n_nodes, how, self.seed)
 
     def _n_blocks(self, n_jobs: int | None) -> int:
         if n_jobs is not None:
@@ -103,7 +104,15 @@ class Run:
             ]
         facts = np.stack([part.facts() for part in self.problem.parts])
         agreed = np.concatenate(self._drive([flood_max(facts[part], diameter) for part in ids]))
-        return [part.settle(agreed[k], k) for k, part in enumerate(self.problem.parts)]
+        forms = []
+        for k, part in enumerate(self.problem.parts):
+            form = part.settle(agreed[k], k)
+            own = self.partition.columns_of(k)
+            order = own - own.min(initial=self.problem.n)
+            if not np.array_equal(order, np.arange(len(order))):
+                form = Form(form.columns.take(order), form.f, form.g.take(order))
+            forms.append(form)
+        return forms
 
     def _block(self, number: int, ids: Indices, facts: Facts, forms: list[Form]) -> Block:
         own = [forms[k] for k in ids]
@@ -112,7 +121,10 @@ class Run:
     def _warm_start(self, start: AnyArray) -> list[Vector | None]:
         if start is None:
             return [None] * len(self.blocks)
-        x = np.asarray(start.x if isinstance(start, Result) else start, dtype=np.float64)
+        try:
+            x = np.asarray(start.x if isinstance(start, Result) else start, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput("warm_start is a Result, or variables in your order (Result.x)") from None
         if x.shape != (self.problem.n,) or not np.isfinite(x).all():
             raise InvalidInput(f"warm_start needs {self.problem.n} finite variables (Result.x), got shape {x.shape}")
         if not np.isfinite(self.problem.form.g.value(x)):
@@ -201,6 +213,12 @@ class Run:
             raise InvalidInput("there is no certificate yet")
         return np.asarray(self.partition.to_user(np.concatenate(xs))), np.concatenate(vs)  # type: ignore[arg-type]
 
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Ends the run's threads."""
         if self._pool is not None:
@@ -243,11 +261,15 @@ def _network(
         if n_nodes not in (_DEFAULT_NODES, given):
             raise InvalidInput(f"the graph has {given} nodes, but n_nodes={n_nodes}")
         n_nodes = given
-    if method.averages_exactly:
-        return mixing_module.uniform(n_nodes), min(1, n_nodes - 1)
     graph = topology_module.build(topology, n_nodes, seed)
+    if method.averages_exactly:
+        if not isinstance(weights, str):
+            raise InvalidInput("Cocoa averages exactly; it takes no mixing matrix. Use Cola for one of your own.")
+        return mixing_module.uniform(n_nodes), min(1, n_nodes - 1)
     if isinstance(weights, Mixing):
         chosen = weights
+        if chosen.n_nodes == n_nodes:
+            mixing_module.check_support(chosen, graph)
     elif isinstance(weights, str):
         if weights != "metropolis":
             raise InvalidInput(f"mixing must be 'metropolis', a Mixing or a matrix, got {weights!r}")
@@ -259,8 +281,8 @@ def _network(
     return chosen, topology_module.diameter(chosen.matrix)  # messages take the edges that carry a weight, no others
 
 
-def _whole(value: Any, name: str, least: int) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+def _whole(value: Any, name: str, least: int, most: float = np.inf) -> int:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < most:
         raise InvalidInput(f"{name} must be a whole number >= {least}, got {value!r}")
     return int(value)
 
@@ -386,6 +408,7 @@ def _entry(run: Run, before: dict[str, float] | None = None) -> dict[str, float]
         "gap": m.gap,
         "consensus": m.consensus,
         "certificate": certificate.bound if news and certificate and np.isfinite(certificate.bound) else np.nan,
+        "theta": float(run.theta.max(initial=-np.inf)) if run.rounds else np.nan,
         "certificate_round": -1 if certificate is None else certificate.round,
     }
 

@@ -70,13 +70,15 @@ def constants(run: Run) -> Constants:
 
 
 def _support(run: Run) -> float:
-    """max |x_i| where g is finite or, for an L1 part and f >= 0, O_A(0)/l1, which bounds the solution."""
+    """max |x_i| where g is finite; split by features f(0)/l1 bounds the solution too, for f >= 0 and g >= 0 = g(0)."""
     form = run.problem.form
-    bounds = np.array(np.broadcast_to(form.g.support_bound, form.columns.n))
-    if np.isinf(bounds).any() and isinstance(form.g, Table):
-        start = form.f.value(np.zeros(form.columns.d))
-        l1 = np.broadcast_to(form.g.l1, form.columns.n)
-        bounds = np.minimum(bounds, np.divide(start, l1, out=np.full_like(bounds, np.inf), where=l1 > 0))
+    n = form.columns.n
+    bounds = np.array(np.broadcast_to(form.g.support_bound, n))
+    if np.isinf(bounds).any() and isinstance(form.g, Table) and run.problem.model.split == "features":
+        l1, _, linear, lo, hi = form.g.kernel_rows(n).T
+        if not linear.any() and (lo <= 0).all() and (hi >= 0).all():
+            start = form.f.value(np.zeros(form.columns.d))
+            bounds = np.minimum(bounds, np.divide(start, l1, out=np.full(n, np.inf), where=l1 > 0))
     return float(bounds.max())
 
 
@@ -104,6 +106,8 @@ def rounds_strongly_convex_gap(c: Constants, initial: float, target: float, *, t
 
 def rounds_convex(c: Constants, initial: float, target: float, *, theta: float = 0.0) -> tuple[int, int]:
     """Theorem 2: (T_0, T) such that iterates averaged over t = T_0 ... T - 1 have a duality gap of at most `target`."""
+    if c.relaxation < c.gamma * c.n_nodes:
+        raise UnsuitablePair("Theorem 2 is about a safe sigma' of at least gamma K")
     if not np.isfinite(c.support):
         raise UnsuitablePair("Theorem 2 needs a bounded support; give the columns a box or an L1 part")
     eta = c.progress(theta)
@@ -126,7 +130,9 @@ class AveragedIterates:
     def add(self) -> None:
         """Counts the run's present state in."""
         self.count += 1
-        mixed = self.run.mixing.matrix @ self.run.estimates
+        mixed = self.run.estimates
+        for _ in range(self.run.method.gossip_steps):
+            mixed = self.run.mixing.matrix @ mixed
         f = self.run.problem.form.f
         for mean, new in ((self.x, self.run.x), (self.v, mixed), (self.w, [f.gradient(row) for row in mixed])):
             mean += (np.asarray(new) - mean) / self.count

@@ -105,10 +105,6 @@ class Separable(ABC):
         """The first column of every piece, and n at the end."""
         return np.arange(n + 1)
 
-    def is_feasible(self, x: Vector) -> bool:
-        """Whether g(x) is finite."""
-        return bool(np.isfinite(self.value(x)))
-
 
 def check_rows(y: Vector, c: Vector, *, labels: bool) -> None:
     """Refuse targets (or labels) and weights that no loss can be made of."""

@@ -48,12 +48,12 @@ class Cola:
     averages_exactly: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.gamma <= 1:
+        if not isinstance(self.gamma, int | float | np.number) or not 0 < self.gamma <= 1:
             raise InvalidInput(f"gamma must be in (0, 1], got {self.gamma}")
         if self.sigma is not None and not 0 < self.sigma < np.inf:
             raise InvalidInput(f"sigma must be positive and finite (None is the safe gamma*K), got {self.sigma}")
         passes = np.atleast_1d(np.asarray(self.local_passes))
-        if passes.dtype.kind not in "iu" or (passes < 0).any() or not passes.any():
+        if passes.ndim > 1 or passes.dtype.kind not in "iu" or (passes < 0).any() or not passes.any():
             raise InvalidInput(f"local_passes must be whole numbers >= 0, and not all 0; got {self.local_passes!r}")
         if self.local_accuracy is not None:
             theta = np.atleast_1d(np.asarray(self.local_accuracy, dtype=np.float64))
@@ -62,10 +62,11 @@ class Cola:
         if not isinstance(self.gossip_steps, int | np.integer) or self.gossip_steps < 1:
             raise InvalidInput(f"gossip_steps must be a whole number >= 1, got {self.gossip_steps!r}")
 
-    @classmethod
-    def printed(cls) -> Cola:
+    @staticmethod
+    def printed() -> Cola:
         """The paper's method exactly: gamma = 1, sigma' = K, one pass, one gossip step; never changed by defaults."""
-        return Cola(gamma=1.0, sigma=None, local_passes=1, local_accuracy=None, gossip_steps=1)
+        solver = CoordinateDescent(order="cyclic")
+        return Cola(gamma=1.0, sigma=None, local_passes=1, local_accuracy=None, gossip_steps=1, solver=solver)
 
     def init(self, block: Block, x: Vector | None = None) -> ColaState:
         """x = 0 (or the nearest feasible point) and v_k = K A_k x_k, which is what keeps the mean of v_k at Ax."""
