@@ -151,7 +151,8 @@ def bound(
         total = spread + r.gap + away * tilt + r.rest
         scale = abs(h) + abs(r.g)
     total = float(max(total, 0.0) + _ROUNDING * scale)
-    # by samples P(w_k) <= P* + total, and P* lies between -h and its dual, -O_A(x) >= -h, at most total above it
+    # By samples P(w_k) >= P* >= -O_A(x) >= -h. And P(w_k) <= -h + total: h exceeds O_A(x) by at most the mean of
+    # |v_j - v|^2 / (2 tau), which the term delta_v^2 / (2 tau) covers beside |v_k - v|^2.
     low = -h if by_samples else h - total
     return Certificate(round, total, low, low + total), delta_w
 
