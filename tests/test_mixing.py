@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from glmesh import mixing, topology
 from glmesh.errors import InvalidInput, InvalidNetwork
+from tests.cases import prop
 
 ANY_SIZE = [name for name in topology.names() if name != "hypercube" and "regular" not in name]
 many = settings(deadline=None, max_examples=30)
@@ -300,3 +301,187 @@ def test_metropolis_refuses_what_build_refuses():
 def test_uniform_needs_a_number_of_nodes(n):
     with pytest.raises(InvalidInput, match="n must be a positive integer, got"):
         mixing.uniform(n)
+
+
+# --- graphs that change from exchange to exchange --------------------------------------------------
+
+
+def on_nodes(n, edges):
+    graph = nx.empty_graph(n)
+    graph.add_edges_from(edges)
+    return graph
+
+
+def matchings_of_ring(n):
+    """The even and the odd edges of a ring: each node talks to one neighbour, then to the other."""
+    return [on_nodes(n, [(k, (k + 1) % n) for k in range(odd, n, 2)]) for odd in (0, 1)]
+
+
+def one_edge_at_a_time(n):
+    return [on_nodes(n, [(k, k + 1)]) for k in range(n - 1)]
+
+
+@st.composite
+def random_sequences(draw, most=12):
+    """The edges of a connected graph dealt out over some exchanges, so that single graphs are seldom connected."""
+    n, length = draw(st.integers(1, most)), draw(st.integers(1, 5))
+    edges = list(topology.build(draw(st.sampled_from(ANY_SIZE)), n).edges)
+    turns = draw(st.lists(st.integers(0, length - 1), min_size=len(edges), max_size=len(edges)))
+    return [on_nodes(n, [e for e, turn in zip(edges, turns, strict=True) if turn == t]) for t in range(length)]
+
+
+@prop(300)
+@given(random_sequences())
+def test_a_sequence_weighs_each_graph_by_its_own_degrees(graphs):
+    for graph, w in zip(graphs, mixing.sequence(graphs), strict=True):
+        full, degree = w.matrix.toarray(), dict(graph.degree)
+        assert np.array_equal(full, full.T)
+        np.testing.assert_allclose(full.sum(axis=0), 1.0, rtol=0, atol=1e-14)
+        assert w.edges == 2 * graph.number_of_edges()
+        for a, b in graph.edges:
+            assert full[a, b] == pytest.approx(1 / (1 + max(degree[a], degree[b])))
+
+
+@prop(300)
+@given(random_sequences(), st.integers(0, 4), st.integers(0, 2**32 - 1))
+def test_every_window_contracts_as_promised(graphs, more, seed):
+    mixings = mixing.sequence(graphs)
+    n, window = mixings[0].n_nodes, len(mixings) + more
+    beta = mixing.window_beta(mixings, window)
+    assert 0 <= beta < 1
+    for t in range(len(mixings)):
+        v = np.random.default_rng(seed).standard_normal((n, 3))
+        apart = np.linalg.norm(v - v.mean(axis=0))
+        mixed = v
+        for s in range(window):
+            mixed = mixings[(t + s) % len(mixings)].matrix @ mixed
+        np.testing.assert_allclose(mixed.mean(axis=0), v.mean(axis=0), atol=1e-13)
+        assert np.linalg.norm(mixed - v.mean(axis=0)) <= beta * apart + 1e-12
+
+
+@prop(300)
+@given(random_sequences())
+def test_a_longer_window_is_never_worse(graphs):
+    mixings = mixing.sequence(graphs)
+    betas = [mixing.window_beta(mixings, len(mixings) + more) for more in range(5)]
+    assert betas[0] == mixing.window_beta(mixings)
+    assert (np.diff(betas) <= 1e-12).all()
+
+
+@prop(300)
+@given(random_mixings(), st.integers(1, 4), st.integers(1, 4))
+def test_a_constant_sequence_has_powers_of_beta(w, length, window):
+    assert mixing.window_beta([w] * length, window) == pytest.approx(w.beta**window, abs=1e-12)
+    assert mixing.window_beta([w] * length) == pytest.approx(w.beta**length, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [4, 6, 50, 1024])
+def test_two_matchings_of_a_ring_mix_although_neither_connects(n):
+    mixings = mixing.sequence(matchings_of_ring(n))
+    assert all(w.beta == w.lambda2 == 1.0 and w.consensus_gap == 0.0 for w in mixings)
+    # averaging over pairs of one kind, then over the other, is a projection each: β is the cosine of their angle
+    assert 1 - mixing.window_beta(mixings) == pytest.approx(1 - np.cos(2 * np.pi / n), rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [16, 1024])
+def test_a_hypercube_taken_by_dimensions_averages_exactly(n):
+    cube = topology.hypercube(n)
+    graphs = [on_nodes(n, [e for e in cube.edges if e[0] ^ e[1] == 1 << j]) for j in range(n.bit_length() - 1)]
+    assert mixing.window_beta(mixing.sequence(graphs)) == pytest.approx(0.0, abs=1e-14)
+
+
+@prop(300)
+@given(random_sequences().filter(lambda graphs: len(graphs[0]) > 3))
+def test_sparse_and_dense_window_betas_agree(graphs):
+    factors = [w.matrix for w in mixing.sequence(graphs)]
+    # the root of an eigenvalue, so near zero half the digits are left
+    assert mixing._product_beta(factors, dense_limit=0) == pytest.approx(mixing._product_beta(factors), abs=1e-5)
+
+
+def test_a_sequence_that_mixes_slowly_takes_the_factorisation():
+    n = 4096
+    mixings = mixing.sequence(matchings_of_ring(n))
+    assert 1 - mixing.window_beta(mixings) == pytest.approx(1 - np.cos(2 * np.pi / n), rel=1e-4)
+
+
+def test_an_exchange_without_messages_changes_nothing():
+    silent, ring = mixing.sequence([nx.empty_graph(600), topology.ring(600)])
+    assert (silent.edges, silent.beta, silent.consensus_gap) == (0, 1.0, 0.0)
+    assert mixing.window_beta([silent, ring]) == pytest.approx(ring.beta, abs=1e-12)
+
+
+def test_parallel_edges_of_a_sequence_count_once():
+    graph = nx.MultiGraph([(0, 1), (0, 1), (1, 2)])
+    (w,) = mixing.sequence([graph])
+    assert np.array_equal(w.matrix.toarray(), mixing.metropolis(topology.path(3)).matrix.toarray())
+
+
+@pytest.mark.parametrize(
+    ("graphs", "window", "message"),
+    [
+        (
+            one_edge_at_a_time(5),
+            2,
+            "within 2 exchanges the graphs do not connect everybody: nodes 0 and 3 stay apart from exchange 0 on; "
+            "use a window of at least 4",
+        ),
+        (matchings_of_ring(4), 1, "within 1 exchange the graphs do not connect everybody: nodes 0 and 2 stay apart"),
+        (matchings_of_ring(4) * 3, 1, "use a window of at least 2"),
+        ([topology.ring(4), nx.empty_graph(4), nx.empty_graph(4)], 2, "nodes 0 and 1 stay apart from exchange 1 on"),
+    ],
+)
+def test_a_window_in_which_somebody_is_not_reached_is_refused(graphs, window, message):
+    mixings = mixing.sequence(graphs)
+    with pytest.raises(InvalidNetwork) as caught:
+        mixing.window_beta(mixings, window)
+    assert message in str(caught.value)
+
+
+@prop(300)
+@given(random_sequences())
+def test_the_advised_window_is_the_shortest_that_connects(graphs):
+    mixings = mixing.sequence(graphs)
+
+    def connects(window):
+        unions = [[graphs[(t + s) % len(graphs)] for s in range(window)] for t in range(len(graphs))]
+        return all(nx.is_connected(nx.compose_all(union)) for union in unions)
+
+    shortest = next(window for window in range(1, len(graphs) + 1) if connects(window))
+    assert mixing.window_beta(mixings, shortest) < 1
+    for window in range(1, shortest):
+        with pytest.raises(InvalidNetwork, match=f"use a window of at least {shortest}$"):
+            mixing.window_beta(mixings, window)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        ([], "needs at least one graph"),
+        ([nx.Graph()], "needs at least one graph, with at least one node"),
+        ([on_nodes(4, [(0, 1)]), on_nodes(4, [(1, 2)])], "no graph of the sequence ever connects node 3 with node 0"),
+        (
+            [topology.ring(4), nx.Graph([(0, 1)])],
+            "graph 1 of the sequence lacks node 2; all need the same nodes 0 ... 3",
+        ),
+        ([topology.ring(4), topology.ring(5)], "graph 1 of the sequence has a node 4; all need the same nodes 0 ... 3"),
+        ([nx.Graph([("a", "b")])], "graph 0 of the sequence lacks node 0"),
+        ([topology.ring(2), nx.DiGraph([(0, 1)])], "graph 1 is directed"),
+        ([on_nodes(2, [(0, 1), (1, 1)])], "node 1 of graph 0 is linked to itself"),
+    ],
+)
+def test_a_bad_sequence_is_refused(graphs, message):
+    with pytest.raises(InvalidNetwork) as caught:
+        mixing.sequence(graphs)
+    assert message in str(caught.value)
+
+
+def test_a_bad_sequence_of_matrices_or_window_is_refused():
+    apart = mixing.sequence(one_edge_at_a_time(4))[:2]
+    with pytest.raises(InvalidNetwork, match="ever connects node 3 with node 0"):
+        mixing.window_beta(apart, 100)
+    with pytest.raises(InvalidNetwork, match="on the same nodes; got sizes: 2, 3"):
+        mixing.window_beta([mixing.uniform(2), mixing.uniform(3)])
+    with pytest.raises(InvalidNetwork, match="got sizes: none"):
+        mixing.window_beta([])
+    with pytest.raises(InvalidInput, match="window must be a positive integer, got 0"):
+        mixing.window_beta([mixing.uniform(2)], 0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glmesh import Cola, Problem, Run, functions, solve, theory
+from glmesh import Cola, Problem, Run, functions, mixing, solve, theory, topology
 from glmesh.errors import UnsuitablePair
 from tests.cases import prop
 
@@ -137,3 +139,117 @@ def test_exact_averaging_is_the_limit_of_beta_to_zero() -> None:
     c = theory.constants(Run(ridge(rng, 20, 6, 1.0)[0], n_nodes=1))
     assert c.beta == 0.0
     assert c.progress(0.25) == pytest.approx(0.75)
+
+
+# --- nodes that are away, and graphs that change ---------------------------------------------------
+
+
+def some_constants() -> theory.Constants:
+    """Made up, and covered by both theorems."""
+    values = {"tau": 1.0, "mu": 0.5, "support": 1.0, "sigma_max": 2.0, "sigma": 20.0, "beta": 0.6}
+    return theory.Constants(**values, relaxation=5.0, gamma=1.0, n_nodes=5)
+
+
+def promises(**accuracy: float) -> list[float]:
+    """All that theory promises; larger is worse."""
+    c = some_constants()
+    return [
+        theory.linear_rate(c, **accuracy),
+        theory.rounds_strongly_convex(c, 1.0, 1e-6, **accuracy),
+        theory.rounds_strongly_convex_gap(c, 1.0, 1e-6, **accuracy),
+        *theory.rounds_convex(c, 1.0, 1e-3, **accuracy),
+    ]
+
+
+shares = st.floats(0.0, 0.95)
+
+
+@prop(300)
+@given(shares, shares)
+def test_nodes_away_and_inaccurate_nodes_slow_down_in_the_same_way(p: float, theta: float) -> None:
+    mean = theory.mean_accuracy(theta, p_max=p)
+    assert mean == pytest.approx(1 - (1 - p) * (1 - theta))
+    assert promises(theta=theta, p_max=p) == promises(theta_max=theta, p_max=p) == promises(theta=mean)
+    assert promises(theta=theta, p_max=0.0) == promises(theta=theta)
+    assert promises(p_max=p) == promises(theta=p)
+    assert promises(theta=theta, p_max=p) == pytest.approx(promises(theta=p, p_max=theta), rel=1e-9, abs=1)
+
+
+@prop(300)
+@given(shares, shares, shares)
+def test_promises_worsen_with_p_max_and_theta_max(p: float, more: float, theta: float) -> None:
+    low, high = sorted((p, more))
+    for better, worse in (
+        (promises(p_max=low, theta_max=theta), promises(p_max=high, theta_max=theta)),
+        (promises(p_max=theta, theta_max=low), promises(p_max=theta, theta_max=high)),
+    ):
+        assert all(a <= b for a, b in zip(better, worse, strict=True))
+        assert better[0] < worse[0] or high - low < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "message"),
+    [
+        ({"p_max": 1.0}, "a node that is away for good makes the rate vacuous"),
+        ({"p_max": -0.1}, "p_max must be in"),
+        ({"p_max": np.nan}, "p_max must be in"),
+        ({"p_max": 0.5, "theta_max": 1.0}, "Theta must be in"),
+        ({"p_max": 0.9, "theta": -0.5}, "Theta must be in"),
+        ({"theta": 0.1, "theta_max": 0.2}, "name the same accuracy; give one of them"),
+    ],
+)
+def test_accuracies_that_promise_nothing_are_refused(accuracy: dict[str, float], message: str) -> None:
+    c = some_constants()
+    for promise in (
+        lambda: theory.mean_accuracy(**accuracy),
+        lambda: theory.linear_rate(c, **accuracy),
+        lambda: theory.rounds_strongly_convex(c, 1.0, 0.1, **accuracy),
+        lambda: theory.rounds_strongly_convex_gap(c, 1.0, 0.1, **accuracy),
+        lambda: theory.rounds_convex(c, 1.0, 0.1, **accuracy),
+    ):
+        with pytest.raises(UnsuitablePair, match=message):
+            promise()
+
+
+@pytest.mark.parametrize("away", [0.2, 0.6])
+def test_theorem_1_bounds_the_mean_of_runs_whose_nodes_are_away_at_times(away: float) -> None:
+    problem, best = ridge(np.random.default_rng(3), 24, 10, 5.0)
+    n_nodes, seeds, rounds = 5, 10, 25
+    above = np.zeros((seeds, rounds + 1))
+    worst_theta = 0.0
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        run = Run(problem, method=Cola(local_passes=200, local_accuracy=0.3), topology="ring", n_nodes=n_nodes)
+        above[seed, 0] = run.measure().h - best
+        for t in range(1, rounds + 1):
+            works = rng.random(n_nodes) >= away
+            works[rng.integers(n_nodes)] |= not works.any()
+            run.method = dataclasses.replace(run.method, local_passes=(200 * works).tolist())
+            next(run)
+            worst_theta = max(worst_theta, float(run.theta[works].max()))
+            above[seed, t] = run.measure().h - best
+    c = theory.constants(run)
+    allowed = above[0, 0] * theory.linear_rate(c, theta_max=worst_theta, p_max=away) ** np.arange(rounds + 1)
+    assert worst_theta < 1
+    assert (above.mean(axis=0) <= allowed * (1 + 1e-9)).all()
+    assert above[:, -1].mean() < 0.5 * above[0, 0]  # and they do get somewhere
+
+
+def test_time_varying_graphs_put_the_beta_of_a_window_in() -> None:
+    run = Run(ridge(np.random.default_rng(0), 20, 6, 1.0)[0], n_nodes=4, method=Cola(gossip_steps=2))
+    own = theory.constants(run)
+    constant = mixing.window_beta([run.mixing] * 2)
+    assert theory.constants(run, beta=constant).beta == pytest.approx(own.beta)
+    graphs = [topology.path(4), topology.star(4)]
+    beta = mixing.window_beta(mixing.sequence(graphs))
+    varying = theory.constants(run, beta=beta)
+    assert varying == dataclasses.replace(own, beta=beta)
+    assert own.beta < beta
+    assert theory.linear_rate(own) < theory.linear_rate(varying) < 1
+
+
+@pytest.mark.parametrize("beta", [1.0, -0.1, np.nan])
+def test_a_beta_that_is_no_contraction_is_refused(beta: float) -> None:
+    run = Run(ridge(np.random.default_rng(0), 20, 6, 1.0)[0], n_nodes=4)
+    with pytest.raises(UnsuitablePair, match="over a longer window"):
+        theory.constants(run, beta=beta)

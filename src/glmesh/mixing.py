@@ -4,8 +4,13 @@ One gossip step replaces v_k by Σ_l W_kl v_l. With the eigenvalues 1 = λ_1 > �
 and β = max(λ_2, -λ_K), it keeps the mean and shrinks the distance from it by β or better:
 ‖Wv - v̄‖ <= β ‖v - v̄‖. A node sees only v - Wv, and ‖v - v̄‖ <= ‖v - Wv‖ / (1 - λ_2); a stopping
 certificate rests on that, so `consensus_gap` is proven to be at most 1 - λ_2.
+
+Where the graph changes from exchange to exchange (`sequence`), no single W need connect everybody;
+`window_beta` is the β of several exchanges in a row.
 """
 
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,7 +36,8 @@ EPS = float(np.finfo(np.float64).eps)
 class Mixing:
     """W as a `csr_array` of float64 and int32: sorted rows, the diagonal always stored, no other zeros.
 
-    Made by `metropolis`, `uniform` or `from_matrix`, which vouch for it.
+    Made by `metropolis`, `uniform` or `from_matrix`, which vouch for it. Only one of a `sequence` may be
+    disconnected: it has λ_2 = β = 1 and a consensus gap of 0.
     """
 
     matrix: sp.csr_array
@@ -75,10 +81,7 @@ class Mixing:
 
 def metropolis(graph: nx.Graph) -> Mixing:
     """W_kl = 1 / (1 + max(d_k, d_l)) on the edges, the rest on the diagonal: local, and always valid."""
-    links = adjacency(graph).tocoo()
-    degree = np.bincount(links.row, minlength=links.shape[0])
-    weights = 1.0 / (1.0 + np.maximum(degree[links.row], degree[links.col]))
-    return _assemble(len(degree), links.row, links.col, weights)
+    return _metropolis(adjacency(graph).tocoo())
 
 
 def uniform(n: int) -> Mixing:
@@ -108,6 +111,110 @@ def from_matrix(matrix: ArrayLike | sp.sparray, graph: nx.Graph | None = None, *
             "eigenvalue -1); mix it with the identity, (I + W)/2, or use mixing.metropolis(graph)"
         )
     return mixing
+
+
+def sequence(graphs: Sequence[nx.Graph]) -> list[Mixing]:
+    """Metropolis weights of each graph of a time-varying sequence, which repeats for ever.
+
+    All are on the same nodes 0, ..., K-1, and weigh by their own degrees. Single graphs may be disconnected,
+    even empty, but together they must connect everybody.
+    """
+    n = len(graphs[0]) if len(graphs) else 0
+    if n == 0:
+        raise InvalidNetwork("a sequence of graphs needs at least one graph, with at least one node")
+    mixings = [_metropolis(_possibly_disconnected(graph, n, t)) for t, graph in enumerate(graphs)]
+    _check_connects([mixing.matrix for mixing in mixings])
+    return mixings
+
+
+def among(mixing: Mixing, members: NDArray[np.bool_]) -> Mixing:
+    """W of the members alone, in ascending order: what linked them to others goes on their diagonals."""
+    links = mixing.matrix.tocoo()
+    place = np.cumsum(members) - 1
+    inside = members[links.row] & members[links.col] & (links.row != links.col)
+    rows, cols = place[links.row[inside]], place[links.col[inside]]
+    return _assemble(int(members.sum()), rows, cols, links.data[inside])
+
+
+def window_beta(mixings: Sequence[Mixing], window: int | None = None) -> float:
+    """β over a window: the largest σ_max(W(t+B-1) ... W(t) - 11ᵀ/K) over all starts t of the repeated sequence.
+
+    B = `window`, by default the length of the sequence. Any B exchanges in a row keep the mean and shrink the
+    distance from it by β or better. A window in which somebody is not reached (β = 1) is refused.
+    """
+    matrices = [mixing.matrix for mixing in mixings]
+    if len({matrix.shape for matrix in matrices}) != 1:
+        sizes = ", ".join(str(mixing.n_nodes) for mixing in mixings) or "none"
+        raise InvalidNetwork(f"a sequence needs mixing matrices on the same nodes; got sizes: {sizes}")
+    period = len(matrices)
+    window = period if window is None else positive_int(window, "window")
+    _check_connects(matrices, window)
+    return max(_product_beta(_window(matrices, t, window)) for t in range(period))
+
+
+def _metropolis(links: sp.coo_array) -> Mixing:
+    degree = np.bincount(links.row, minlength=links.shape[0])
+    weights = 1.0 / (1.0 + np.maximum(degree[links.row], degree[links.col]))
+    return _assemble(len(degree), links.row, links.col, weights)
+
+
+def _possibly_disconnected(graph: nx.Graph, n: int, t: int) -> sp.coo_array:
+    """1 where k ~ l, else 0, of a simple graph on 0, ..., n - 1, whether connected or not; `t` is for messages."""
+    if graph.is_directed():
+        raise InvalidNetwork(f"graph {t} is directed, but both ends of an edge talk; use graph.to_undirected()")
+    missing = [k for k in range(n) if k not in graph]
+    if missing:
+        raise InvalidNetwork(
+            f"graph {t} of the sequence lacks node {missing[0]}; all need the same nodes 0 ... {n - 1}, "
+            f"linked or not: graph.add_nodes_from(range({n}))"
+        )
+    if len(graph) != n:
+        stray = next(node for node in graph if node not in range(n))
+        raise InvalidNetwork(f"graph {t} of the sequence has a node {stray!r}; all need the same nodes 0 ... {n - 1}")
+    links = nx.to_scipy_sparse_array(nx.Graph(graph), nodelist=range(n), dtype=np.float64, weight=None, format="coo")
+    looped = links.row[links.row == links.col]
+    if len(looped):
+        raise InvalidNetwork(f"node {looped[0]} of graph {t} is linked to itself; remove the self-loop")
+    return links
+
+
+def _window(matrices: Sequence[sp.csr_array], start: int, window: int) -> list[sp.csr_array]:
+    """W(start), ..., W(start + window - 1) of the repeated sequence."""
+    return [matrices[(start + s) % len(matrices)] for s in range(window)]
+
+
+def _out_of_reach(matrices: Sequence[sp.csr_array]) -> int | None:
+    """The first node that all graphs together do not connect with node 0."""
+    links = [matrix.tocoo() for matrix in matrices]
+    rows, cols = np.concatenate([link.row for link in links]), np.concatenate([link.col for link in links])
+    _, piece = csgraph.connected_components(sp.coo_array((np.ones(len(rows)), (rows, cols)), shape=links[0].shape))
+    return int(np.argmax(piece != piece[0])) or None
+
+
+def _check_connects(matrices: Sequence[sp.csr_array], window: int | None = None) -> None:
+    """Refuse a sequence that never connects everybody, or not within some `window` of the repeated one."""
+    period = len(matrices)
+    never = _out_of_reach(matrices)
+    if never is not None:
+        raise InvalidNetwork(
+            f"no graph of the sequence ever connects node {never} with node 0, not even over several exchanges; "
+            "add an edge between them to one of the graphs"
+        )
+
+    def first_cut(length: int) -> tuple[int, int] | None:
+        """(start, a node that is not reached) of the first window of that length that falls apart."""
+        reached = ((t, _out_of_reach(_window(matrices, t, length))) for t in range(period))
+        return next(((t, node) for t, node in reached if node is not None), None)
+
+    if window is None or window >= period:
+        return
+    cut = first_cut(window)
+    if cut is not None:
+        enough = bisect_left(range(period), True, lo=window + 1, key=lambda length: first_cut(length) is None)
+        raise InvalidNetwork(
+            f"within {window} exchange{'s' * (window > 1)} the graphs do not connect everybody: nodes 0 and {cut[1]} "
+            f"stay apart from exchange {cut[0]} on; use a window of at least {enough}"
+        )
 
 
 def _assemble(n: int, rows: NDArray[np.intp], cols: NDArray[np.intp], weights: NDArray[np.float64]) -> Mixing:
@@ -180,17 +287,65 @@ def _second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> 
     n = matrix.shape[0]
     if _is_averaging(matrix):
         return 0.0
+    if _falls_apart(matrix):
+        return 1.0
     if n <= dense_limit:
         return float(np.linalg.eigvalsh(matrix.toarray())[-2])
-    start = np.random.default_rng(0).standard_normal(n)
-    start -= start.mean()
+    start = _start(n)
     try:
-        # W - 2·11ᵀ/K has the eigenvalues of W, with -1, below all others, in the place of 1
-        deflated = splinalg.LinearOperator((n, n), lambda x: matrix @ x - 2.0 * x.mean(), dtype=np.float64)
-        found = splinalg.eigsh(deflated, 1, which="LA", v0=start, ncv=min(32, n), maxiter=100, tol=1e-10)
-        return float(found[0][0])
+        return _lanczos(lambda x: matrix @ x, start)
     except splinalg.ArpackNoConvergence:
         return 1.0 - _smallest_laplacian(matrix, start)
+
+
+def _product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT) -> float:
+    """σ_max(P - 11ᵀ/K) of the product P of all factors, the first one applied first."""
+    n = factors[0].shape[0]
+    if n <= dense_limit:
+        product = np.eye(n)
+        for matrix in factors:
+            product = matrix @ product
+        return float(np.linalg.norm(product - 1.0 / n, 2))
+    # PᵀP is a mixing matrix too, and its second eigenvalue is β²
+    there_and_back = [*factors, *reversed(factors)]
+    start = _start(n)
+    if np.linalg.norm(_apply(there_and_back, start)) <= ROUNDING * np.linalg.norm(start):
+        return 0.0  # what takes a random vector to its mean takes all
+    try:
+        square = _lanczos(lambda x: _apply(there_and_back, x), start)
+    except splinalg.ArpackNoConvergence:
+        product = factors[0]
+        for matrix in factors[1:]:
+            product = matrix @ product
+        square = 1.0 - _smallest_laplacian((product.T @ product).tocsr(), start)
+    return float(np.sqrt(max(0.0, square)))
+
+
+def _apply(factors: Sequence[sp.csr_array], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    for matrix in factors:
+        x = matrix @ x
+    return x
+
+
+def _start(n: int) -> NDArray[np.float64]:
+    """A fixed random vector of mean zero."""
+    start = np.random.default_rng(0).standard_normal(n)
+    start -= start.mean()
+    return start
+
+
+def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start: NDArray[np.float64]) -> float:
+    """The second largest eigenvalue of a mixing matrix that is only applied."""
+    n = len(start)
+    # W - 2·11ᵀ/K has the eigenvalues of W, with -1, below all others, in the place of 1
+    deflated = splinalg.LinearOperator((n, n), lambda x: apply(x) - 2.0 * x.mean(), dtype=np.float64)
+    found = splinalg.eigsh(deflated, 1, which="LA", v0=start, ncv=min(32, n), maxiter=100, tol=1e-10)
+    return float(found[0][0])
+
+
+def _falls_apart(matrix: sp.csr_array) -> bool:
+    """Whether the graph of W is disconnected."""
+    return bool(csgraph.connected_components(matrix, directed=False, return_labels=False) > 1)
 
 
 def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> float:
@@ -228,6 +383,8 @@ def _consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENS
     n = matrix.shape[0]
     if n == 1:
         return 1.0
+    if _falls_apart(matrix):
+        return 0.0
     links = matrix.tocoo()
     least = 4.0 * float(links.data[links.row != links.col].min()) / n
     if n <= dense_limit or _is_averaging(matrix):

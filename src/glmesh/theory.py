@@ -6,6 +6,10 @@ Corrections (the printed proofs do not carry the printed constants):
 - Theorem 2 needs (2 + eta)/eta for 2/eta in T_0, and averages over t = T_0 ... T - 1.
 
 Both are worst cases, and far above what a run takes.
+
+The appendix adds two models. Faults: a node does nothing in a round with probability at most p_max, and otherwise
+reaches Theta_max in expectation; both theorems then hold in expectation, with `mean_accuracy` in the place of Theta.
+Time-varying graphs, with as many gossip steps a round as a window has exchanges: beta is `mixing.window_beta`.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ class Constants:
 
     tau: f is 1/tau-smooth. mu: strong convexity of g. support: L, the bound of its support. sigma_max: the largest
     |A_k|^2. sigma: sum |A_k|^2 n_k. beta: second largest absolute eigenvalue of the mixing (of its B-th power, for B
-    gossip steps). relaxation: sigma'. gamma: aggregation.
+    gossip steps; over a window, for time-varying graphs). relaxation: sigma'. gamma: aggregation.
     """
 
     tau: float
@@ -42,16 +46,46 @@ class Constants:
 
     def progress(self, theta: float) -> float:
         """eta = gamma (1 - Theta)(1 - alpha), alpha = (1 + (1 - beta)^2 / (12 (1 + Theta) beta))^-1."""
-        if not 0 <= theta < 1:
-            raise UnsuitablePair(f"Theta must be in [0, 1); {theta} promises nothing (a node that never works)")
+        _check_accuracy(theta)
         if self.beta == 0:
             return self.gamma * (1 - theta)
         alpha = 1 / (1 + (1 - self.beta) ** 2 / (12 * (1 + theta) * self.beta))
         return self.gamma * (1 - theta) * (1 - alpha)
 
 
-def constants(run: Run) -> Constants:
-    """The constants of a run's problem, partition, network and method."""
+def mean_accuracy(theta: float = 0.0, *, p_max: float = 0.0, theta_max: float | None = None) -> float:
+    """Theta-bar = p_max + (1 - p_max) Theta_max of nodes that may be away.
+
+    theta: the accuracy of a node that works. p_max: the largest probability that a node does nothing in a round.
+    theta_max: the appendix's name of `theta`; give one of them.
+    """
+    if theta_max is not None:
+        if theta != 0:
+            raise UnsuitablePair(
+                f"theta = {theta} and theta_max = {theta_max} name the same accuracy; give one of them"
+            )
+        theta = theta_max
+    _check_accuracy(theta)
+    if not 0 <= p_max < 1:
+        raise UnsuitablePair(
+            f"p_max must be in [0, 1), got {p_max}; a node that is away for good makes the rate vacuous"
+        )
+    return p_max + (1 - p_max) * theta
+
+
+def _check_accuracy(theta: float) -> None:
+    if not 0 <= theta < 1:
+        raise UnsuitablePair(f"Theta must be in [0, 1); {theta} promises nothing (a node that never works)")
+
+
+def constants(run: Run, beta: float | None = None) -> Constants:
+    """The constants of a run's problem, partition, network and method.
+
+    beta: over a window, for time-varying graphs (`mixing.window_beta`, the window being the exchanges of a round);
+    None is that of the run's own mixing and gossip steps.
+    """
+    if beta is not None and not 0 <= beta < 1:
+        raise UnsuitablePair(f"beta must be in [0, 1), got {beta}; over a longer window it is smaller")
     blocks, method = run.blocks, run.method
     squares = np.concatenate([block.node_norms**2 for block in blocks])
     counts = np.concatenate([np.diff(block.starts.astype(np.int64)) for block in blocks])
@@ -62,7 +96,7 @@ def constants(run: Run) -> Constants:
         support=_support(run),
         sigma_max=float(squares.max()),
         sigma=float(squares @ counts),
-        beta=run.mixing.beta**method.gossip_steps,
+        beta=run.mixing.beta**method.gossip_steps if beta is None else beta,
         relaxation=method.gamma * run.n_nodes if method.sigma is None else method.sigma,
         gamma=method.gamma,
         n_nodes=run.n_nodes,
@@ -82,35 +116,63 @@ def _support(run: Run) -> float:
     return float(bounds.max())
 
 
-def linear_rate(c: Constants, theta: float = 0.0) -> float:
-    """rho of Theorem 1: the expected suboptimality of H shrinks at least by rho = 1/(1 + eta s_0) a round."""
+def linear_rate(c: Constants, theta: float = 0.0, *, p_max: float = 0.0, theta_max: float | None = None) -> float:
+    """rho of Theorem 1: the expected suboptimality of H shrinks at least by rho = 1/(1 + eta s_0) a round.
+
+    theta, p_max and theta_max, here and below: see `mean_accuracy`.
+    """
     if not c.mu > 0:
         raise UnsuitablePair("Theorem 1 needs a strongly convex g (an L2 part in every column); use rounds_convex")
     if c.gamma != 1.0 or c.relaxation != c.n_nodes:
         raise UnsuitablePair("Theorem 1 is about gamma = 1 and sigma' = K")
     s0 = c.tau * c.mu / (c.tau * c.mu + c.sigma_max * (1 + c.beta) * c.relaxation)
-    return 1 / (1 + c.progress(theta) * s0)
+    return 1 / (1 + c.progress(mean_accuracy(theta, p_max=p_max, theta_max=theta_max)) * s0)
 
 
-def rounds_strongly_convex(c: Constants, initial: float, target: float, *, theta: float = 0.0) -> int:
+def rounds_strongly_convex(
+    c: Constants,
+    initial: float,
+    target: float,
+    *,
+    theta: float = 0.0,
+    p_max: float = 0.0,
+    theta_max: float | None = None,
+) -> int:
     """Theorem 1: rounds after which the suboptimality of H, `initial` at the start, is at most `target`."""
-    step = 1 / linear_rate(c, theta) - 1  # eta s_0
+    step = 1 / linear_rate(c, theta, p_max=p_max, theta_max=theta_max) - 1  # eta s_0
     return max(0, math.ceil((1 + step) / step * math.log(initial / target))) if initial > target else 0
 
 
-def rounds_strongly_convex_gap(c: Constants, initial: float, target: float, *, theta: float = 0.0) -> int:
+def rounds_strongly_convex_gap(
+    c: Constants,
+    initial: float,
+    target: float,
+    *,
+    theta: float = 0.0,
+    p_max: float = 0.0,
+    theta_max: float | None = None,
+) -> int:
     """Theorem 1: rounds after which the duality gap at the mixed estimates is at most `target`."""
+    theta = mean_accuracy(theta, p_max=p_max, theta_max=theta_max)
     step = 1 / linear_rate(c, theta) - 1
     return rounds_strongly_convex(c, initial / step, target, theta=theta)
 
 
-def rounds_convex(c: Constants, initial: float, target: float, *, theta: float = 0.0) -> tuple[int, int]:
+def rounds_convex(
+    c: Constants,
+    initial: float,
+    target: float,
+    *,
+    theta: float = 0.0,
+    p_max: float = 0.0,
+    theta_max: float | None = None,
+) -> tuple[int, int]:
     """Theorem 2: (T_0, T) such that iterates averaged over t = T_0 ... T - 1 have a duality gap of at most `target`."""
     if c.relaxation < c.gamma * c.n_nodes:
         raise UnsuitablePair("Theorem 2 is about a safe sigma' of at least gamma K")
     if not np.isfinite(c.support):
         raise UnsuitablePair("Theorem 2 needs a bounded support; give the columns a box or an L1 part")
-    eta = c.progress(theta)
+    eta = c.progress(mean_accuracy(theta, p_max=p_max, theta_max=theta_max))
     size = c.support**2 * c.sigma * (1 + c.beta) * c.relaxation / c.tau
     t0 = max(0, math.ceil((1 + eta) / eta * math.log(2 * initial / (4 * size)))) if initial > 0 and size > 0 else 0
     T0 = t0 + math.ceil(max(0.0, (2 + eta) / eta * (8 * size / target - 1)))
