@@ -13,8 +13,6 @@ The file is an npz archive of plain arrays, so NumPy alone can read it and nothi
 """
 
 import json
-import os
-import secrets
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -24,6 +22,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit
 
+from glmesh.archive import write_atomically
 from glmesh.datasets import read_arrays
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.types import AnyArray, Vector
@@ -82,21 +81,12 @@ class Model:
             "info": self.info,
         }
         text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
-        path = Path(path)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            with part.open("xb") as stream:
-                np.savez(
-                    stream,
-                    coef=np.asarray(self.coef, dtype=np.float64),
-                    intercept=np.float64(self.intercept),
-                    meta=np.frombuffer(text.encode(), dtype=np.uint8),
-                )
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        arrays: dict[str, Any] = {
+            "coef": np.asarray(self.coef, dtype=np.float64),
+            "intercept": np.float64(self.intercept),
+            "meta": np.frombuffer(text.encode(), dtype=np.uint8),
+        }
+        write_atomically(path, lambda stream: np.savez(stream, **arrays))
 
 
 def load(path: str | PathLike[str]) -> Model:

@@ -1,0 +1,321 @@
+"""Trees of plain data in one file: no pickle, and nothing in the file is ever executed.
+
+The file is an uncompressed zip archive, so NumPy alone can read its arrays:
+
+| member           | holds                                                                  |
+|------------------|------------------------------------------------------------------------|
+| `structure.json` | `kind`, `version`, `objects` and `tree`                                |
+| `0.npy`, `1.npy` | the arrays, each once                                                  |
+| archive comment  | `glmesh-archive-1 blake2b ` and the digest of all the bytes before it  |
+
+A node of `tree` is null, a truth value, a number, a string, a list of nodes, or an object with one key:
+`tuple` (nodes), `dict` (pairs of nodes, in order), `int` (hexadecimal, beyond 64 bits), `float` (the bits of a nan or
+an infinity), `str` (UTF-8 with lone surrogates), `array` (its number), `enum` (class and member) or `object` (its
+number in `objects`, where a dataclass instance is its class and its fields, after all the objects it refers to).
+
+The digest tells damage, not malice: who can write the file can write its digest. A crafted file may hold wrong numbers,
+but can make nothing but plain data and the classes that the reader names.
+"""
+
+import errno
+import json
+import math
+import os
+import secrets
+import struct
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from glmesh.errors import InvalidInput, UnreadableFile
+
+MAX_DEPTH = 100  # of a tree: far from where Python's own JSON reader gives up
+
+_MAGIC = b"glmesh-archive-1 blake2b "
+_SEAL = len(_MAGIC) + 2 * blake2b().digest_size
+_STRUCTURE = "structure.json"
+_BLOCK = 1 << 20  # bytes hashed at a time
+
+
+def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], None]) -> None:
+    """Write a file whole or not at all: a crash or an error leaves the old file and no part of the new one."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder; make it first", str(path.parent))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder; expected the name of a file", str(path))
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("x+b") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    with suppress(OSError):  # the file is whole already, and not every file system can flush a folder
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def save(path: str | PathLike[str], tree: Any, *, kind: str, version: int, classes: Sequence[type] = ()) -> None:
+    """Write None, bool, int, float, str, list, tuple, dict, arrays, and enums and dataclasses of `classes`, atomically.
+
+    Arrays and dataclass instances that occur twice come back as one object; views of one buffer come back apart.
+    """
+    encoder = _Encoder(kind, classes)
+    root = encoder.node(tree, "", 0)
+    structure = {"kind": kind, "version": version, "objects": encoder.objects, "tree": root}
+    text = json.dumps(structure, allow_nan=False, separators=(",", ":"))
+
+    def write(stream: BinaryIO) -> None:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(zipfile.ZipInfo(_STRUCTURE), text)
+            for i, array in enumerate(encoder.arrays):
+                with archive.open(zipfile.ZipInfo(f"{i}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
+            archive.comment = bytes(_SEAL)
+        end = stream.seek(0, os.SEEK_END) - _SEAL
+        seal = _seal(stream, end)
+        stream.seek(end)
+        stream.write(seal)
+
+    write_atomically(path, write)
+
+
+def load(path: str | PathLike[str], *, kind: str, version: int, classes: Sequence[type] = ()) -> Any:
+    """Read what `save` wrote, after checking every byte of it."""
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            _check_seal(stream, path, kind)
+            return _read(stream, path, kind, version, classes)
+    except FileNotFoundError:
+        what = "file; check the name" if path.parent.is_dir() else f"folder {path.parent}; check the name of the folder"
+        raise UnreadableFile(f"{path}: no such {what}") from None
+    except IsADirectoryError:
+        raise UnreadableFile(f"{path}: is a folder, expected a glmesh {kind}; name a file") from None
+    except OSError as error:
+        raise UnreadableFile(f"{path}: cannot be read to its end ({error}); write or copy it again") from error
+
+
+class _Encoder:
+    """Turns a tree into JSON nodes, and collects the arrays and the objects they refer to."""
+
+    def __init__(self, kind: str, classes: Sequence[type]) -> None:
+        self.arrays: list[np.ndarray[Any, Any]] = []
+        self.objects: list[list[Any]] = []
+        self._kind = kind
+        self._classes = {cls.__name__: cls for cls in classes}
+        self._seen: dict[int, tuple[Any, dict[str, int]]] = {}  # id to what keeps it alive, and its node
+
+    def node(self, value: Any, place: str, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            start = place.removeprefix(".")[:40]
+            raise InvalidInput(
+                f"{self._kind}: {start}... is nested deeper than {MAX_DEPTH} levels, or contains itself; flatten it"
+            )
+        if value is None or type(value) is bool:
+            return value
+        if id(value) in self._seen:
+            return self._seen[id(value)][1]
+        if isinstance(value, np.generic) and (value.dtype.kind in "biu" or value.dtype in (np.half, np.single, float)):
+            value = value.item()
+        match value:
+            case bool():
+                return value
+            case int() if type(value) is int:
+                return value if -(2**63) <= value < 2**63 else {"int": hex(value)}
+            case float() if type(value) is float:
+                return value if math.isfinite(value) else {"float": struct.pack(">d", value).hex()}
+            case str() if type(value) is str:
+                return value if _encodable(value) else {"str": value.encode("utf-8", "surrogatepass").hex()}
+            case list() if type(value) is list:
+                return self._items(value, place, depth)
+            case tuple() if type(value) is tuple:
+                return {"tuple": self._items(value, place, depth)}
+            case dict() if type(value) is dict:
+                return {"dict": [self._entry(key, item, place, depth) for key, item in value.items()]}
+            case np.ndarray() if type(value) is np.ndarray and value.dtype.kind in "biuf":
+                self.arrays.append(value)
+                return self._remember(value, {"array": len(self.arrays) - 1})
+        cls = type(value)
+        known = self._classes.get(cls.__name__) is cls
+        if known and isinstance(value, Enum) and value.name in cls.__members__:
+            return {"enum": [cls.__name__, value.name]}
+        if known and is_dataclass(cls):
+            content = {f.name: self.node(getattr(value, f.name), f"{place}.{f.name}", depth + 1) for f in fields(cls)}
+            self.objects.append([cls.__name__, content])
+            return self._remember(value, {"object": len(self.objects) - 1})
+        raise self._refusal(value, place, "is")
+
+    def _remember(self, value: Any, node: dict[str, int]) -> dict[str, int]:
+        self._seen[id(value)] = value, node
+        return node
+
+    def _items(self, values: Sequence[Any], place: str, depth: int) -> list[Any]:
+        return [self.node(value, f"{place}[{i}]", depth + 1) for i, value in enumerate(values)]
+
+    def _entry(self, key: Any, value: Any, place: str, depth: int) -> list[Any]:
+        if not (type(key) is str or _whole(key) or (type(key) is tuple and all(map(_whole, key)))):
+            raise self._refusal(key, place, "has a key that is")
+        below = f"{place}.{key}" if type(key) is str and key.isidentifier() else f"{place}[{key!r}]"
+        return [self.node(key, below, depth + 1), self.node(value, below, depth + 1)]
+
+    def _refusal(self, value: Any, place: str, verb: str) -> InvalidInput:
+        what = type(value).__name__
+        if isinstance(value, np.ndarray | np.generic):
+            what += f" of dtype {value.dtype}"
+        where = place.removeprefix(".") or "the whole"
+        known = "".join(f", {name}" for name in self._classes)
+        return InvalidInput(
+            f"{self._kind}: {where} {verb} a {what}, which a file cannot hold; expected numbers, strings, "
+            f"numeric arrays, lists, tuples, dicts keyed by str, int or tuple of int{known}"
+        )
+
+
+def _whole(key: Any) -> bool:
+    return type(key) is int or (isinstance(key, np.integer) and key.dtype.kind in "iu")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _seal(stream: BinaryIO, end: int) -> bytes:
+    """The comment of an archive whose other bytes are the first `end` ones of the stream."""
+    digest = blake2b()
+    stream.seek(0)
+    while block := stream.read(min(_BLOCK, end - stream.tell())):
+        digest.update(block)
+    return _MAGIC + digest.hexdigest().encode()
+
+
+def _check_seal(stream: BinaryIO, path: Path, kind: str) -> None:
+    end = max(0, stream.seek(0, os.SEEK_END) - _SEAL)
+    stream.seek(end)
+    seal = stream.read()
+    if not seal.startswith(_MAGIC):
+        stream.seek(0)
+        head = stream.read(64)
+        what = "is empty"
+        if head[30:].startswith(_STRUCTURE.encode()):
+            what = "has lost or spoilt its end"
+        elif head[30:].startswith(b"coef.npy"):
+            what = "looks like a glmesh model"
+        elif head.startswith(b"PK"):
+            what = "is another kind of zip or npz archive"
+        elif head:
+            what = "is no file of glmesh, or lost its end"
+        raise UnreadableFile(f"{path}: {what}, expected a glmesh {kind}; check the name, or copy the file again")
+    if seal != _seal(stream, end):
+        raise UnreadableFile(
+            f"{path}: is damaged, its bytes do not match their digest; expected a whole glmesh {kind}; "
+            "copy it again, or use an older one"
+        )
+
+
+def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequence[type]) -> Any:
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            size = stream.seek(0, os.SEEK_END)
+            if sum(info.file_size for info in archive.infolist()) > size:
+                raise ValueError("members larger than the file")
+            structure = json.loads(archive.read(_STRUCTURE))
+            if structure["kind"] != kind:
+                raise UnreadableFile(
+                    f"{path}: is a glmesh {structure['kind']}, expected a glmesh {kind}; check the name"
+                )
+            if structure["version"] != version:
+                raise UnreadableFile(
+                    f"{path}: is a glmesh {kind} of version {structure['version']}, expected {version}; "
+                    "upgrade glmesh, or use the release that wrote it"
+                )
+            return _Decoder(archive, structure["objects"], classes).node(structure["tree"])
+    except (UnreadableFile, OSError):
+        raise
+    except Exception as error:  # its digest is right, so it was crafted, or written by a glmesh with other classes
+        raise UnreadableFile(
+            f"{path}: does not hold what a glmesh {kind} holds ({error!r}); "
+            "upgrade glmesh, or use the release that wrote it"
+        ) from error
+
+
+class _Decoder:
+    """Builds a tree from JSON nodes; raises whatever a crafted file leads to."""
+
+    def __init__(self, archive: zipfile.ZipFile, objects: list[Any], classes: Sequence[type]) -> None:
+        self._archive = archive
+        self._classes = {cls.__name__: cls for cls in classes}
+        self._arrays: dict[int, np.ndarray[Any, Any]] = {}
+        self._objects: list[Any] = []
+        for name, content in objects:
+            self._objects.append(self._object(name, content))
+
+    def node(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.node(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        ((tag, content),) = node.items()
+        match tag:
+            case "tuple":
+                return tuple(self.node(item) for item in content)
+            case "dict":
+                return {self.node(key): self.node(value) for key, value in content}
+            case "int":
+                return int(content, 16)
+            case "float":
+                return struct.unpack(">d", bytes.fromhex(content))[0]
+            case "str":
+                return bytes.fromhex(content).decode("utf-8", "surrogatepass")
+            case "array":
+                return self._array(content)
+            case "enum":
+                return self._class(content[0], Enum).__members__[content[1]]
+            case "object":
+                return self._objects[content]
+        raise ValueError(f"unknown node {tag!r}")
+
+    def _class(self, name: str, base: type = object) -> Any:
+        cls = self._classes.get(name)
+        if cls is None or not issubclass(cls, base):
+            raise ValueError(f"unknown class {name!r}")
+        return cls
+
+    def _object(self, name: str, content: dict[str, Any]) -> Any:
+        cls = self._class(name)
+        if content.keys() != {field.name for field in fields(cls)}:
+            raise ValueError(f"{name} with the fields {', '.join(content)}")
+        made = object.__new__(cls)
+        for key, value in content.items():
+            object.__setattr__(made, key, self.node(value))  # past frozen, and past checks that could alter it
+        return made
+
+    def _array(self, number: int) -> np.ndarray[Any, Any]:
+        if number not in self._arrays:
+            name = f"{number}.npy"
+            with self._archive.open(name) as member:  # the header first: its shape decides how much memory is taken
+                np.lib.format.read_magic(member)
+                shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+                held = self._archive.getinfo(name).file_size - member.tell()
+            if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != held:
+                raise ValueError(f"array {number} of dtype {dtype} and shape {shape} in {held} bytes")
+            with self._archive.open(name) as member:
+                self._arrays[number] = np.lib.format.read_array(member, allow_pickle=False)
+        return self._arrays[number]
