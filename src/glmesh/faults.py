@@ -1,0 +1,515 @@
+"""What fails in a simulated network, and when: a plan of plain data.
+
+Every answer depends on the plan, the round or exchange, and the node or link alone. Chance is a hash of those, not
+a stream, so a resumed run, or one that asks in another order, sees the same faults.
+"""
+
+import difflib
+import itertools
+import math
+import operator
+import os
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import partial
+from numbers import Real
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import numpy as np
+
+from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile
+from glmesh.types import AnyArray, Flags, Indices, Vector
+
+T = TypeVar("T")
+
+MODELS = ("freeze", "reset")
+LATEST = 3  # exchanges that a delayed message is late at most
+_CHANCES = ("dropout", "links", "loss", "duplicate", "delay")  # the position of a name is part of the hash
+_KEYS = {"start": "from", "end": "until"}  # fields whose name in a plan is no Python name
+
+
+def _whole(value: Any) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**63:
+        raise InvalidInput(f"must be a whole number >= 0, got {value!r}")
+    return number
+
+
+def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, Real) or not allowed(float(value)):
+            raise InvalidInput(f"must be {wanted}, got {value!r}")
+        return float(value)
+
+    return read
+
+
+def _one_of(*known: Any) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not type(known[0]) or value not in known:
+            raise InvalidInput(f"must be {' or '.join(map(repr, known))}, got {value!r}")
+        return value
+
+    return read
+
+
+def _list(value: Any, wanted: str) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise InvalidInput(f"must be {wanted}, got {value!r}")
+    return list(value)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    nodes = [_whole(node) for node in _list(value, "a list of two nodes")]
+    if len(nodes) != 2 or nodes[0] == nodes[1]:
+        raise InvalidInput(f"must be a list of two different nodes, got {value!r}")
+    return nodes[0], nodes[1]
+
+
+def _groups(value: Any) -> tuple[tuple[int, ...], ...]:
+    wanted = "a list of lists of nodes, none empty"
+    groups = tuple(tuple(_whole(node) for node in _list(group, wanted)) for group in _list(value, wanted))
+    if not groups or not all(groups):
+        raise InvalidInput(f"must be {wanted}, got {value!r}")
+    nodes = sorted(node for group in groups for node in group)
+    for node, following in itertools.pairwise(nodes):
+        if node == following:
+            raise InvalidInput(f"must name each node once, got node {node} twice")
+    return groups
+
+
+def _graphs(value: Any) -> tuple[tuple[tuple[int, int], ...], ...]:
+    wanted = "a list with a list of links for each exchange"
+    return tuple(tuple(_pair(link) for link in _list(graph, wanted)) for graph in _list(value, wanted))
+
+
+Whole = Annotated[int, _whole]
+Probability = Annotated[float, _real("in [0, 1)", lambda p: 0 <= p < 1)]
+Accuracy = Annotated[float | None, _real("in [0, 1]", lambda theta: 0 <= theta <= 1)]
+Seconds = Annotated[float | None, _real("a finite number of seconds >= 0", lambda s: 0 <= s < math.inf)]
+Model = Annotated[str, _one_of(*MODELS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The rounds start, ..., end - 1; without an end, all from start on."""
+
+    start: Whole = 0
+    end: Annotated[int | None, _whole] = None
+
+    def __post_init__(self) -> None:
+        if self.end is not None and self.start >= self.end:
+            raise InvalidInput(f"from must be less than until, got from {self.start} until {self.end}")
+
+    def covers(self, round: int) -> bool:
+        """Whether the round lies in the window."""
+        return self.start <= round and (self.end is None or round < self.end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(Window):
+    """What fails by chance, independently for each node and round, or each link or message and exchange."""
+
+    dropout: Probability = 0.0
+    model: Model = "freeze"
+    loss: Probability = 0.0
+    links: Probability = 0.0
+    duplicate: Probability = 0.0
+    delay: Probability = 0.0
+
+    @property
+    def strikes(self) -> bool:
+        """Whether anything can fail at all."""
+        return any(getattr(self, kind) > 0 for kind in _CHANCES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Down(Window):
+    """A node that is away."""
+
+    node: Whole
+    model: Model = "freeze"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link(Window):
+    """A link that fails; one way, only the messages from the first to the second are lost."""
+
+    between: Annotated[tuple[int, int], _pair]
+    one_way: Annotated[bool, _one_of(True, False)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition(Window):
+    """Groups between which no message passes; the nodes in none of them form one more."""
+
+    groups: Annotated[tuple[tuple[int, ...], ...], _groups]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """A node that is no member before this round."""
+
+    node: Whole
+    round: Whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leave(Join):
+    """A node that is no member from this round on; frozen variables stay counted as constants."""
+
+    model: Model = "freeze"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Straggler(Window):
+    """A node that takes more seconds a round, or that solves its local problem less well."""
+
+    node: Whole
+    delay: Seconds = None
+    theta: Accuracy = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.delay is None) == (self.theta is None):
+            raise InvalidInput(
+                f"needs delay or theta, got {'neither' if self.delay is None else 'both; write two entries'}"
+            )
+
+
+_TABLES: dict[str, type[Any]] = {
+    "random": Random,
+    "down": Down,
+    "link": Link,
+    "partition": Partition,
+    "join": Join,
+    "leave": Leave,
+    "straggler": Straggler,
+}
+_TOP = ("seed", *_TABLES, "graphs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What fails and when. Ask it about a network only after `check` has found that the two fit."""
+
+    seed: int = 0
+    random: tuple[Random, ...] = ()
+    down: tuple[Down, ...] = ()
+    link: tuple[Link, ...] = ()
+    partition: tuple[Partition, ...] = ()
+    join: tuple[Join, ...] = ()
+    leave: tuple[Leave, ...] = ()
+    straggler: tuple[Straggler, ...] = ()
+    graphs: tuple[tuple[tuple[int, int], ...], ...] = ()
+
+    @staticmethod
+    def of(plan: "Plan | Mapping[str, Any] | str | os.PathLike[str] | None") -> "Plan":
+        """A plan from plain data or the path of a TOML file; None is the plan in which nothing fails."""
+        if plan is None:
+            return Plan()
+        if isinstance(plan, Plan):
+            return plan
+        if isinstance(plan, Mapping):
+            return _plan(plan)
+        if not isinstance(plan, str | os.PathLike):
+            raise InvalidInput(f"a fault plan is a dict or the path of a TOML file, got {plan!r}")
+        data = _load(Path(plan))
+        try:
+            return _plan(data)
+        except InvalidInput as error:
+            raise InvalidInput(f"{plan}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data without what is left at its default; `of` reads it back."""
+        return {key: _plain(value) for key, value in _stated(self).items()}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing ever fails and nobody is slow."""
+        return not self.loses_messages and not self.straggler
+
+    @property
+    def loses_messages(self) -> bool:
+        """Whether anything but a node's speed departs from a reliable network."""
+        listed = self.down or self.link or self.partition or self.graphs or self.changes_members
+        return bool(listed) or any(phase.strikes for phase in self.random)
+
+    @property
+    def changes_members(self) -> bool:
+        """Whether a node joins or leaves."""
+        return bool(self.join or self.leave)
+
+    def quiet_from(self) -> int | None:
+        """The first round from which on nothing fails, nobody is slow and the members stay; None if there is none.
+
+        A message that was delayed just before may still arrive after it.
+        """
+        windows: list[Window] = [phase for phase in self.random if phase.strikes]
+        windows += [*self.down, *self.link, *self.partition, *self.straggler]
+        ends = [window.end for window in windows if window.end is not None]
+        if self.graphs or len(ends) < len(windows):
+            return None
+        return max([0, *ends, *(entry.round for entry in self.join + self.leave)])
+
+    def check(self, n_nodes: int, links: Collection[tuple[int, int]]) -> None:
+        """Refuse a plan that names nodes or links which the network lacks, or that leaves it without a member."""
+        for place, node in self._named_nodes():
+            if node >= n_nodes:
+                raise InvalidInput(f"fault plan, {place}: there is no node {node}; the nodes are 0 to {n_nodes - 1}")
+        neighbours: dict[int, set[int]] = {node: set() for node in range(n_nodes)}
+        for a, b in links:
+            neighbours[a].add(b)
+            neighbours[b].add(a)
+        for place, (a, b) in self._named_links():
+            if b not in neighbours[a]:
+                near = ", ".join(map(str, sorted(neighbours[a] - {a}))) or "no node"
+                raise InvalidInput(f"fault plan, {place}: nodes {a} and {b} are not linked; {a} is linked to {near}")
+        self._check_members(n_nodes)
+        self._check_graphs(n_nodes)
+
+    def members(self, round: int, n_nodes: int) -> Flags:
+        """Nodes that have joined and not left."""
+        members = np.ones(n_nodes, dtype=np.bool_)
+        members[[entry.node for entry in self.join if round < entry.round]] = False
+        members[[entry.node for entry in self.leave if round >= entry.round]] = False
+        return members
+
+    def up(self, round: int, n_nodes: int) -> Flags:
+        """Members that are not away; chance spares a node in the round in which it joins."""
+        return self.members(round, n_nodes) & ~self._away(round, n_nodes, MODELS)
+
+    def resets(self, round: int, n_nodes: int) -> Flags:
+        """Members that lose their state at the start of this round: away by a reset now and not the round before."""
+        away = self._away(round, n_nodes, ("reset",))
+        return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
+
+    def links_up(self, exchange: int, round: int, pairs: AnyArray) -> Flags:
+        """Which of the links (rows of `pairs`, in either order) carry messages at all; says nothing of the nodes."""
+        ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
+        low, high = ends[:, 0], ends[:, 1]
+        up = np.ones(len(ends), dtype=np.bool_)
+        if self.graphs:
+            up &= _among(low, high, self.graphs[exchange % len(self.graphs)])
+        for phase, draw in self._draws("links", exchange, round, low, high):
+            up &= draw >= phase.links
+        up &= ~_among(low, high, (e.between for e in self.link if not e.one_way and e.covers(round)))
+        for entry in self.partition:
+            if entry.covers(round):
+                side = np.zeros(1 + max(int(ends.max(initial=0)), *map(max, entry.groups)), dtype=np.int64)
+                for label, group in enumerate(entry.groups, start=1):
+                    side[list(group)] = label
+                up &= side[low] == side[high]
+        return up
+
+    def lost(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Flags:
+        """Which of these messages are lost, whatever happens to the answers."""
+        source, target = _ends(senders, receivers)
+        lost = np.zeros(source.shape, dtype=np.bool_)
+        for phase, draw in self._draws("loss", exchange, round, source, target):
+            lost |= draw < phase.loss
+        for entry in self.link:
+            if entry.one_way and entry.covers(round):
+                lost |= (source == entry.between[0]) & (target == entry.between[1])
+        return lost
+
+    def copies(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+        """How often each of these messages arrives, unless it is lost: once or twice."""
+        source, target = _ends(senders, receivers)
+        copies = np.ones(source.shape, dtype=np.int64)
+        for phase, draw in self._draws("duplicate", exchange, round, source, target):
+            copies[draw < phase.duplicate] = 2
+        return copies
+
+    def lateness(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+        """How many exchanges late each of these messages arrives, unless it is lost: 0, or 1 to 3 alike."""
+        source, target = _ends(senders, receivers)
+        late = np.zeros(source.shape, dtype=np.int64)
+        for phase, draw in self._draws("delay", exchange, round, source, target):
+            share = np.minimum(draw, phase.delay) / phase.delay
+            drawn = np.minimum(1 + np.floor(LATEST * share), LATEST).astype(np.int64)
+            late = np.maximum(late, np.where(draw < phase.delay, drawn, 0))
+        return late
+
+    def theta(self, round: int, n_nodes: int) -> Vector:
+        """The local accuracy that each node reaches, the largest if several are asked; NaN where none is."""
+        theta = np.full(n_nodes, np.nan)
+        for entry in self.straggler:
+            if entry.theta is not None and entry.covers(round):
+                theta[entry.node] = np.fmax(theta[entry.node], entry.theta)
+        return theta
+
+    def delays(self, round: int, n_nodes: int) -> Vector:
+        """The seconds that each node takes longer."""
+        delays = np.zeros(n_nodes)
+        for entry in self.straggler:
+            if entry.delay is not None and entry.covers(round):
+                delays[entry.node] += entry.delay
+        return delays
+
+    def _away(self, round: int, n_nodes: int, models: Collection[str]) -> Flags:
+        """Members that are away by a cause with one of these models."""
+        away = np.zeros(n_nodes, dtype=np.bool_)
+        for phase, draw in self._draws("dropout", round, round, np.arange(n_nodes)):
+            if phase.model in models:
+                away |= draw < phase.dropout
+        away[[entry.node for entry in self.join if entry.round == round]] = False
+        away[[entry.node for entry in self.down if entry.model in models and entry.covers(round)]] = True
+        return away & self.members(round, n_nodes)
+
+    def _draws(self, kind: str, when: int, round: int, *ids: Indices) -> Iterator[tuple[Random, Vector]]:
+        """Each phase of the round that has this kind of fault, with a number in [0, 1) for each node or message."""
+        for index, phase in enumerate(self.random):
+            if getattr(phase, kind) > 0 and phase.covers(round):
+                yield phase, _uniform(self.seed, _CHANCES.index(kind), index, when, *ids)
+
+    def _named_nodes(self) -> Iterator[tuple[str, int]]:
+        for key in ("down", "join", "leave", "straggler"):
+            yield from ((f"{key}[{i}]", entry.node) for i, entry in enumerate(getattr(self, key)))
+        for i, entry in enumerate(self.partition):
+            yield from ((f"partition[{i}]", node) for group in entry.groups for node in group)
+        yield from ((place, node) for place, link in self._named_links() for node in link)
+
+    def _named_links(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        yield from ((f"link[{i}]", entry.between) for i, entry in enumerate(self.link))
+        yield from ((f"graphs[{i}][{j}]", link) for i, graph in enumerate(self.graphs) for j, link in enumerate(graph))
+
+    def _check_members(self, n_nodes: int) -> None:
+        joined: dict[int, int] = {}
+        left: dict[int, int] = {}
+        for key, verb, rounds in (("join", "joins", joined), ("leave", "leaves", left)):
+            for i, entry in enumerate(getattr(self, key)):
+                if entry.node in rounds:
+                    raise InvalidInput(
+                        f"fault plan, {key}[{i}]: node {entry.node} {verb} twice, in rounds {rounds[entry.node]} and "
+                        f"{entry.round}; a node {verb} once, and [[down]] is for one that comes back"
+                    )
+                rounds[entry.node] = entry.round
+        for i, entry in enumerate(self.leave):
+            if entry.round <= joined.get(entry.node, -1):
+                raise InvalidInput(
+                    f"fault plan, leave[{i}]: node {entry.node} leaves in round {entry.round}, but joins in round "
+                    f"{joined[entry.node]}; let it leave later"
+                )
+        for round in sorted({0, *joined.values(), *left.values()}):
+            if not self.members(round, n_nodes).any():
+                raise InvalidInput(
+                    f"fault plan: no node is a member in round {round}; let one join earlier or leave later"
+                )
+
+    def _check_graphs(self, n_nodes: int) -> None:
+        if not self.graphs:
+            return
+        edges = {frozenset(link) for graph in self.graphs for link in graph}
+        reached, fresh = {0}, {0}
+        while fresh:
+            fresh = {node for edge in edges if edge & fresh for node in edge} - reached
+            reached |= fresh
+        if missing := set(range(n_nodes)) - reached:
+            raise InvalidNetwork(
+                f"fault plan, graphs: node {min(missing)} is never reached from node 0, in all graphs together; "
+                "add a link that leads there"
+            )
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
+    except OSError as error:
+        raise UnreadableFile(f"{path}: cannot be read ({error})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"{path}: not a TOML file ({error})") from error
+
+
+def _plan(data: Mapping[str, Any]) -> Plan:
+    _refuse_unknown(data, _TOP, "fault plan")
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in _TABLES:
+            entries = _keyed("fault plan", key, partial(_list, wanted=f"a list of tables, [[{key}]] in TOML"), value)
+            values[key] = tuple(_entry(_TABLES[key], entry, f"{key}[{i}]") for i, entry in enumerate(entries))
+        else:
+            values[key] = _keyed("fault plan", key, _graphs if key == "graphs" else _whole, value)
+    return Plan(**values)
+
+
+def _entry(kind: type[T], data: Any, at: str) -> T:
+    """One table of a plan; its fields carry their readers in their types."""
+    place = f"fault plan, {at}"
+    if not isinstance(data, Mapping):
+        raise InvalidInput(f"{place}: must be a table, got {data!r}")
+    hints = get_type_hints(kind, include_extras=True)
+    names = {_KEYS.get(field.name, field.name): field for field in fields(kind)}  # type: ignore[arg-type]
+    _refuse_unknown(data, names, place)
+    for key, field in names.items():
+        if field.default is MISSING and key not in data:
+            raise InvalidInput(f"{place}: {key} is missing")
+    values = {}
+    for key, value in data.items():
+        name = names[key].name
+        values[name] = _keyed(place, key, hints[name].__metadata__[0], value)
+    try:
+        return kind(**values)
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}") from None
+
+
+def _keyed(place: str, key: str, read: Callable[[Any], T], value: Any) -> T:
+    try:
+        return read(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {key} {error}") from None
+
+
+def _refuse_unknown(data: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+    names = list(known)
+    for key in data:
+        if key in names:
+            continue
+        if key in ("seed", "graphs"):
+            raise InvalidInput(f"{place}: {key} belongs to the whole plan; in TOML, write it above the first table")
+        closest = difflib.get_close_matches(str(key), names, n=1, cutoff=0.0)[0]
+        raise InvalidInput(f"{place}: unknown key {key!r}; did you mean {closest!r}? Known: {', '.join(names)}")
+
+
+def _stated(entry: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their defaults, under their names in a plan."""
+    stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
+    return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {key: _plain(inner) for key, inner in _stated(value).items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _ends(senders: AnyArray, receivers: AnyArray) -> tuple[Indices, Indices]:
+    source, target = np.broadcast_arrays(np.asarray(senders, dtype=np.int64), np.asarray(receivers, dtype=np.int64))
+    return source, target
+
+
+def _among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flags:
+    """Which of the pairs low < high are among the links, given in either order."""
+    listed = np.sort(np.array(list(links), dtype=np.int64).reshape(-1, 2), axis=1)
+    width = 1 + max(int(high.max(initial=0)), int(listed.max(initial=0)))
+    return np.isin(low * width + high, listed[:, 0] * width + listed[:, 1])
+
+
+def _uniform(*parts: int | Indices) -> Vector:
+    """A number in [0, 1) for each tuple of whole numbers: the finaliser of splitmix64, chained over the parts."""
+    state = np.zeros((), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for part in parts:
+            state = (state ^ np.asarray(part).astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            state = state ^ (state >> np.uint64(31))
+    return np.asarray(state >> np.uint64(11), dtype=np.float64) * 2.0**-53
