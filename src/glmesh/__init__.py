@@ -9,7 +9,8 @@ from glmesh.exchange import Network
 from glmesh.methods import Cocoa, Cola
 from glmesh.problem import Problem
 from glmesh.result import Result, Status
-from glmesh.run import Run, solve
+from glmesh.run import Run
+from glmesh.solve import solve
 
 __version__ = "0.1.0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -13,7 +13,9 @@ import numpy as np
 from glmesh.columns import Columns
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS
+from glmesh.gossip.letter import Letter
 from glmesh.kernels.mix import mix
+from glmesh.mixing import Mixing
 from glmesh.problem import Form
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
@@ -23,11 +25,12 @@ class Rows:
     """What the nodes of a block send to their neighbours: a vector each, and a few scalars that ride along.
 
     `vectors` must not be written to until the next exchange has returned (double-buffer it). A scalar of minus
-    infinity stands for nothing: it is not sent.
+    infinity stands for nothing: it is not sent. `letters` are for single neighbours.
     """
 
     vectors: Matrix | None = None
     scalars: Matrix | None = None
+    letters: list[Letter] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Halo:
     """What the nodes of a block received.
 
     The neighbours of the block's k-th node (itself included, ascending ids) are pointers[k]..pointers[k+1] of
-    `neighbours`: rows of `vectors` and `scalars`; `weights` are the entries of the mixing matrix.
+    `neighbours`: rows of `vectors` and `scalars`; `weights` are the entries of the mixing matrix, zero for a neighbour
+    that is missing. `letters` are those that reached the block's nodes.
     """
 
     pointers: Unsigned
@@ -45,6 +49,7 @@ class Halo:
     vectors: Matrix | None
     scalars: Matrix | None
     own: Unsigned  # the rows of the block's own nodes
+    letters: list[Letter] = field(default_factory=list)
 
     def mix(self, out: Matrix) -> Matrix:
         """out_k = sum_l W_kl vectors_l."""
@@ -76,6 +81,9 @@ class Facts:
     depth: int
     consensus_gap: float  # a lower bound of 1 - lambda_2 of the mixing matrix
     seed: int
+    mixing: Mixing
+    schedule: tuple[Mixing, ...]  # the mixing of each exchange in turn: one where the graph stands still
+    speeds: Vector | None = None  # nonzeros a second that each node works through, if there is a clock
 
 
 @dataclass(eq=False)
@@ -142,6 +150,22 @@ class Block:
         """A_k of the k-th hosted node."""
         return self.columns.between(int(self.starts[k]), int(self.starts[k + 1]))
 
+    def neighbours(self, k: int) -> list[tuple[int, float]]:
+        """(neighbour, W_kl) of the k-th hosted node, ascending."""
+        return self._neighbours[k]
+
+    def weights(self, k: int, exchange: int) -> list[tuple[int, float]]:
+        """The same in a certain exchange, where the graph changes from one to the next."""
+        return self._schedule[exchange % len(self._schedule)][k]
+
+    @cached_property
+    def _neighbours(self) -> list[list[tuple[int, float]]]:
+        return _links(self.facts.mixing, self.ids)
+
+    @cached_property
+    def _schedule(self) -> list[list[list[tuple[int, float]]]]:
+        return [_links(mixing, self.ids) for mixing in self.facts.schedule]
+
     @cached_property
     def units(self) -> tuple[Unsigned, Unsigned, Vector]:
         """(units of node k: a..b; columns of unit j: a..b; norm of unit j); a unit is a column or a group."""
@@ -165,6 +189,15 @@ class Block:
         """|a_i| of the columns, or the spectral norms of the groups, of the k-th hosted node."""
         unit_starts, _, norms = self.units
         return norms[int(unit_starts[k]) : int(unit_starts[k + 1])]
+
+
+def _links(mixing: Mixing, ids: Unsigned) -> list[list[tuple[int, float]]]:
+    matrix, out = mixing.matrix, []
+    for k in ids.tolist():
+        row = slice(matrix.indptr[k], matrix.indptr[k + 1])
+        pairs = zip(matrix.indices[row].tolist(), matrix.data[row].tolist(), strict=True)
+        out.append([(peer, weight) for peer, weight in pairs if peer != k])
+    return out
 
 
 _LARGEST_GRAM = 512  # columns up to which the exact spectral norm is worth a Gram matrix

@@ -36,7 +36,7 @@ from glmesh.gather import Gather, gather
 from glmesh.measures import best_scale
 from glmesh.types import Matrix, Vector
 
-_SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a little between two records
+SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a little between two records
 _ROUNDING = 1e-13  # allowance for rounding, relative to the size of what cancels in a bound
 # Rounds between two records: a record costs about two passes over the data, and a long run can wait a little longer.
 _PERIOD, _PATIENCE = 10, 0.02
@@ -60,7 +60,7 @@ class Record(NamedTuple):
     cut_zero: float  # and at s = 0
 
 
-_SMALLEST = [Record._fields.index("limit")]  # of all other fields the sum is needed
+SMALLEST = [Record._fields.index("limit")]  # of all other fields the sum is needed
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,22 @@ class Certificate:
     bound: float  # suboptimality of the user-level objective is at most this
     objective_low: float  # and the objective itself is between these two
     objective_high: float
+    members: tuple[int, ...] = ()  # who took part, where that may change
+    local_gaps: tuple[float, ...] = ()  # what each of them could still gain in its own subproblem at most
+
+    def work_left(self, tol: float) -> tuple[int, ...]:
+        """The nodes whose own subproblem still has more to gain than their share of a relative gap of `tol`."""
+        share = tol * self._smallest / (2 * max(len(self.members), 1))
+        return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
+
+    @property
+    def _smallest(self) -> float:
+        return max(self.objective_low, -self.objective_high, 0.0)
 
     @property
     def relative(self) -> float:
         """The bound divided by the smallest absolute objective that it leaves possible."""
-        smallest = max(self.objective_low, -self.objective_high, 0.0)
+        smallest = self._smallest
         return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 
 
@@ -183,7 +194,7 @@ class Certifier:
             self._heard += 1
             self._conclude_if_complete()
         if self._gather is None and (self.latest is None or round >= self._round + max(_PERIOD, _PATIENCE * round)):
-            self._gather, self._heard, self._round = gather(self.block, self._records(halo, x, v), _SMALLEST), 0, round
+            self._gather, self._heard, self._round = gather(self.block, self._records(halo, x, v), SMALLEST), 0, round
             self._pending = (x.copy(), v.copy())
             self._conclude_if_complete()
 
@@ -226,7 +237,7 @@ class Certifier:
             round=self._round,
         )
         if self._round > 0 or delta_w > 0 or facts.n_nodes == 1:  # a cold start agrees, and tells nothing of delta_w
-            self._reach = _SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
+            self._reach = SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
         assert self._pending is not None
         self.x, self.v = self._pending
         self._gather = self._pending = None

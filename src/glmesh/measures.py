@@ -28,11 +28,16 @@ class Measures:
     consensus: float
 
 
-def observe(blocks: list[Block], xs: list[Vector], vs: list[Matrix], *, by_samples: bool) -> Measures:
-    """Measures the variables xs and estimates vs of all blocks."""
-    f, n_nodes = blocks[0].f, blocks[0].facts.n_nodes
+def observe(
+    blocks: list[Block], xs: list[Vector], vs: list[Matrix], *, by_samples: bool, constant: Vector | None = None
+) -> Measures:
+    """Measures the variables xs and estimates vs of all blocks; `constant` is what others add to Ax for good."""
+    f = blocks[0].f
     shared = _product(blocks, xs)
+    if constant is not None:
+        shared += constant
     rows = [row for v in vs for row in v]
+    n_nodes = len(rows)
     mean_w, mean_f, mean_vw = np.zeros(blocks[0].d), 0.0, 0.0
     for row in rows:
         w = f.gradient(row)
@@ -40,22 +45,23 @@ def observe(blocks: list[Block], xs: list[Vector], vs: list[Matrix], *, by_sampl
         mean_f += f.value(row) / n_nodes
         mean_vw += float(row @ w) / n_nodes
     us = [-b.columns.transposed_dot(mean_w) for b in blocks]
+    offset = 0.0 if constant is None else float(constant @ mean_w)  # f(. + c) has the conjugate f* - <c, .>
     # one sum over all pieces, in node order: the same bits however nodes are grouped into blocks
     g = float(np.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
     if any(b.g.needs_scaling for b in blocks):
-        gap = mean_f + g + _scaled_dual(blocks, rows, us)
+        gap = mean_f + g + _scaled_dual(blocks, rows, us, offset)
     else:
-        gap = mean_vw + g + _conjugate(blocks, us)
+        gap = mean_vw - offset + g + _conjugate(blocks, us)
     value = f.value(shared) + g
     if by_samples:
-        objective = f.conjugate(mean_w) + _conjugate(blocks, us)
+        objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us)
     else:
         objective = value
     consensus = float(sum(np.sum((row - shared) ** 2) for row in rows))
     return Measures(float(objective), float(value), float(mean_f + g), max(float(gap), 0.0), consensus)
 
 
-def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector]) -> float:
+def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float) -> float:
     """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
     f, zero = blocks[0].f, np.zeros(())
     limit = min(b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True))
@@ -65,10 +71,11 @@ def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector]) -> f
     s = min(1.0, limit)
     if f.has_quadratic_conjugate:  # the ray is exact
         ray = np.mean([f.conjugate_ray(w) for w in ws], axis=0)
+        ray[1] -= offset
         s = best_scale(ray, s)
         dual = float(ray[0] + ray[1] * s + ray[2] * s * s)
     else:
-        dual = float(np.mean([f.conjugate(s * w) for w in ws]))
+        dual = float(np.mean([f.conjugate(s * w) for w in ws])) - s * offset
     cuts = [b.g.cut_conjugates(s * u, zero) for b, u in zip(blocks, us, strict=True)]
     return dual + float(np.concatenate(cuts).sum())
 

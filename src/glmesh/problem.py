@@ -7,10 +7,11 @@ duals of the losses; the model is w = grad f(Ax).
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import (
     LOSSES,
     ConjugateOf,
+    GroupLasso,
     Loss,
     Profiled,
     Separable,
@@ -29,7 +31,7 @@ from glmesh.functions import (
     SquaredLoss,
     Table,
 )
-from glmesh.types import AnyArray, Vector
+from glmesh.types import AnyArray, Indices, Vector
 
 Split = Literal["features", "samples"]
 
@@ -184,6 +186,42 @@ class NodeData:
         low, high = (self.y.min(), self.y.max()) if self.m else (np.inf, -np.inf)
         return np.array([shared[0], -shared[0], shared[1], -shared[1], high, -low])
 
+    def grown(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray) -> NodeData:
+        """With more columns (features, or samples with their labels and weights) behind those it has."""
+        where = f"{self.where} (new)" if self.where else " (new)"
+        if self.model.split == "features":
+            if y is not None or sample_weight is not None:
+                raise InvalidInput("new features come without y and sample_weight: the samples are the same")
+            y, sample_weight = self.y, self.weight
+        elif y is None:
+            raise InvalidInput("new samples need their labels: add_columns(node, X, y)")
+        more = NodeData(self.model, X, y, sample_weight, where)
+        if more.columns.d > self.columns.d or (more.columns.d < self.columns.d and more.columns.dense):
+            kind = "rows" if self.model.split == "features" else "columns"
+            raise InvalidData(f"X{where} has {more.columns.d} {kind}, the problem has {self.columns.d}")
+        return self._of(
+            Columns.join([self.columns, more.columns.widen(self.columns.d)]),
+            np.concatenate([self.y, more.y]),
+            np.concatenate([self.weight, more.weight]),
+        )
+
+    def shrunk(self, kept: Indices) -> NodeData:
+        """With these of its columns only."""
+        return (
+            self._of(self.columns.take(kept), self.y[kept], self.weight[kept])
+            if self.model.split == "samples"
+            else (self._of(self.columns.take(kept), self.y, self.weight))
+        )
+
+    def _of(self, columns: Columns, y: Vector, weight: Vector) -> NodeData:
+        new = copy.copy(self)
+        new.columns = columns
+        if self.model.split == "samples":
+            new.m, new.y, new.weight = columns.n, y, weight
+        else:
+            new.p = columns.n
+        return new
+
     def settle(self, agreed: Vector, node: int | None = None) -> Form:
         """The form of this holder's columns, once the network's maxima of the facts are known."""
         model = self.model
@@ -261,6 +299,14 @@ def _signs(y: Vector, low: float, high: float, loss: str, where: str) -> Vector:
             "classes (for more, train one against the rest)"
         )
     return np.where(y == high, 1.0, -1.0)
+
+
+def _sized(penalty: Separable, n: int) -> bool:
+    try:
+        penalty.check_size(n)
+    except InvalidInput:
+        return False
+    return True
 
 
 class Problem:
@@ -362,6 +408,60 @@ class Problem:
         """Number of variables (columns of A)."""
         return sum(part.columns.n for part in self.parts)
 
+    def grown(
+        self, part: int, X: AnyArray, y: AnyArray = None, sample_weight: AnyArray = None, penalty: AnyArray = None
+    ) -> Problem:
+        """The problem with more columns at the end of a holder's; `penalty` is theirs (default: as that of all)."""
+        holder = self.parts[part]
+        new = holder.grown(X, y, sample_weight)
+        n, more = holder.columns.n, new.columns.n - holder.columns.n
+        if self.classes is not None and self.model.split == "samples":
+            strange = [label for label in new.y[holder.m :] if label not in self.classes]
+            if strange:
+                raise InvalidData(
+                    f"new labels hold {strange[0]:g}; the classes are {self.classes[0]:g}, {self.classes[1]:g}"
+                )
+        old = self.model.penalty_of(part)
+        if penalty is not None and (self.model.split == "samples" or type(penalty) is not type(old)):
+            raise InvalidInput(f"penalty of new columns: a {type(old).__name__}, and only split by features")
+        if self.model.split == "samples":
+            return self._with(part, new, old)
+        if penalty is None and not _sized(old, n + more):
+            raise InvalidInput(
+                f"the penalty has an entry per column; give the new ones theirs: penalty={type(old).__name__}(...)"
+            )
+        if penalty is not None:
+            penalty = penalty.scaled(self.model.alpha)
+            penalty.check_size(more)
+            old = old.join([old, penalty], [n, more])
+        return self._with(part, new, old)
+
+    def shrunk(self, part: int, kept: Indices) -> Problem:
+        """The problem with these of a holder's columns only."""
+        penalty = self.model.penalty_of(part)
+        if self.model.split == "features":
+            if isinstance(penalty, GroupLasso) and np.isin(np.delete(penalty.groups, kept), penalty.groups[kept]).any():
+                raise InvalidInput("the columns of a group go together: remove all of them or none")
+            penalty = penalty.take(kept)
+        new = self._with(part, self.parts[part].shrunk(kept), penalty)
+        if new.n == 0:
+            raise InvalidInput("no column would be left")
+        return new
+
+    def _with(self, part: int, holder: NodeData, penalty: Separable) -> Problem:
+        penalties: Separable | list[Separable] = penalty
+        if isinstance(self.model.penalty, list):
+            penalties = [*self.model.penalty[:part], penalty, *self.model.penalty[part + 1 :]]
+        elif not self.pooled and penalty is not self.model.penalty and self.model.split == "features":
+            penalties = [penalty if k == part else self.model.penalty for k in range(len(self.parts))]
+        model = replace(self.model, penalty=penalties)
+        parts = [copy.copy(holder if k == part else other) for k, other in enumerate(self.parts)]
+        for other in parts:
+            other.model = model
+        new = Problem(model, parts, self.pooled)
+        _ = new.form  # refuses what has no form before anything is changed
+        return new
+
     def coefficients(self, x: Vector, shared: Vector) -> tuple[Vector, float]:
         """(coef, intercept) of the variables x (in the user's order) and a shared vector, Ax or an estimate of it."""
         form = self.form
@@ -372,11 +472,12 @@ class Problem:
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
         """The user-level primal objective at these coefficients."""
         form = self.form
-        if self.model.split == "features":
-            if isinstance(form.f, Profiled):
-                return form.f.f.value(form.columns.dot(coef) + intercept * form.f.direction) + form.g.value(coef)
-            return form.f.value(form.columns.dot(coef)) + form.g.value(coef)
-        return form.f.conjugate(coef) + form.g.conjugate(-form.columns.transposed_dot(coef))
+        if self.model.split == "samples":
+            return form.f.conjugate(coef) + form.g.conjugate(-form.columns.transposed_dot(coef))
+        shared = form.columns.dot(coef)
+        if isinstance(form.f, Profiled):
+            return form.f.f.value(shared + intercept * form.f.direction) + form.g.value(coef)
+        return form.f.value(shared) + form.g.value(coef)
 
     def __repr__(self) -> str:
         where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"

@@ -1,35 +1,38 @@
-"""A run: rounds of a method over a network, as an iterator, and `solve` around it."""
+"""A run: rounds of a method over a network, as an iterator."""
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from os import PathLike
+from typing import Any
 
 import numpy as np
 
-from glmesh import mixing as mixing_module
 from glmesh import topology as topology_module
 from glmesh.block import Block, Facts, Halo, Rounds
 from glmesh.certificate import Certificate, Certifier
+from glmesh.elastic import Crew, Elastic, Event
 from glmesh.errors import InvalidInput
-from glmesh.exchange import LocalExchange, Network
+from glmesh.exchange import FaultyExchange, LocalExchange, Network
+from glmesh.faults import Plan
 from glmesh.gather import flood_max
+from glmesh.gossip.ledger import Ledger
 from glmesh.kernels.warm import warm_up
 from glmesh.measures import Measures, observe
 from glmesh.methods import Cola
 from glmesh.mixing import Mixing
+from glmesh.partition import Partition
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Form, Problem
-from glmesh.result import Result, Status
-from glmesh.types import AnyArray, Indices, Matrix, Vector
+from glmesh.result import Result
+from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
+from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, network_of, schedule_of, whole
+from glmesh.witness import Witness
 
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
-_DEFAULT_NODES = 16
 
 
 class Run:
@@ -38,8 +41,9 @@ class Run:
     problem: what to solve. method: `Cola(...)`. topology: a name or a networkx graph. n_nodes: K, for a named topology.
     mixing: the weights; Metropolis unless a matrix of your own. partition: "shuffled", "contiguous", "balanced" or
     your own. seed: of the partition, random graphs and local shuffles. warm_start: variables in the user's order, or a
-    Result. network: a virtual clock. certify: let the nodes exchange certificate records. n_jobs: threads (None: as
-    many as cores if the problem is worth it); the result is the same bits for any number.
+    Result. network: a virtual clock. certify: let the nodes exchange certificate records. tol: the relative gap aimed
+    at, so that nodes whose part is done may rest. faults: what fails and when (`glmesh.faults`), as a dict or a TOML
+    file. n_jobs: threads (None: as many as cores if the problem is worth it); the result is the same bits for any.
     """
 
     def __init__(
@@ -48,13 +52,15 @@ class Run:
         *,
         method: Cola | None = None,
         topology: Any = "ring",
-        n_nodes: int = _DEFAULT_NODES,
+        n_nodes: int = DEFAULT_NODES,
         mixing: Any = "metropolis",
         partition: str | AnyArray = "shuffled",
         seed: int = 0,
         warm_start: AnyArray = None,
         network: Network | None = None,
         certify: bool = False,
+        tol: float | None = None,
+        faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.problem = problem
@@ -63,50 +69,105 @@ class Run:
             raise InvalidInput(f"method must be a method such as Cola(), got {method!r}")
         if network is not None and not isinstance(network, Network):
             raise InvalidInput(f"network must be a Network(...), got {network!r}")
-        self.seed = _whole(seed, "seed", 0, 2**63)
-        self.mixing, diameter = _network(problem, self.method, topology, n_nodes, mixing, self.seed)
+        self.seed = whole(seed, "seed", 0, 2**63)
+        self.network, self.certify, self.tol = network, certify, tol
+        self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
         self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
+        plan = Plan.of(faults)
+        schedule = schedule_of(plan, self.mixing, mixing)
+        uses_ledger = check_plan(plan, self.method, network, certify)
         self.rounds = 0
+        self.history: list[dict[str, float]] = []  # what `solve` noted along the way
+        self.events: list[Event] = []  # who joined and left, and whose data changed
         self._elapsed = 0.0
         self._measured: tuple[int, Measures] | None = None
+        self._whole: tuple[bytes, Block] | None = None
+        self._certificate: Certificate | None = None
         warm_up()  # so that no round is timed with a compilation in it
-        n_blocks = self._n_blocks(n_jobs)
-        ids = [part for part in np.array_split(np.arange(self.n_nodes), n_blocks) if len(part)]
-        self.exchange = LocalExchange(self.mixing, ids, network)
+        self.n_blocks = self._n_blocks(n_jobs)
+        ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
+        if plan.is_empty and not uses_ledger:
+            self.exchange: LocalExchange = LocalExchange(self.mixing, ids, network)
+        else:
+            self.exchange = FaultyExchange(self.mixing, ids, network, plan, schedule)
         self._pool = ThreadPoolExecutor(len(ids)) if len(ids) > 1 else None
-        parents, depth = topology_module.spanning_tree(self.mixing.matrix)
-        consensus_gap = self.mixing.consensus_gap if certify else np.nan
-        facts = Facts(self.n_nodes, diameter, parents, depth, consensus_gap, self.seed)
-        forms = self._agree(ids, diameter)
-        self.blocks = [self._block(b, part, facts, forms) for b, part in enumerate(ids)]
-        xs = self._warm_start(warm_start)
-        self.states = [self.method.init(block, x) for block, x in zip(self.blocks, xs, strict=True)]
+        self._facts = self._make_facts(diameter, schedule, certify=certify and not uses_ledger)
+        self._agreed = self._agree(ids, diameter)
+        forms = self._forms()
+        blocks = [self._block(b, part, forms) for b, part in enumerate(ids)]
+        xs = self._warm_start(warm_start, blocks)
+        members = plan.members(0, self.n_nodes).astype(np.int64) if uses_ledger else None
+        states = [self.method.init(block, x, members) for block, x in zip(blocks, xs, strict=True)]
         by_samples = problem.model.split == "samples"
-        self.certifiers = [Certifier(block, by_samples=by_samples) for block in self.blocks] if certify else []
+        self.certifiers: list[Certifier] = []
+        witnesses: list[Witness] = []
+        if certify and uses_ledger:
+            gaps = Gaps(self.mixing)
+            witnesses = [Witness(block, by_samples=by_samples, gap_of=gaps, tol=tol) for block in blocks]
+        elif certify:
+            self.certifiers = [Certifier(block, by_samples=by_samples) for block in blocks]
+        self.crew = Crew(self.method, blocks, states, witnesses)
+        self.elastic: Elastic | None = None
+        if isinstance(self.exchange, FaultyExchange):
+            self.elastic = Elastic(plan, self.crew, self.exchange, self.events)
+        if uses_ledger:
+            self._drive([self.crew.ledger(number).greet(block) for number, block in enumerate(blocks)])
+
+    def _make_facts(self, diameter: int, schedule: tuple[Mixing, ...], *, certify: bool) -> Facts:
+        parents, depth = topology_module.spanning_tree(self.mixing.matrix)
+        speeds = None
+        if self.exchange.clock is not None:
+            speeds = np.array(self.exchange.clock.speeds)
+        return Facts(
+            self.n_nodes,
+            diameter,
+            parents,
+            depth,
+            self.mixing.consensus_gap if certify else np.nan,
+            self.seed,
+            self.mixing,
+            schedule,
+            speeds,
+        )
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The nodes, a block per thread."""
+        return self.crew.blocks
+
+    @property
+    def states(self) -> list[Any]:
+        """The state of each block."""
+        return self.crew.states
 
     def _n_blocks(self, n_jobs: int | None) -> int:
         if n_jobs is not None:
-            return min(_whole(n_jobs, "n_jobs", 1), self.n_nodes)
+            return min(whole(n_jobs, "n_jobs", 1), self.n_nodes)
         parts = self.problem.parts
         d = parts[0].columns.d
         work = sum(part.columns.nnz for part in parts) + (self.mixing.edges + self.n_nodes) * d
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
         return min(cores, self.n_nodes) if work > _WORTH_A_THREAD else 1
 
-    def _agree(self, ids: list[Indices], diameter: int) -> list[Form]:
-        """Each node's form. Pooled data is dealt out; data that is apart is agreed on by neighbour messages."""
+    def _agree(self, ids: list[Indices], diameter: int) -> Matrix | None:
+        """What nodes whose data is apart must know of each other, found out by neighbour messages; a row per node."""
         if self.problem.pooled:
+            return None
+        facts = np.stack([part.facts() for part in self.problem.parts])
+        return np.concatenate(self._drive([flood_max(facts[part], diameter) for part in ids]))
+
+    def _forms(self) -> list[Form]:
+        """Each node's form. Pooled data is dealt out; data that is apart is settled by what was agreed on."""
+        if self._agreed is None:
             form, parts = self.problem.form, self.partition
             return [
                 Form(form.columns.take(parts.columns_of(k)), form.f, form.g.take(parts.columns_of(k)))
                 for k in range(self.n_nodes)
             ]
-        facts = np.stack([part.facts() for part in self.problem.parts])
-        agreed = np.concatenate(self._drive([flood_max(facts[part], diameter) for part in ids]))
         forms = []
         for k, part in enumerate(self.problem.parts):
-            form = part.settle(agreed[k], k)
+            form = part.settle(self._agreed[k], k)
             own = self.partition.columns_of(k)
             order = own - own.min(initial=self.problem.n)
             if not np.array_equal(order, np.arange(len(order))):
@@ -114,13 +175,13 @@ class Run:
             forms.append(form)
         return forms
 
-    def _block(self, number: int, ids: Indices, facts: Facts, forms: list[Form]) -> Block:
+    def _block(self, number: int, ids: Indices, forms: list[Form]) -> Block:
         own = [forms[k] for k in ids]
-        return Block.of(ids, facts, own, lambda: self.exchange.allocate(number, own[0].columns.d))
+        return Block.of(ids, self._facts, own, lambda: self.exchange.allocate(number, own[0].columns.d))
 
-    def _warm_start(self, start: AnyArray) -> list[Vector | None]:
+    def _warm_start(self, start: AnyArray, blocks: list[Block]) -> list[Vector | None]:
         if start is None:
-            return [None] * len(self.blocks)
+            return [None] * len(blocks)
         try:
             x = np.asarray(start.x if isinstance(start, Result) else start, dtype=np.float64)
         except (TypeError, ValueError):
@@ -129,9 +190,11 @@ class Run:
             raise InvalidInput(f"warm_start needs {self.problem.n} finite variables (Result.x), got shape {x.shape}")
         if not np.isfinite(self.problem.form.g.value(x)):
             raise InvalidInput("warm_start is outside the bounds of this problem")
-        in_nodes = x[self.partition.order]
-        ends = np.cumsum([block.columns.n for block in self.blocks])
-        return list(np.split(in_nodes, ends[:-1]))
+        return self._by_block(x, blocks)
+
+    def _by_block(self, x: Vector, blocks: list[Block]) -> list[Any]:
+        """Variables from the user's order to that of the blocks."""
+        return np.split(x[self.partition.order], np.cumsum([block.columns.n for block in blocks])[:-1])
 
     def _drive(self, generators: list[Any]) -> list[Any]:
         """Steps one generator per block in lock-step, exchanging what they yield; returns what they return."""
@@ -151,15 +214,26 @@ class Run:
     def __next__(self) -> int:
         """Does one round and returns the number of rounds done."""
         began = time.perf_counter()
+        if self.elastic is not None:
+            self.elastic.begin(self.rounds)
         rounds: list[Rounds] = [self.method.round(b, s) for b, s in zip(self.blocks, self.states, strict=True)]
         if self.certifiers:
             rounds = [_certified(r, c, s) for r, c, s in zip(rounds, self.certifiers, self.states, strict=True)]
+        if self.crew.witnesses:
+            rounds = [self._witnessed(number, r) for number, r in enumerate(rounds)]
         self._drive(rounds)
         if self.exchange.clock is not None:
             self.exchange.clock.compute(np.concatenate([state.visited for state in self.states]))
+            if self.elastic is not None:
+                self.exchange.clock.wait(self.elastic.plan.delays(self.rounds, self.n_nodes) * self.up)
         self.rounds += 1
         self._elapsed += time.perf_counter() - began
+        self._certificate = self._known_to_all() or self._certificate
         return self.rounds
+
+    def _witnessed(self, number: int, rounds: Rounds) -> Rounds:
+        block, state = self.blocks[number], self.states[number]
+        return self.crew.witnesses[number].attend(rounds, state, lambda: self.method.curvature(block, state))
 
     @property
     def x(self) -> Vector:
@@ -191,27 +265,192 @@ class Run:
         """Time of the rounds so far: on the virtual clock if there is a network, else on the wall."""
         return self.exchange.clock.seconds if self.exchange.clock is not None else self._elapsed
 
+    @property
+    def faults(self) -> Plan:
+        """What fails and when."""
+        return Plan() if self.elastic is None else self.elastic.plan
+
+    @property
+    def members(self) -> Flags:
+        """Who took part in the last round (or will in the first)."""
+        return self.faults.members(max(self.rounds - 1, 0), self.n_nodes)
+
+    @property
+    def up(self) -> Flags:
+        """Who was there in the last round."""
+        return np.concatenate([state.up for state in self.states])
+
+    @property
+    def skipped(self) -> int:
+        """Subproblems not solved because their node was done."""
+        return sum(state.skipped for state in self.states)
+
+    @property
+    def spared(self) -> float:
+        """Nonzeros that those would have visited."""
+        return float(sum(state.spared for state in self.states))
+
+    def presence(self) -> Matrix:
+        """A row per round done: 1 for nodes that were there, 0.5 for members that were away, 0 for others."""
+        plan, n = self.faults, self.n_nodes
+        rows = [0.5 * plan.members(t, n) + 0.5 * plan.up(t, n) for t in range(self.rounds)]
+        return np.array(rows).reshape(self.rounds, n)
+
     def measure(self) -> Measures:
-        """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm."""
-        if self._measured is not None and self._measured[0] == self.rounds:
-            return self._measured[1]
-        states = self.states
+        """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.
+
+        The objective is that of all members, those included that are away; what nodes that left for good add to Ax
+        stays as a constant, if it stays at all.
+        """
+        if self._measured is None or self._measured[0] != self.rounds:
+            xs, vs = [s.x for s in self.states], [s.v for s in self.states]
+            self._measured = self.rounds, self._observe(xs, vs)
+        return self._measured[1]
+
+    def _observe(self, xs: list[Vector], vs: list[Matrix]) -> Measures:
         by_samples = self.problem.model.split == "samples"
-        measures = observe(self.blocks, [s.x for s in states], [s.v for s in states], by_samples=by_samples)
-        self._measured = (self.rounds, measures)
-        return measures
+        members = self.members
+        if self.elastic is None or (members.all() and not isinstance(self.states[0].gossip, Ledger)):
+            return observe(self.blocks, xs, vs, by_samples=by_samples)
+        rows = np.concatenate([v / state.gossip.believed[:, None] for v, state in zip(vs, self.states, strict=True)])
+        rows = rows[members] * members.sum()  # whatever K some of them still believe in
+        constant = self.elastic.constant
+        if members.all():
+            return observe(self.blocks, xs, [rows], by_samples=by_samples, constant=constant)
+        block = self._members_block(members)
+        x = np.concatenate([x[b.of_node(k)] for b, x in zip(self.blocks, xs, strict=True) for k in range(b.size)
+                            if members[int(b.ids[k])]])  # fmt: skip
+        return observe([block], [x], [rows], by_samples=by_samples, constant=constant)
+
+    def _members_block(self, members: Flags) -> Block:
+        """All members in one block; kept until somebody joins or leaves."""
+        key = members.tobytes()
+        if self._whole is None or self._whole[0] != key:
+            ids = np.flatnonzero(members)
+            forms = [
+                Form(block.node_columns(k), block.f, block.terms[k])
+                for block in self.blocks
+                for k in range(block.size)
+                if members[int(block.ids[k])]
+            ]
+            self._whole = key, Block.of(ids, self._facts, forms, lambda: np.zeros((len(ids), forms[0].columns.d)))
+        return self._whole[1]
 
     @property
     def certificate(self) -> Certificate | None:
-        """The newest certificate, as every node knows it."""
-        return self.certifiers[0].latest if self.certifiers else None
+        """The newest certificate that every node knows."""
+        return self.certifiers[0].latest if self.certifiers else self._certificate
+
+    def _known_to_all(self) -> Certificate | None:
+        """What all members have concluded about one round, if it is about those who take part now and their data."""
+        if not self.crew.witnesses:
+            return None
+        members, found = self.members, []
+        for witness, state in zip(self.crew.witnesses, self.states, strict=True):
+            for k, memo in enumerate(witness.last):
+                if members[int(witness.block.ids[k])]:
+                    if memo is None or memo.digest != state.gossip.accounts[k].digest:
+                        return None
+                    found.append(memo)
+        if len({memo.round for memo in found}) > 1 or found[0].certificate is None:
+            return None
+        return found[0].certificate if len(found[0].certificate.members) == members.sum() else None
 
     def certified_state(self) -> tuple[Vector, Matrix]:
         """(x in the user's order, every v_k) that the newest certificate is about."""
-        xs, vs = [c.x for c in self.certifiers], [c.v for c in self.certifiers]
-        if any(x is None for x in xs):
+        if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
-        return np.asarray(self.partition.to_user(np.concatenate(xs))), np.concatenate(vs)  # type: ignore[arg-type]
+        parts = [(c.x, c.v) for c in self.certifiers]
+        if self.crew.witnesses:
+            parts = [self._certified_block(number) for number in range(len(self.blocks))]
+        x = np.concatenate([x for x, _ in parts if x is not None])
+        return np.asarray(self.partition.to_user(x)), np.concatenate([v for _, v in parts if v is not None])
+
+    def _certified_block(self, number: int) -> tuple[Vector, Matrix]:
+        block, state, witness = self.blocks[number], self.states[number], self.crew.witnesses[number]
+        x, v = state.x.copy(), state.v.copy()
+        assert self._certificate is not None
+        for k, memo in enumerate(witness.last):
+            if memo is not None and memo.round == self._certificate.round:
+                x[block.of_node(k)] = memo.x
+                v[k] = len(self._certificate.members) * memo.s
+        return x, v
+
+    def add_columns(
+        self, node: int, X: AnyArray, y: AnyArray = None, *, sample_weight: AnyArray = None, penalty: Any = None
+    ) -> Indices:
+        """A node gets new data in mid-run; what was learned of the rest is kept. Returns the new columns' numbers.
+
+        Split by features X has a row per sample and the new features as columns; split by samples it has the new
+        samples as rows, and y their labels. `penalty` is that of new features, if the problem's has an entry per
+        column. On pooled data new columns are numbered after all others, on data that is apart after the node's own.
+        """
+        node = whole(node, "node", 0, self.n_nodes)
+        part = 0 if self.problem.pooled else node
+        problem = self.problem.grown(part, X, y, sample_weight, penalty)
+        more = problem.n - self.problem.n
+        at = self.problem.n if self.problem.pooled else int(self.partition.starts[node + 1])
+        origin = np.insert(np.arange(self.problem.n), at, np.full(more, -1))
+        new = np.arange(at, at + more)
+        self._change(problem, origin, new, [node], "add_columns")
+        return new
+
+    def remove_columns(self, columns: AnyArray) -> None:
+        """Columns (features, or samples) go, by their numbers; those that stay are numbered anew, in the same order."""
+        gone = np.unique(np.asarray(columns))
+        if gone.ndim != 1 or gone.dtype.kind not in "iu" or not len(gone):
+            raise InvalidInput(f"columns must be whole numbers, at least one; got {columns!r}")
+        if gone[0] < 0 or gone[-1] >= self.problem.n:
+            raise InvalidInput(
+                f"there is no column {gone[0] if gone[0] < 0 else gone[-1]}; they are 0 to {self.problem.n - 1}"
+            )
+        nodes = [k for k in range(self.n_nodes) if np.isin(self.partition.columns_of(k), gone).any()]
+        kept = np.setdiff1d(np.arange(self.problem.n), gone)
+        problem = self.problem
+        if problem.pooled:
+            problem = problem.shrunk(0, kept)
+        else:
+            for k in nodes:
+                own = np.sort(self.partition.columns_of(k))
+                problem = problem.shrunk(k, np.flatnonzero(~np.isin(own, gone)))
+        self._change(problem, kept, np.zeros(0, np.int64), nodes, "remove_columns")
+
+    def _change(self, problem: Problem, origin: Indices, new: Indices, nodes: list[int], kind: str) -> None:
+        """From now on this is the problem; its column i was column origin[i] (-1: there was none)."""
+        crew, held = self.crew, self.members
+        before = [(crew.gap(k), crew.share(k)) for k in nodes]
+        place = np.full(self.problem.n, -1)
+        place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
+        lists = [place[self.partition.columns_of(k)] for k in range(self.n_nodes)]
+        lists = [part[part >= 0] for part in lists]
+        x = np.append(self.x, 0.0)[origin]
+        self.partition = Partition.of_lists(lists)
+        if len(new):
+            lists[nodes[0]] = np.append(lists[nodes[0]], new)
+        self.partition = make_partition(problem, self.n_nodes, lists if problem.pooled else "shuffled", self.seed)
+        self.problem = problem
+        forms = self._forms()
+        self.crew.blocks = [self._block(b, block.ids.astype(np.int64), forms) for b, block in enumerate(crew.blocks)]
+        for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
+            table = block.table
+            state.x = np.clip(self._by_block(x, self.blocks)[number], table[:, 3], table[:, 4])
+            state.memory = self.method.solver.prepare(block)
+            if crew.witnesses:
+                crew.witnesses[number].block = block
+        by_samples = problem.model.split == "samples"
+        self.certifiers = [Certifier(block, by_samples=by_samples) for block in self.blocks if self.certifiers]
+        self._whole = self._measured = self._certificate = None
+        for node, (gap, share) in zip(nodes, before, strict=True):
+            number, k = crew.find(node)
+            gossip = self.states[number].gossip
+            change = crew.share(node) - share
+            if isinstance(gossip, Ledger):
+                if held[node]:
+                    gossip.announce_change(self.blocks[number], k)
+            else:
+                gossip.v[k] += self.n_nodes * change
+            crew.disturbed(node, self.rounds)
+            self.events.append(Event(self.rounds, kind, node, gap, crew.gap(node), float(np.linalg.norm(change))))
 
     def __enter__(self) -> Run:
         return self
@@ -244,204 +483,3 @@ def _certified(rounds: Rounds, certifier: Certifier, state: Any) -> Rounds:
         except StopIteration:
             return
         halo = yield rows
-
-
-def _network(
-    problem: Problem, method: Cola, topology: Any, n_nodes: int, weights: Any, seed: int
-) -> tuple[Mixing, int]:
-    """(mixing, a bound of the diameter)."""
-    n_nodes = _whole(n_nodes, "n_nodes", 1)
-    if not problem.pooled:
-        if n_nodes not in (_DEFAULT_NODES, len(problem.parts)):
-            raise InvalidInput(f"the problem is on {len(problem.parts)} nodes, but n_nodes={n_nodes}")
-        n_nodes = len(problem.parts)
-    elif not isinstance(topology, str):
-        topology = topology_module.build(topology, None, seed)
-        given = len(topology)
-        if n_nodes not in (_DEFAULT_NODES, given):
-            raise InvalidInput(f"the graph has {given} nodes, but n_nodes={n_nodes}")
-        n_nodes = given
-    graph = topology_module.build(topology, n_nodes, seed)
-    if method.averages_exactly:
-        if not isinstance(weights, str):
-            raise InvalidInput("Cocoa averages exactly; it takes no mixing matrix. Use Cola for one of your own.")
-        return mixing_module.uniform(n_nodes), min(1, n_nodes - 1)
-    if isinstance(weights, Mixing):
-        chosen = weights
-        if chosen.n_nodes == n_nodes:
-            mixing_module.check_support(chosen, graph)
-    elif isinstance(weights, str):
-        if weights != "metropolis":
-            raise InvalidInput(f"mixing must be 'metropolis', a Mixing or a matrix, got {weights!r}")
-        chosen = mixing_module.metropolis(graph)
-    else:
-        chosen = mixing_module.from_matrix(weights, graph)
-    if chosen.n_nodes != n_nodes:
-        raise InvalidInput(f"the mixing matrix is for {chosen.n_nodes} nodes, the network has {n_nodes}")
-    return chosen, topology_module.diameter(chosen.matrix)  # messages take the edges that carry a weight, no others
-
-
-def _whole(value: Any, name: str, least: int, most: float = np.inf) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < most:
-        raise InvalidInput(f"{name} must be a whole number >= {least}, got {value!r}")
-    return int(value)
-
-
-class _Interruptible:
-    """Turns the first Ctrl-C into a flag that is looked at between rounds; a second one is an exception again."""
-
-    def __enter__(self) -> _Interruptible:
-        self.hit = False
-        self._before = signal.getsignal(signal.SIGINT)
-        # only the main thread may; and a program that ignores Ctrl-C (a job in the background) goes on ignoring it
-        self._listens = threading.current_thread() is threading.main_thread() and self._before is not signal.SIG_IGN
-        if self._listens:
-            signal.signal(signal.SIGINT, self._on_interrupt)
-        return self
-
-    def _on_interrupt(self, *_: Any) -> None:
-        self.hit = True
-        signal.signal(signal.SIGINT, self._before)
-
-    def __exit__(self, *_: object) -> None:
-        if self._listens:
-            signal.signal(signal.SIGINT, self._before)
-
-
-def solve(
-    problem: Problem,
-    *,
-    method: Cola | None = None,
-    topology: Any = "ring",
-    n_nodes: int = _DEFAULT_NODES,
-    tol: float = 1e-4,
-    max_rounds: int = 10_000,
-    stop: Literal["gap", "certificate", "rounds"] = "gap",
-    seed: int = 0,
-    callback: Callable[[Run], Any] | None = None,
-    record_every: int = 1,
-    warm_start: AnyArray = None,
-    network: Network | None = None,
-    mixing: Any = "metropolis",
-    partition: str | AnyArray = "shuffled",
-    n_jobs: int | None = None,
-) -> Result:
-    """Solves a problem over a simulated network.
-
-    tol: the gap divided by the absolute user-level primal objective at which to stop. stop: "gap" measures the global
-    gap at every record; "certificate" lets the nodes decide by neighbour messages alone; "rounds" does max_rounds.
-    callback: called with the Run after every round; a true answer stops. record_every: rounds between entries of the
-    history (and looks at the gap). The other options are those of `Run`. Ctrl-C returns what there is.
-    """
-    if stop not in ("gap", "certificate", "rounds"):
-        raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
-    if not isinstance(tol, int | float | np.number) or not tol >= 0:
-        raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
-    max_rounds, record_every = _whole(max_rounds, "max_rounds", 0), _whole(record_every, "record_every", 1)
-    run = Run(
-        problem,
-        method=method,
-        topology=topology,
-        n_nodes=n_nodes,
-        mixing=mixing,
-        partition=partition,
-        seed=seed,
-        warm_start=warm_start,
-        network=network,
-        certify=stop == "certificate",
-        n_jobs=n_jobs,
-    )
-    try:
-        with _Interruptible() as interrupt:
-            history, status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt)
-        return _result(run, status, None if stop == "rounds" else tol, history)
-    finally:
-        run.close()
-
-
-def _loop(
-    run: Run,
-    tol: float,
-    max_rounds: int,
-    stop: str,
-    callback: Callable[[Run], Any] | None,
-    record_every: int,
-    interrupt: _Interruptible,
-) -> tuple[list[dict[str, float]], Status]:
-    history = [_entry(run)]
-    status = None
-    while status is None:
-        last = history[-1]
-        fresh = last["round"] == run.rounds
-        if fresh and stop == "gap" and last["gap"] <= tol * abs(last["objective"]):
-            status = Status.CONVERGED
-        elif fresh and not np.isfinite(last["h"]):
-            status = Status.DIVERGED
-        elif stop == "certificate" and run.certificate is not None and run.certificate.relative <= tol:
-            status = Status.CERTIFIED
-        elif interrupt.hit:
-            status = Status.INTERRUPTED
-        elif run.rounds >= max_rounds:
-            status = Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS
-        else:
-            next(run)
-            if run.rounds % record_every == 0 or run.rounds == max_rounds:
-                history.append(_entry(run, history[-1]))
-            if callback is not None and callback(run):
-                status = Status.STOPPED_BY_CALLBACK
-    if history[-1]["round"] != run.rounds:
-        history.append(_entry(run, history[-1]))
-    return history, status
-
-
-def _entry(run: Run, before: dict[str, float] | None = None) -> dict[str, float]:
-    """The history's next entry; a certificate is noted once, when it becomes known."""
-    m, certificate = run.measure(), run.certificate
-    news = certificate is not None and (before is None or certificate.round != before["certificate_round"])
-    return {
-        "round": run.rounds,
-        "communications": run.communications,
-        "bytes": run.bytes,
-        "seconds": run.seconds,
-        "objective": m.objective,
-        "h": m.h,
-        "gap": m.gap,
-        "consensus": m.consensus,
-        "certificate": certificate.bound if news and certificate and np.isfinite(certificate.bound) else np.nan,
-        "theta": float(run.theta.max(initial=-np.inf)) if run.rounds else np.nan,
-        "certificate_round": -1 if certificate is None else certificate.round,
-    }
-
-
-def _result(run: Run, status: Status, tol: float | None, history: list[dict[str, float]]) -> Result:
-    problem, last = run.problem, history[-1]
-    x, estimates, gap, objective = run.x, run.estimates, last["gap"], last["objective"]
-    if status is Status.CERTIFIED and run.certificate is not None:
-        x, estimates = run.certified_state()
-        gap = run.certificate.bound
-    f = problem.form.f
-    if problem.model.split == "samples":
-        coef, intercept = np.mean([f.gradient(row) for row in estimates], axis=0), 0.0
-    else:
-        coef, intercept = problem.coefficients(x, problem.form.columns.dot(x))
-    if status is Status.CERTIFIED:
-        objective = problem.objective(coef, intercept)
-    whole = {"round", "communications", "bytes"}
-    keys = [key for key in last if key != "certificate_round"]
-    return Result(
-        x=x,
-        coef=coef,
-        intercept=intercept,
-        rounds=run.rounds,
-        communications=run.communications,
-        bytes=run.bytes,
-        seconds=run.seconds,
-        gap=gap,
-        objective=objective,
-        status=status,
-        tol=tol,
-        history={key: np.array([entry[key] for entry in history], int if key in whole else float) for key in keys},
-        certificate=run.certificate,
-        estimates=estimates,
-        problem=problem,
-    )

@@ -9,4 +9,5 @@ Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
 AnyArray = Any  # what a user hands in: lists, arrays, sparse matrices, data frames

@@ -1,6 +1,7 @@
-"""Transports: how rows get from node to node."""
+"""Transports: how rows and letters get from node to node."""
 
+from glmesh.exchange.faults import FaultyExchange
 from glmesh.exchange.local import LocalExchange
 from glmesh.exchange.network import Network
 
-__all__ = ["LocalExchange", "Network"]
+__all__ = ["FaultyExchange", "LocalExchange", "Network"]

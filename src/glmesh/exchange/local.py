@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from glmesh.block import Halo, Rows
 from glmesh.exchange.network import Clock, Network
+from glmesh.gossip.letter import Letter
 from glmesh.mixing import Mixing
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
@@ -30,7 +32,7 @@ class LocalExchange:
         self.mixing = mixing
         self.blocks = blocks
         self.traffic = Traffic()
-        self.clock = Clock(network, mixing) if network is not None else None
+        self.clock = Clock(network, mixing.n_nodes) if network is not None else None
         self._shared: list[Matrix] = []
         self._taken = [0] * len(blocks)
         matrix = mixing.matrix
@@ -56,19 +58,58 @@ class LocalExchange:
         """Everybody sees everybody's rows; the kernels read only the neighbours'."""
         vectors = self._together([r.vectors for r in rows])
         scalars = self._together([r.scalars for r in rows])
+        letters = [letter for r in rows for letter in r.letters]
+        arrived = self._deliver(self.row_sizes(vectors, scalars), letters)
+        return [
+            Halo(
+                pointers,
+                neighbours,
+                weights,
+                neighbours,
+                vectors,
+                scalars,
+                own,
+                [letter for letter in arrived if own[0] <= letter.receiver <= own[-1]],
+            )
+            for (pointers, neighbours, _, own), weights in zip(self._graphs, self.weights_now(), strict=True)
+        ]
+
+    def row_sizes(self, vectors: Matrix | None, scalars: Matrix | None) -> Vector:
+        """Bytes of each node's row."""
         sizes = np.zeros(self.mixing.n_nodes)
         if vectors is not None:
             sizes += 8 * vectors.shape[1]
         if scalars is not None:
             sizes += 8 * np.count_nonzero(~np.isneginf(scalars), axis=1)
+        return sizes
+
+    def weights_now(self) -> list[Vector]:
+        """The mixing weights of this exchange, for each block."""
+        return [weights for _, _, weights, _ in self._graphs]
+
+    def _deliver(self, row_sizes: Vector, letters: list[Letter]) -> list[Letter]:
+        """Counts what is sent; the letters that arrive."""
+        senders, receivers = self.links
+        self._count(senders, receivers, row_sizes[senders], letters)
+        return letters
+
+    def _count(self, senders: Indices, receivers: Indices, sizes: Vector, letters: list[Letter]) -> None:
+        """Rows of these sizes along these links, and letters, cross the network."""
+        if letters:
+            senders = np.concatenate([senders, [letter.sender for letter in letters]])
+            receivers = np.concatenate([receivers, [letter.receiver for letter in letters]])
+            sizes = np.concatenate([sizes, [float(letter.size) for letter in letters]])
         self.traffic.communications += 1
-        self.traffic.bytes += int(sizes @ self.mixing.degrees)
+        self.traffic.bytes += int(sizes.sum())
         if self.clock is not None:
-            self.clock.exchange(sizes)
-        return [
-            Halo(pointers, neighbours, weights, neighbours, vectors, scalars, own)
-            for pointers, neighbours, weights, own in self._graphs
-        ]
+            self.clock.exchange(senders, receivers, sizes)
+
+    @cached_property
+    def links(self) -> tuple[Indices, Indices]:
+        """(senders, receivers) of all directed links."""
+        matrix = self.mixing.matrix.tocoo()
+        apart = matrix.row != matrix.col
+        return matrix.col[apart].astype(np.int64), matrix.row[apart].astype(np.int64)
 
     def _together(self, parts: list[Matrix | None]) -> Matrix | None:
         present = [part for part in parts if part is not None]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.errors import InvalidInput
-from glmesh.mixing import Mixing
-from glmesh.types import Vector
+from glmesh.types import Indices, Vector
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,8 @@ class Network:
 class Clock:
     """The time at every node."""
 
-    def __init__(self, network: Network, mixing: Mixing) -> None:
+    def __init__(self, network: Network, n: int) -> None:
         self.network = network
-        self.mixing = mixing
-        n = mixing.n_nodes
         speeds = np.atleast_1d(np.asarray(network.nonzeros_per_second, dtype=np.float64))
         if len(speeds) not in (1, n):
             raise InvalidInput(f"nonzeros_per_second has {len(speeds)} entries for {n} nodes")
@@ -49,16 +46,19 @@ class Clock:
         """Every node worked through so many nonzeros."""
         self.times = self.times + nonzeros / self.speeds
 
-    def exchange(self, message_bytes: Vector) -> None:
-        """Every node sent a message to each neighbour and waited for theirs."""
+    def wait(self, seconds: Vector) -> None:
+        """Nodes were held up by so many seconds."""
+        self.times = self.times + seconds
+
+    def exchange(self, senders: Indices, receivers: Indices, sizes: Vector) -> None:
+        """Messages of so many bytes each were sent, and every node waited for those that it was sent."""
         # messages of the round before may still be queueing at a node with many neighbours
         begin = np.maximum(self.times, self._sent)
-        self._sent = begin + self.mixing.degrees * message_bytes / self.network.bandwidth
-        matrix = self.mixing.matrix
-        arrivals = (self._sent + self.network.latency)[matrix.indices]
-        own = matrix.indices == np.repeat(np.arange(self.mixing.n_nodes), np.diff(matrix.indptr))
-        arrivals[own] = self.times
-        self.times = np.maximum.reduceat(arrivals, matrix.indptr[:-1])
+        load = np.bincount(senders, sizes, minlength=len(begin))
+        self._sent = np.where(load > 0, begin + load / self.network.bandwidth, self._sent)
+        arrivals = self.times.copy()
+        np.maximum.at(arrivals, receivers, self._sent[senders] + self.network.latency)
+        self.times = arrivals
 
     @property
     def seconds(self) -> float:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from glmesh.block import Block, Rounds, Rows
+from glmesh.block import Block, Rounds
 from glmesh.errors import InvalidInput
+from glmesh.gossip.ledger import Ledger
+from glmesh.gossip.matrix import MatrixGossip
 from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
-from glmesh.types import Matrix, Unsigned, Vector
+from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 
 @dataclass
@@ -19,13 +21,22 @@ class ColaState:
     """All that a block of nodes carries from round to round."""
 
     x: Vector  # the variables of the hosted nodes, node after node
-    v: Matrix  # a row per node: its estimate of Ax
-    spare: Matrix  # the other buffer of v: rows that were sent stay untouched for one exchange
+    gossip: MatrixGossip | Ledger  # the estimates, and how they are mixed
     w: Matrix  # a row per node: the gradient of f at its mixed estimate
-    round: int
     memory: dict[str, Any]  # the local solver's
+    up: Flags  # nodes that take part in the coming round
+    done: Flags  # nodes that skip their subproblem because it has nothing to gain
+    asked: Vector  # the accuracy Theta that circumstances impose on a node; NaN: none
+    round: int = 0
     theta: Vector = field(default_factory=lambda: np.zeros(0))  # local accuracy reached in the last round
     visited: Vector = field(default_factory=lambda: np.zeros(0))  # nonzeros visited in the last round
+    skipped: int = 0  # subproblems of nodes that were done
+    spared: float = 0.0  # nonzeros that those would have visited
+
+    @property
+    def v(self) -> Matrix:
+        """A row per node: its estimate of Ax."""
+        return self.gossip.v
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,10 @@ class Cola:
     gamma: aggregation; 1 adds, 1/K averages. sigma: relaxation sigma' of the subproblem; None is the safe gamma*K.
     local_passes: passes over a node's data each round. local_accuracy: the paper's Theta; a node stops as soon as its
     local gap is at most Theta times the decrease so far, and `local_passes` is then the cap. Both may be one for all
-    nodes or one per node. gossip_steps: mixing steps each round. solver: the local solver.
+    nodes or one per node. time_budget: seconds that a node may compute each round, on the virtual clock; a slow node
+    makes fewer passes, or one in some of the rounds only, instead of holding the others up. gossip_steps: mixing steps
+    each round. gossip: "matrix", "ledger" (whose estimates survive lost messages), or "auto": a ledger as soon as
+    something can be lost. solver: the local solver.
     """
 
     gamma: float = 1.0
@@ -43,6 +57,8 @@ class Cola:
     local_passes: int | Sequence[int] = 1
     local_accuracy: float | Sequence[float] | None = None
     gossip_steps: int = 1
+    time_budget: float | None = field(default=None, kw_only=True)
+    gossip: Literal["auto", "matrix", "ledger"] = field(default="auto", kw_only=True)
     solver: LocalSolver = field(default_factory=CoordinateDescent, kw_only=True)
 
     averages_exactly: ClassVar[bool] = False
@@ -61,6 +77,10 @@ class Cola:
                 raise InvalidInput(f"local_accuracy (Theta) must be between 0 and 1, got {self.local_accuracy!r}")
         if not isinstance(self.gossip_steps, int | np.integer) or self.gossip_steps < 1:
             raise InvalidInput(f"gossip_steps must be a whole number >= 1, got {self.gossip_steps!r}")
+        if self.gossip not in ("auto", "matrix", "ledger"):
+            raise InvalidInput(f"gossip must be 'auto', 'matrix' or 'ledger', got {self.gossip!r}")
+        if self.time_budget is not None and not 0 < self.time_budget < np.inf:
+            raise InvalidInput(f"time_budget must be a positive number of seconds, got {self.time_budget!r}")
 
     @staticmethod
     def printed() -> Cola:
@@ -68,46 +88,71 @@ class Cola:
         solver = CoordinateDescent(order="cyclic")
         return Cola(gamma=1.0, sigma=None, local_passes=1, local_accuracy=None, gossip_steps=1, solver=solver)
 
-    def init(self, block: Block, x: Vector | None = None) -> ColaState:
-        """x = 0 (or the nearest feasible point) and v_k = K A_k x_k, which is what keeps the mean of v_k at Ax."""
+    def init(self, block: Block, x: Vector | None = None, members: Indices | None = None) -> ColaState:
+        """x = 0 (or the nearest feasible point), and estimates that are right on average.
+
+        members: 1 for nodes that take part from the start, for a ledger; None is matrix gossip among all.
+        """
         for per_node in (self.local_passes, self.local_accuracy):
             self._per_node(per_node, block)  # refuses a wrong length before any work
-        v, spare = block.allocate(), block.allocate()
-        if x is None:
-            x = np.clip(np.zeros(block.columns.n), block.table[:, 3], block.table[:, 4])
-        x = np.array(x, dtype=np.float64)
-        for k in range(block.size):
-            own = block.of_node(k)
-            if x[own].any():
-                v[k] = block.facts.n_nodes * block.node_columns(k).dot(x[own])
-        return ColaState(x, v, spare, np.zeros((block.size, block.d)), 0, self.solver.prepare(block))
+        if self.time_budget is not None and block.facts.speeds is None:
+            raise InvalidInput("time_budget needs a clock: give network=Network(nonzeros_per_second=...)")
+        x = np.array(start_of(block) if x is None else x, dtype=np.float64)
+        return ColaState(
+            x=x,
+            gossip=MatrixGossip.of(block, x) if members is None else Ledger.of(block, x, members),
+            w=np.zeros((block.size, block.d)),
+            memory=self.solver.prepare(block),
+            up=np.ones(block.size, dtype=bool),
+            done=np.zeros(block.size, dtype=bool),
+            asked=np.full(block.size, np.nan),
+        )
 
     def round(self, block: Block, state: ColaState) -> Rounds:
         """One round of Algorithm 1."""
+        gossip = state.gossip
         for _ in range(self.gossip_steps):
-            halo = yield Rows(state.v)
-            state.v, state.spare = halo.mix(state.spare), state.v
+            yield from gossip.step(block, state.up)
         for k in range(block.size):
-            block.f.gradient(state.v[k], out=state.w[k])
-        n_nodes = block.facts.n_nodes
-        sigma = self.gamma * n_nodes if self.sigma is None else self.sigma
-        q = np.full(block.size, sigma / block.f.tau)
+            block.f.gradient(gossip.v[k], out=state.w[k])
+        q = self.curvature(block, state)
+        accuracy = self._per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
         state.theta, state.visited = self.solver.solve(
             block,
             state.memory,
             Subproblems(
                 x=state.x,
                 w=state.w,
-                estimate=state.v,
+                estimate=gossip.target,
                 q=q,
-                step=self.gamma * n_nodes / q,  # eq. (5): gamma K, because v_k tracks K times its own share
+                step=self.gamma * gossip.unit / q,  # eq. (5)
                 gamma=self.gamma,
-                passes=self._per_node(self.local_passes, block).astype(np.uint64),
-                accuracy=self._per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block),
+                passes=self._passes(block, state),
+                accuracy=np.where(np.isnan(state.asked), accuracy, state.asked),
                 round=state.round,
             ),
         )
+        gossip.settle(block, state.x, state.round)
         state.round += 1
+
+    def curvature(self, block: Block, state: ColaState) -> Vector:
+        """sigma'/tau of every hosted node; the safe sigma' is gamma times as many nodes as it believes there are."""
+        sigma = self.gamma * state.gossip.believed if self.sigma is None else np.full(block.size, self.sigma)
+        return np.asarray(sigma / block.f.tau)
+
+    def _passes(self, block: Block, state: ColaState) -> Unsigned:
+        """Passes of every node in this round: none for those that are away, done, or out of time."""
+        passes = self._per_node(self.local_passes, block).astype(np.int64)
+        if self.time_budget is not None:
+            assert block.facts.speeds is not None
+            work = np.array([max(block.node_columns(k).nnz, 1) for k in range(block.size)])
+            rate = self.time_budget * block.facts.speeds[block.ids.astype(np.int64)] / work
+            passes = np.minimum(passes, np.floor((state.round + 1) * rate) - np.floor(state.round * rate))
+        passes = np.where(state.up & (state.asked != 1.0), passes, 0)
+        for k in np.flatnonzero(state.done & (passes > 0)):
+            state.skipped += 1
+            state.spared += float(passes[k] * block.node_columns(int(k)).nnz)
+        return np.where(state.done, 0, passes).astype(np.uint64)
 
     def _per_node(self, value: Any, block: Block) -> Any:
         values = np.atleast_1d(np.asarray(value))
@@ -118,6 +163,11 @@ class Cola:
             return np.repeat(values, block.size)
         picked: Unsigned = values[block.ids.astype(np.int64)]
         return picked
+
+
+def start_of(block: Block) -> Vector:
+    """x = 0, or the nearest feasible point."""
+    return np.clip(np.zeros(block.columns.n), block.table[:, 3], block.table[:, 4])
 
 
 @dataclass(frozen=True)

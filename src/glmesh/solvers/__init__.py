@@ -1,6 +1,6 @@
 """Local solvers: how a node improves its own variables between two exchanges."""
 
-from glmesh.solvers.base import LocalSolver, NodeTask, NodewiseSolver, Subproblems
+from glmesh.solvers.base import LocalSolver, NodeTask, NodewiseSolver, Subproblems, local_gap
 from glmesh.solvers.compiled import CoordinateDescent
 from glmesh.solvers.sklearn import SklearnCoordinateDescent
 
@@ -11,4 +11,5 @@ __all__ = [
     "NodewiseSolver",
     "SklearnCoordinateDescent",
     "Subproblems",
+    "local_gap",
 ]

@@ -40,6 +40,10 @@ class LocalSolver(Protocol):
         """Arrays that the solver keeps between rounds; refuses, by name, a g that it cannot handle."""
         ...
 
+    def forget(self, block: Block, memory: dict[str, Any], k: int) -> None:
+        """The variables of the block's k-th node were changed from outside."""
+        ...
+
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
         """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node."""
         ...
@@ -72,6 +76,15 @@ class NodeTask:
         return (max(gap, 0.0) if s >= 0 else np.inf), self.g.value(self.x) - terms - quadratic
 
 
+def local_gap(block: Block, k: int, x: Vector, w: Vector, q: float) -> float:
+    """What the block's k-th node could gain in its subproblem at most: the duality gap at no change."""
+    columns = block.node_columns(k)
+    if columns.n == 0:
+        return 0.0
+    task = NodeTask(columns, block.terms[k], x, w, q, 1, None, (0, 0, 0))
+    return task.gap_and_decrease(x)[0]
+
+
 class NodewiseSolver(ABC):
     """Base of solvers that handle one node at a time: implement `solve_node`."""
 
@@ -87,6 +100,9 @@ class NodewiseSolver(ABC):
         for g in block.terms:
             self.check(g)
         return {}
+
+    def forget(self, block: Block, memory: dict[str, Any], k: int) -> None:  # noqa: B027 (most remember nothing)
+        """The variables of the block's k-th node were changed from outside."""
 
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
         """Node after node."""

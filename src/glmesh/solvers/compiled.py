@@ -37,6 +37,11 @@ class CoordinateDescent:
             "path": np.zeros(block.size),
         }
 
+    def forget(self, block: Block, memory: dict[str, Any], k: int) -> None:
+        """All units of the node are looked at again."""
+        unit_starts, _, _ = block.units
+        memory["wake"][int(unit_starts[k]) : int(unit_starts[k + 1])] = 0.0
+
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
         """One call of the kernel for all nodes of the block."""
         unit_starts, bounds, norms = block.units

@@ -1,0 +1,197 @@
+"""What happens to nodes in the course of a run: they are away, lose their memory, join, leave; their data changes.
+
+A node is *frozen* while it is away: its variables and its estimate stay as they are, and count. One that is *reset*
+loses them; its neighbours drop their flows, and with them what it had lent or borrowed. One that leaves for good is
+reset too, or its share A_k x_k is handed to a neighbour, who goes on counting it as a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glmesh.block import Block
+from glmesh.exchange import FaultyExchange
+from glmesh.faults import Plan
+from glmesh.gossip.ledger import Ledger
+from glmesh.methods import Cola
+from glmesh.methods.cola import ColaState, start_of
+from glmesh.solvers import local_gap
+from glmesh.types import Flags, Vector
+from glmesh.witness import Witness
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that changed the problem, and how much work it made.
+
+    kind: "join", "leave" (its share is gone), "freeze" (it left, and its share stays as a constant), "add_columns" or
+    "remove_columns". gap_before, gap_after: what the node could gain in its own subproblem at most, before and after.
+    share: the size |A_k x_k| of what came, went or was frozen.
+    """
+
+    round: int
+    kind: str
+    node: int
+    gap_before: float
+    gap_after: float
+    share: float
+
+
+@dataclass
+class Crew:
+    """All simulated nodes of a run."""
+
+    method: Cola
+    blocks: list[Block]
+    states: list[ColaState]
+    witnesses: list[Witness]
+
+    def find(self, node: int) -> tuple[int, int]:
+        """(its block, its place there)."""
+        for number, block in enumerate(self.blocks):
+            first = int(block.ids[0])
+            if first <= node < first + block.size:
+                return number, node - first
+        raise IndexError(node)
+
+    def ledger(self, number: int) -> Ledger:
+        """The ledger of a block."""
+        ledger = self.states[number].gossip
+        assert isinstance(ledger, Ledger)
+        return ledger
+
+    def disturbed(self, node: int, round: int, *, forget: bool = False) -> None:
+        """After a node's state was changed from outside: all that is derived from it follows."""
+        number, k = self.find(node)
+        block, state = self.blocks[number], self.states[number]
+        state.done[k] = False
+        if forget:
+            self.method.solver.forget(block, state.memory, k)
+        if isinstance(state.gossip, Ledger):
+            state.gossip.refresh_node(block, state.x, k)
+        if self.witnesses:
+            self.witnesses[number].disturb(k, round)
+
+    def gap(self, node: int, estimate_of: int | None = None) -> float:
+        """What a node could gain in its own subproblem at most, at its own estimate or a neighbour's."""
+        number, k = self.find(node)
+        block, state = self.blocks[number], self.states[number]
+        other, j = self.find(node if estimate_of is None else estimate_of)
+        w = block.f.gradient(self.states[other].gossip.v[j])
+        return local_gap(block, k, state.x[block.of_node(k)], w, float(self.method.curvature(block, state)[k]))
+
+    def share(self, node: int) -> Vector:
+        """A_k x_k."""
+        number, k = self.find(node)
+        block = self.blocks[number]
+        return block.node_columns(k).dot(self.states[number].x[block.of_node(k)])
+
+    def clear(self, node: int) -> None:
+        """The node's variables as at the start."""
+        number, k = self.find(node)
+        block, own = self.blocks[number], self.blocks[number].of_node(k)
+        self.states[number].x[own] = start_of(block)[own]
+
+
+class Elastic:
+    """Carries a plan out, round by round."""
+
+    def __init__(self, plan: Plan, crew: Crew, exchange: FaultyExchange, events: list[Event]) -> None:
+        self.plan = plan
+        self.crew = crew
+        self.exchange = exchange
+        self.n_nodes = exchange.mixing.n_nodes
+        self.frozen: dict[int, int] = {}  # nodes that left and stay counted, and who counts them
+        self.events = events
+
+    @property
+    def uses_ledger(self) -> bool:
+        """Whether nodes keep ledgers."""
+        return isinstance(self.crew.states[0].gossip, Ledger)
+
+    def begin(self, round: int) -> None:
+        """All that the plan says of the start of a round."""
+        plan, n = self.plan, self.n_nodes
+        now = plan.members(round, n)
+        if plan.changes_members and round > 0:
+            before = plan.members(round - 1, n)
+            for node in np.flatnonzero(before & ~now):
+                self._leave(int(node), round, now)
+            for node in np.flatnonzero(now & ~before):
+                self._join(int(node), round, now)
+        if self.uses_ledger:
+            for node in np.flatnonzero(plan.resets(round, n)):
+                self._reset(int(node), round)
+        up, theta = plan.up(round, n), plan.theta(round, n)
+        for block, state in zip(self.crew.blocks, self.crew.states, strict=True):
+            ids = block.ids.astype(np.int64)
+            state.up, state.asked = up[ids], theta[ids]
+        self.exchange.plan = plan
+        self.exchange.round = round
+
+    def _neighbours(self, node: int, members: Flags) -> list[int]:
+        number, k = self.crew.find(node)
+        return [peer for peer, _ in self.crew.blocks[number].neighbours(k) if members[peer]]
+
+    def _join(self, node: int, round: int, members: Flags) -> None:
+        crew = self.crew
+        number, k = crew.find(node)
+        crew.clear(node)
+        crew.ledger(number).join(crew.blocks[number], k)
+        crew.disturbed(node, round, forget=True)
+        others = [peer for peer in self._neighbours(node, members) if self.plan.members(round - 1, self.n_nodes)[peer]]
+        after = crew.gap(node, others[0] if others else None)
+        self.events.append(Event(round, "join", node, 0.0, after, float(np.linalg.norm(crew.share(node)))))
+
+    def _leave(self, node: int, round: int, members: Flags) -> None:
+        crew = self.crew
+        model = next(entry.model for entry in self.plan.leave if entry.node == node)
+        number, k = crew.find(node)
+        ledger = crew.ledger(number)
+        before, share = crew.gap(node), crew.share(node)
+        inherited = ledger.accounts[k].inherited
+        neighbours = self._neighbours(node, members)
+        for peer in neighbours:
+            other, j = crew.find(peer)
+            crew.ledger(other).farewell(j, node)
+        wards = [ward for ward, heir in self.frozen.items() if heir == node]
+        if model == "freeze" and neighbours:
+            heir, total = neighbours[0], share if inherited is None else share + inherited
+            other, j = crew.find(heir)
+            crew.ledger(other).inherit(j, total)
+            self.exchange.traffic.bytes += 8 * len(total)
+            self.frozen |= dict.fromkeys([*wards, node], heir)
+        else:
+            for lost in [*wards, node]:  # what it counted for others goes with it
+                self.frozen.pop(lost, None)
+                crew.clear(lost)
+        ledger.quit(crew.blocks[number], k)
+        for touched in [*neighbours, node]:
+            crew.disturbed(touched, round, forget=touched == node)
+        kind = "freeze" if node in self.frozen else "leave"
+        self.events.append(Event(round, kind, node, before, 0.0, float(np.linalg.norm(share))))
+
+    def _reset(self, node: int, round: int) -> None:
+        crew = self.crew
+        number, k = crew.find(node)
+        crew.clear(node)
+        crew.ledger(number).lose_memory(k)
+        crew.disturbed(node, round, forget=True)
+        for peer in self._neighbours(node, self.plan.members(round, self.n_nodes)):
+            other, j = crew.find(peer)
+            edge = crew.ledger(other).accounts[j].edges.get(node)
+            if edge is not None:
+                edge.drop()
+                crew.disturbed(peer, round)
+
+    @property
+    def constant(self) -> Vector | None:
+        """What nodes that left for good still add to Ax; None if nothing."""
+        parts: list[Any] = []
+        if self.uses_ledger:
+            for number in range(len(self.crew.blocks)):
+                parts += [a.inherited for a in self.crew.ledger(number).accounts if a.inherited is not None]
+        return np.sum(parts, axis=0) if parts else None

@@ -1,0 +1,181 @@
+"""One end of a link, as a pure state machine: no I/O, no clock, no randomness.
+
+Node k keeps a flow F_kl for its neighbour l, and l keeps F_lk; together s_k = u_k + sum_l F_kl. The sum of all s is the
+sum of all u exactly when F_kl = -F_lk on every link, whatever the flows are. The machine keeps that true, or makes it
+true again at the next contact, however messages are lost, repeated or reordered, and whoever crashes.
+
+An exchange is an *attempt* with a number e. Each end sends OFFER(e, version, digest, s), which is never changed: a
+later offer has a larger e. `version` and `digest` say from which flow the offer starts. What follows is a function of
+the two offers of one attempt alone, so both ends that see both of them do the same:
+
+- same version, same digest: F += W (s_l - s_k), and the version becomes e;
+- same version, other digest (somebody returned from an old backup): the flow becomes zero, and the version e;
+- different versions (a message was lost one way): nothing; the end with the higher version sends its flow along with
+  its next offer, and the other adopts the negative.
+
+So one version stands for one flow. An end that is behind is repaired by a single message, and an offer that comes late
+or twice finds its attempt over. An end that lost its memory has a new `incarnation`; offers name the incarnations of
+both ends, and one that names another than the present one is not acted upon. The first message on a new connection does
+not know the other's incarnation yet: it is the HELLO, and carries no vector.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glmesh.kernels.flow import add_flow, fingerprint
+from glmesh.types import Vector
+
+NEVER = -1  # the version of a flow that was never exchanged, and is zero
+_UNKNOWN = 0  # the incarnation of a neighbour that has not been heard of
+_HEADER = 64  # bytes of an offer beside its vectors
+
+
+@dataclass(slots=True)
+class Offer:
+    """A message from one end to the other; never changed once made."""
+
+    sender: int
+    receiver: int
+    incarnation: int  # the sender's
+    addressed: int  # the receiver's incarnation, as far as the sender knows; 0 makes this a HELLO
+    attempt: int
+    version: int  # of the sender's flow
+    digest: int
+    limit: float  # the largest weight that the sender allows; the smaller of the two counts
+    vector: Vector | None  # s of the sender
+    flow: Vector | None = None  # the sender's flow, for a receiver that is behind
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+        return _HEADER + sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
+
+
+class Outcome(enum.Enum):
+    """What a message did to the flow."""
+
+    NOTHING = "nothing"
+    COMMITTED = "committed"
+    ADOPTED = "adopted"
+    ZEROED = "zeroed"
+
+
+@dataclass(slots=True)
+class Edge:
+    """Node `me`'s end of its link to `peer`; all of it is durable state."""
+
+    me: int
+    peer: int
+    flow: Vector
+    incarnation: int = 1
+    peer_incarnation: int = _UNKNOWN
+    version: int = NEVER
+    digest: int = field(default=-1)
+    attempt: int = -1  # of the last offer made
+    heard: int = -1  # of the newest offer received
+    base: int = NEVER  # the version that the last offer started from
+    limit: float = 0.0
+    vector: Vector | None = None  # of the last offer
+    open: bool = False  # whether the last offer may still be answered
+    owes: bool = False  # the peer is behind: the next offer brings it our flow
+    flow_sent: int = -1  # the attempt that last did
+    agreed: int = -1  # the last attempt whose two offers started from one and the same flow
+    early: Offer | None = None  # an offer of an attempt that we have not come to yet
+
+    def __post_init__(self) -> None:
+        if self.digest < 0:
+            self.digest = self._fingerprint()
+
+    def _fingerprint(self) -> int:
+        return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
+
+    def offer(self, s: Vector, limit: float, clock: int = 0) -> Offer:
+        """Begins the next attempt; `clock` is a number that both ends count alike, if there is one (the round)."""
+        self.attempt = max(self.attempt + 1, self.heard, clock)
+        self.base, self.limit = self.version, limit
+        greeting = self.peer_incarnation == _UNKNOWN
+        self.vector = None if greeting else s
+        self.open = not greeting
+        flow = None
+        if self.owes and not greeting:
+            flow, self.owes, self.flow_sent = self.flow.copy(), False, self.attempt
+        made = Offer(
+            self.me,
+            self.peer,
+            self.incarnation,
+            self.peer_incarnation,
+            self.attempt,
+            self.version,
+            self.digest,
+            limit,
+            self.vector,
+            flow,
+        )
+        if self.early is not None and self.early.attempt <= self.attempt:
+            early, self.early = self.early, None
+            self._settle(early)
+        return made
+
+    def receive(self, offer: Offer) -> Outcome:
+        """Takes a message from the peer."""
+        if offer.incarnation < self.peer_incarnation:
+            return Outcome.NOTHING  # from a former life
+        if offer.incarnation > self.peer_incarnation:  # a new life: it does not know our offers
+            self.peer_incarnation = offer.incarnation
+            self.heard, self.early, self.open, self.flow_sent = -1, None, False, -1
+        if offer.addressed != self.incarnation:
+            if offer.addressed == _UNKNOWN and offer.version < self.version:
+                self.owes = True
+            return Outcome.NOTHING
+        adopts = False
+        if offer.flow is not None and offer.version > self.version:
+            np.negative(offer.flow, out=self.flow)
+            self.version, self.digest, adopts = offer.version, self._fingerprint(), True
+        if offer.attempt > self.heard:  # else late, or a copy
+            self.heard = offer.attempt
+            if offer.attempt > self.attempt:
+                self.early = offer
+                self._notice_lag(offer)
+            else:
+                outcome = self._settle(offer)
+                return Outcome.ADOPTED if adopts else outcome
+        return Outcome.ADOPTED if adopts else Outcome.NOTHING
+
+    def _notice_lag(self, offer: Offer) -> None:
+        if offer.version < self.version and offer.attempt > self.flow_sent:
+            self.owes = True
+
+    def _settle(self, offer: Offer) -> Outcome:
+        """What the two offers of an attempt amount to."""
+        self._notice_lag(offer)
+        if offer.attempt != self.attempt or not self.open:
+            return Outcome.NOTHING
+        self.open = False
+        if not offer.version == self.base == self.version or offer.vector is None or self.vector is None:
+            return Outcome.NOTHING
+        if offer.digest != self.digest:
+            self.flow[:] = 0.0
+            outcome = Outcome.ZEROED
+        else:
+            self.agreed = self.attempt
+            add_flow(self.flow, self.vector, offer.vector, min(self.limit, offer.limit))
+            outcome = Outcome.COMMITTED
+        self.owes = False
+        self.version, self.digest = self.attempt, self._fingerprint()
+        return outcome
+
+    def drop(self) -> None:
+        """The peer is gone for good: what it had borrowed or lent comes back by itself."""
+        self.flow[:] = 0.0
+        self.version, self.digest = NEVER, self._fingerprint()
+        self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
+
+    def restart(self) -> None:
+        """This end returns from a crash with the flow it had saved (or none): a new life that knows nobody yet."""
+        self.incarnation += 1
+        self.peer_incarnation = _UNKNOWN
+        self.open, self.owes, self.early, self.heard, self.flow_sent = False, False, None, -1, -1

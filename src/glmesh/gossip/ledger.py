@@ -1,0 +1,228 @@
+"""Flow-ledger gossip: a node's estimate is derived from its own share and one flow per link (`glmesh.gossip.edge`).
+
+s_k = u_k + sum_l F_kl with u_k = A_k x_k, and v_k = K s_k. Without faults this is matrix gossip; with them the sum of
+all s_k is that of all u_k as soon as both ends of every link have heard of each other again. Nothing in s depends on K,
+so nodes may disagree about K for a while: each counts the members in its own view, and views travel along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glmesh.block import Block, Rounds, Rows
+from glmesh.gossip.edge import Edge, Outcome
+from glmesh.gossip.letter import Letter
+from glmesh.types import Flags, Indices, Matrix, Vector
+
+_REFRESH = 64  # rounds after which u_k is computed afresh, so that rounding cannot pile up
+
+
+def view_digest(view: Indices) -> int:
+    """A number that stands for a view of the members."""
+    return int.from_bytes(hashlib.blake2b(view.astype("<i8").tobytes(), digest_size=6).digest(), "little")
+
+
+@dataclass
+class Account:
+    """What one node keeps beside its variables: a flow per link, and who it thinks takes part.
+
+    view: a counter per node that only grows: odd for a member, even for one that has left or not joined yet; a node
+    whose data changed adds two.
+    """
+
+    edges: dict[int, Edge]
+    view: Indices
+    digest: int = 0
+    heard: dict[int, int] = field(default_factory=dict)  # the digest of each neighbour's view, as last heard
+    inherited: Vector | None = None  # shares of nodes that left for good and stay counted
+
+    def __post_init__(self) -> None:
+        self.digest = view_digest(self.view)
+
+    def learn(self, view: Indices) -> bool:
+        """Takes over what is newer in another view; whether anything was."""
+        if not (view > self.view).any():
+            return False
+        self.see(np.maximum(self.view, view))
+        return True
+
+    def see(self, view: Indices) -> None:
+        """From now on this is the view; links to those who left are over."""
+        self.view, self.digest = view, view_digest(view)
+        for peer in [peer for peer in self.edges if not view[peer] & 1]:
+            del self.edges[peer]
+            self.heard.pop(peer, None)
+
+
+@dataclass
+class Ledger:
+    """The accounts of a block's nodes."""
+
+    accounts: list[Account]
+    u: Matrix  # A_k x_k
+    flows: Matrix  # sum_l F_kl, and what was inherited
+    v: Matrix  # K s_k
+    believed: Vector  # K, as each node believes
+    clock: int = 0  # exchanges so far
+
+    @staticmethod
+    def of(block: Block, x: Vector, members: Indices) -> Ledger:
+        """No flows yet; `members` is 1 for nodes that take part from the start."""
+        accounts = [Account({}, members.copy()) for _ in range(block.size)]
+        shape = (block.size, block.d)
+        ledger = Ledger(accounts, np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(block.size))
+        for k in range(block.size):
+            ledger.open(block, k)
+        ledger.refresh(block, x)
+        return ledger
+
+    def open(self, block: Block, k: int) -> None:
+        """Links of the k-th hosted node to all neighbours that it takes for members, as far as there are none yet."""
+        account, me = self.accounts[k], int(block.ids[k])
+        if not account.view[me] & 1:
+            return
+        for peer, _ in block.neighbours(k):
+            if account.view[peer] & 1 and peer not in account.edges:
+                account.edges[peer] = Edge(me, peer, np.zeros(block.d))
+                account.heard[peer] = account.digest
+
+    def step(self, block: Block, up: Flags) -> Rounds:
+        """One exchange: an offer to every neighbour, and what the letters that came say."""
+        s = self.u + self.flows  # a fresh array: letters refer to its rows
+        halo = yield Rows(
+            letters=[
+                self._write(account, edge, s[k], weight)
+                for k, account in enumerate(self.accounts)
+                if up[k]
+                for peer, weight in block.weights(k, self.clock)
+                if (edge := account.edges.get(peer)) is not None
+            ]
+        )
+        self.clock += 1
+        first = int(block.ids[0])
+        changed = set()
+        for letter in halo.letters:
+            k = letter.receiver - first
+            if self._read(block, k, letter):
+                changed.add(k)
+        for k in changed:
+            self.sum_flows(k)
+        self.derive()
+
+    def greet(self, block: Block) -> Rounds:
+        """The HELLO that opens every link: offers without a vector."""
+        halo = yield Rows(
+            letters=[
+                self._write(account, edge, self.u[k], 0.0)
+                for k, account in enumerate(self.accounts)
+                for edge in account.edges.values()
+            ]
+        )
+        for letter in halo.letters:
+            self._read(block, letter.receiver - int(block.ids[0]), letter)
+
+    def _write(self, account: Account, edge: Edge, s: Vector, weight: float) -> Letter:
+        news = account.heard.get(edge.peer) != account.digest
+        return Letter(edge.offer(s, weight, self.clock), account.digest, account.view if news else None)
+
+    def _read(self, block: Block, k: int, letter: Letter) -> bool:
+        """Takes a letter; whether the node's estimate changed."""
+        account = self.accounts[k]
+        before = len(account.edges)
+        if letter.view is not None and account.learn(letter.view):
+            self.believed[k] = float(np.sum(account.view & 1))
+            self.open(block, k)
+        if letter.sender not in account.edges:
+            return len(account.edges) != before
+        account.heard[letter.sender] = letter.members
+        outcome = account.edges[letter.sender].receive(letter.offer)
+        return outcome is not Outcome.NOTHING or len(account.edges) != before
+
+    def sum_flows(self, k: int) -> None:
+        """In ascending order of neighbours, so that the sum has the same bits wherever it is computed."""
+        account, total = self.accounts[k], self.flows[k]
+        total[:] = 0.0 if account.inherited is None else account.inherited
+        for peer in sorted(account.edges):
+            total += account.edges[peer].flow
+
+    def derive(self) -> None:
+        """v_k = K s_k."""
+        np.add(self.u, self.flows, out=self.v)
+        self.v *= self.believed[:, None]
+
+    @property
+    def target(self) -> Matrix:
+        """Where the local solver adds its change, `unit` times A_k D_k."""
+        return self.u
+
+    @property
+    def unit(self) -> Vector:
+        """1: u_k is the node's own share."""
+        return np.ones(len(self.accounts))
+
+    def settle(self, block: Block, x: Vector, round: int) -> None:
+        """After the local solver: the estimates follow."""
+        if (round + 1) % _REFRESH == 0:
+            self.refresh(block, x)
+        else:
+            self.derive()
+
+    def refresh(self, block: Block, x: Vector) -> None:
+        """Everything that can be derived, derived afresh."""
+        for k in range(block.size):
+            self.refresh_node(block, x, k)
+
+    def refresh_node(self, block: Block, x: Vector, k: int) -> None:
+        """All that is derived of the k-th hosted node."""
+        account = self.accounts[k]
+        takes_part = account.view[int(block.ids[k])] & 1
+        self.u[k] = block.node_columns(k).dot(x[block.of_node(k)]) if takes_part else 0.0
+        self.sum_flows(k)
+        self.believed[k] = float(np.sum(account.view & 1))
+        self.v[k] = self.believed[k] * (self.u[k] + self.flows[k])
+
+    # what happens to nodes; each end of a link is told apart, as it would find out by itself
+
+    def join(self, block: Block, k: int) -> None:
+        """The k-th hosted node takes part from now on."""
+        account, me = self.accounts[k], int(block.ids[k])
+        view = account.view.copy()
+        view[me] += 1
+        account.see(view)
+        self.open(block, k)
+
+    def farewell(self, k: int, peer: int) -> None:
+        """The k-th hosted node learns that a neighbour left for good."""
+        account = self.accounts[k]
+        view = account.view.copy()
+        view[peer] += view[peer] & 1
+        account.see(view)
+
+    def quit(self, block: Block, k: int) -> None:
+        """The k-th hosted node is gone: nothing of it counts any more."""
+        account, me = self.accounts[k], int(block.ids[k])
+        view = account.view.copy()
+        view[me] += view[me] & 1
+        account.see(view)
+        account.edges, account.heard, account.inherited = {}, {}, None
+
+    def lose_memory(self, k: int) -> None:
+        """The k-th hosted node returns empty."""
+        for edge in self.accounts[k].edges.values():
+            edge.drop()
+            edge.restart()
+
+    def inherit(self, k: int, share: Vector) -> None:
+        """The k-th hosted node goes on counting the share of one that left."""
+        account = self.accounts[k]
+        account.inherited = share.copy() if account.inherited is None else account.inherited + share
+
+    def announce_change(self, block: Block, k: int) -> None:
+        """The data of the k-th hosted node changed: certificates must not mix before and after."""
+        account = self.accounts[k]
+        view = account.view.copy()
+        view[int(block.ids[k])] += 2
+        account.see(view)

@@ -1,0 +1,184 @@
+"""`solve`: a run until it is good enough, and what came of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+
+from glmesh.errors import InvalidInput
+from glmesh.exchange import Network
+from glmesh.faults import Plan
+from glmesh.methods import Cola
+from glmesh.problem import Problem
+from glmesh.result import Result, Status
+from glmesh.run import Run
+from glmesh.types import AnyArray
+from glmesh.wiring import DEFAULT_NODES, whole
+
+
+class _Interruptible:
+    """Turns the first Ctrl-C into a flag that is looked at between rounds; a second one is an exception again."""
+
+    def __enter__(self) -> _Interruptible:
+        self.hit = False
+        self._before = signal.getsignal(signal.SIGINT)
+        # only the main thread may; and a program that ignores Ctrl-C (a job in the background) goes on ignoring it
+        self._listens = threading.current_thread() is threading.main_thread() and self._before is not signal.SIG_IGN
+        if self._listens:
+            signal.signal(signal.SIGINT, self._on_interrupt)
+        return self
+
+    def _on_interrupt(self, *_: Any) -> None:
+        self.hit = True
+        signal.signal(signal.SIGINT, self._before)
+
+    def __exit__(self, *_: object) -> None:
+        if self._listens:
+            signal.signal(signal.SIGINT, self._before)
+
+
+def solve(
+    problem: Problem,
+    *,
+    method: Cola | None = None,
+    topology: Any = "ring",
+    n_nodes: int = DEFAULT_NODES,
+    tol: float = 1e-4,
+    max_rounds: int = 10_000,
+    stop: Literal["gap", "certificate", "rounds"] = "gap",
+    seed: int = 0,
+    callback: Callable[[Run], Any] | None = None,
+    record_every: int = 1,
+    warm_start: AnyArray = None,
+    network: Network | None = None,
+    mixing: Any = "metropolis",
+    partition: str | AnyArray = "shuffled",
+    faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
+    n_jobs: int | None = None,
+) -> Result:
+    """Solves a problem over a simulated network.
+
+    tol: the gap divided by the absolute user-level primal objective at which to stop. stop: "gap" measures the global
+    gap at every record; "certificate" lets the nodes decide by neighbour messages alone; "rounds" does max_rounds.
+    callback: called with the Run after every round; a true answer stops. record_every: rounds between entries of the
+    history (and looks at the gap). The other options are those of `Run`. Ctrl-C returns what there is.
+    """
+    if stop not in ("gap", "certificate", "rounds"):
+        raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
+    if not isinstance(tol, int | float | np.number) or not tol >= 0:
+        raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
+    max_rounds, record_every = whole(max_rounds, "max_rounds", 0), whole(record_every, "record_every", 1)
+    run = Run(
+        problem,
+        method=method,
+        topology=topology,
+        n_nodes=n_nodes,
+        mixing=mixing,
+        partition=partition,
+        seed=seed,
+        warm_start=warm_start,
+        network=network,
+        certify=stop == "certificate",
+        tol=tol if stop == "certificate" else None,
+        faults=faults,
+        n_jobs=n_jobs,
+    )
+    try:
+        with _Interruptible() as interrupt:
+            history, status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt)
+        return _result(run, status, None if stop == "rounds" else tol, history)
+    finally:
+        run.close()
+
+
+def _loop(
+    run: Run,
+    tol: float,
+    max_rounds: int,
+    stop: str,
+    callback: Callable[[Run], Any] | None,
+    record_every: int,
+    interrupt: _Interruptible,
+) -> tuple[list[dict[str, float]], Status]:
+    history = [_entry(run)]
+    status = None
+    while status is None:
+        last = history[-1]
+        fresh = last["round"] == run.rounds
+        if fresh and stop == "gap" and last["gap"] <= tol * abs(last["objective"]):
+            status = Status.CONVERGED
+        elif fresh and not np.isfinite(last["h"]):
+            status = Status.DIVERGED
+        elif stop == "certificate" and run.certificate is not None and run.certificate.relative <= tol:
+            status = Status.CERTIFIED
+        elif interrupt.hit:
+            status = Status.INTERRUPTED
+        elif run.rounds >= max_rounds:
+            status = Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS
+        else:
+            next(run)
+            if run.rounds % record_every == 0 or run.rounds == max_rounds:
+                history.append(_entry(run, history[-1]))
+            if callback is not None and callback(run):
+                status = Status.STOPPED_BY_CALLBACK
+    if history[-1]["round"] != run.rounds:
+        history.append(_entry(run, history[-1]))
+    return history, status
+
+
+def _entry(run: Run, before: dict[str, float] | None = None) -> dict[str, float]:
+    """The history's next entry; a certificate is noted once, when it becomes known."""
+    m, certificate = run.measure(), run.certificate
+    news = certificate is not None and (before is None or certificate.round != before["certificate_round"])
+    return {
+        "round": run.rounds,
+        "communications": run.communications,
+        "bytes": run.bytes,
+        "seconds": run.seconds,
+        "objective": m.objective,
+        "h": m.h,
+        "gap": m.gap,
+        "consensus": m.consensus,
+        "certificate": certificate.bound if news and certificate and np.isfinite(certificate.bound) else np.nan,
+        "theta": float(run.theta.max(initial=-np.inf)) if run.rounds else np.nan,
+        "certificate_round": -1 if certificate is None else certificate.round,
+    }
+
+
+def _result(run: Run, status: Status, tol: float | None, history: list[dict[str, float]]) -> Result:
+    problem, last = run.problem, history[-1]
+    x, estimates, gap, objective = run.x, run.estimates, last["gap"], last["objective"]
+    if status is Status.CERTIFIED and run.certificate is not None:
+        x, estimates = run.certified_state()
+        gap = run.certificate.bound
+    f = problem.form.f
+    if problem.model.split == "samples":
+        coef, intercept = np.mean([f.gradient(row) for row in estimates], axis=0), 0.0
+    else:
+        coef, intercept = problem.coefficients(x, problem.form.columns.dot(x))
+    if status is Status.CERTIFIED:
+        objective = problem.objective(coef, intercept)
+    whole = {"round", "communications", "bytes"}
+    keys = [key for key in last if key != "certificate_round"]
+    return Result(
+        x=x,
+        coef=coef,
+        intercept=intercept,
+        rounds=run.rounds,
+        communications=run.communications,
+        bytes=run.bytes,
+        seconds=run.seconds,
+        gap=gap,
+        objective=objective,
+        status=status,
+        tol=tol,
+        history={key: np.array([entry[key] for entry in history], int if key in whole else float) for key in keys},
+        certificate=run.certificate,
+        estimates=estimates,
+        problem=problem,
+    )

@@ -1,0 +1,242 @@
+"""Certificates while things fail: never false, and silent as long as something is in the open.
+
+The bound is that of `glmesh.certificate`. It needs the state of all members at one and the same round T, on links whose
+two ends agreed then. Rounds T are fixed beforehand, so nobody has to be asked:
+
+- At round T a node notes its x, s and the version and digest of every link. One that is away notes them when it is
+  back: while it was away nothing of it could change.
+- The offers of round T bring the neighbours' s of that round, and the version and digest of their ends. Whoever misses
+  one asks for it in the next letters. If the ends of a link differ, the sum of all s is not that of all u, and there is
+  no record, hence no certificate of round T.
+- Records are passed on from neighbour to neighbour until everybody has those of all members. They carry a digest of the
+  view of who takes part (and with which data): records of different views are never combined. As a second guard each
+  record carries q_k = <rho, s_k - u_k> with a random rho that all compute alike, and the sum of all q must vanish.
+
+A node whose own subproblem has nothing to gain any more skips it until the next T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glmesh.block import Block, Halo, Rounds
+from glmesh.certificate import SLACK, SMALLEST, Certificate, Record, bound, node_record
+from glmesh.gossip.ledger import Ledger
+from glmesh.gossip.letter import Letter, Note, Snapshot
+from glmesh.solvers import local_gap
+from glmesh.types import Indices, Vector
+
+_PERIOD, _PATIENCE = 20, 0.01  # rounds from T to the next: 20 and two diameters, or a hundredth of T if that is more
+_CONSERVED = 1e-11  # of the size of what cancels: the sum of all q
+_DONE = 0.1  # a node skips its subproblem if it could gain at most this part of its share of the tolerance
+
+
+@dataclass
+class Memo:
+    """What a node noted at round T, and what it has heard about that round since."""
+
+    round: int
+    x: Vector
+    s: Vector
+    flows: Vector  # s - u
+    view: Indices
+    digest: int
+    ends: dict[int, tuple[int, int]]  # version and digest of the links to the neighbours
+    snapshots: dict[int, Vector] = field(default_factory=dict)  # the neighbours' s
+    asked: set[int] = field(default_factory=set)  # neighbours that lack ours
+    heard: dict[int, int] = field(default_factory=dict)  # whose records the neighbours have, as last heard
+    rows: dict[int, Vector] = field(default_factory=dict)
+    broken: bool = False  # a link was in the open at T
+    certificate: Certificate | None = None
+
+
+class Witness:
+    """The memos of a block's nodes; rides along with the letters of each round's first exchange."""
+
+    def __init__(
+        self, block: Block, *, by_samples: bool, gap_of: Callable[[Indices], float], tol: float | None
+    ) -> None:
+        self.block = block
+        self.by_samples = by_samples
+        self.gap_of = gap_of  # a lower bound of 1 - lambda_2 of the mixing among the members of a view
+        self.tol = tol
+        self.memos: list[Memo | None] = [None] * block.size
+        self.last: list[Memo | None] = [None] * block.size  # the newest that led to a certificate
+        self.since = [0] * block.size  # a node's state was changed from outside at this round
+        self.reach = [np.inf] * block.size
+        self.period = _PERIOD + 2 * block.facts.diameter
+
+    def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
+        """A round whose first exchange carries notes along."""
+        self._prepare(state)
+        rows = next(rounds)
+        self._attach(rows.letters, state.round)
+        halo = yield rows
+        self._take(halo, state, curvature)
+        while True:
+            try:
+                rows = rounds.send(halo)
+            except StopIteration:
+                return
+            halo = yield rows
+
+    def disturb(self, k: int, round: int) -> None:
+        """The state of the k-th hosted node is changed from outside: what it noted before is void."""
+        self.since[k] = round
+        self.memos[k] = None
+
+    def _prepare(self, state: Any) -> None:
+        now = last_record(state.round, self.period)
+        ledger: Ledger = state.gossip
+        for k in range(self.block.size):
+            memo, account = self.memos[k], ledger.accounts[k]
+            if not state.up[k] or now < self.since[k] or (memo is not None and memo.round == now):
+                continue
+            state.done[k] = False
+            self.memos[k] = Memo(
+                round=now,
+                x=state.x[self.block.of_node(k)].copy(),
+                s=ledger.u[k] + ledger.flows[k],
+                flows=ledger.flows[k].copy(),
+                view=account.view,
+                digest=account.digest,
+                ends={peer: (edge.version, edge.digest) for peer, edge in account.edges.items()},
+            )
+
+    def _attach(self, letters: list[Letter], round: int) -> None:
+        first = int(self.block.ids[0])
+        for letter in letters:
+            memo = self.memos[letter.sender - first]
+            if memo is None or memo.round == round:  # the offers of that round are what everybody needs
+                continue
+            peer = letter.receiver
+            known = sum(1 << node for node in memo.rows)
+            theirs = memo.heard.get(peer, 0)
+            note = Note(memo.round, peer in memo.snapshots, known)
+            note.rows = {node: row for node, row in memo.rows.items() if not theirs >> node & 1}
+            if peer in memo.asked and peer in memo.ends:
+                note.snapshot = Snapshot(memo.s, *memo.ends[peer])
+            letter.note = note
+
+    def _take(self, halo: Halo, state: Any, curvature: Callable[[], Vector]) -> None:
+        first = int(self.block.ids[0])
+        for letter in halo.letters:
+            k = letter.receiver - first
+            memo = self.memos[k]
+            if memo is None:
+                continue
+            edge = state.gossip.accounts[k].edges.get(letter.sender)
+            if memo.round == state.round and edge is not None and letter.offer.attempt == edge.attempt:
+                self._file(memo, letter.sender, letter.offer)
+            if letter.note is not None and letter.note.round == memo.round:
+                self._read(memo, letter.sender, letter.note)
+        for k, memo in enumerate(self.memos):
+            if memo is not None and state.up[k]:
+                self._record(k, memo, state, curvature)
+                self._conclude(k, memo)
+
+    def _file(self, memo: Memo, peer: int, seen: Any) -> None:
+        """A neighbour's s of round T, if its end of the link was in the same state as ours."""
+        if seen.vector is None or peer not in memo.ends:
+            return
+        if (seen.version, seen.digest) != memo.ends[peer]:
+            memo.broken = True
+        memo.snapshots[peer] = seen.vector
+
+    def _read(self, memo: Memo, peer: int, note: Note) -> None:
+        memo.heard[peer] = note.known
+        (memo.asked.discard if note.have else memo.asked.add)(peer)
+        for node, row in note.rows.items():
+            memo.rows.setdefault(node, row)
+        if note.snapshot is not None and peer not in memo.snapshots:
+            self._file(memo, peer, note.snapshot)
+
+    def _record(self, k: int, memo: Memo, state: Any, curvature: Callable[[], Vector]) -> None:
+        """Once all neighbours' s of round T are here: the node's own record."""
+        block = self.block
+        me = int(block.ids[k])
+        neighbours = [(peer, weight) for peer, weight in block.neighbours(k) if memo.view[peer] & 1]
+        if me in memo.rows or memo.broken or any(peer not in memo.snapshots for peer, _ in neighbours):
+            return
+        n_nodes = int(np.sum(memo.view & 1))
+        v = n_nodes * memo.s
+        w = block.f.gradient(v)
+        away_v, away_w = np.zeros(block.d), np.zeros(block.d)
+        for peer, weight in neighbours:
+            theirs = n_nodes * memo.snapshots[peer]
+            away_v += weight * (v - theirs)
+            away_w += weight * (w - block.f.gradient(theirs))
+        reach = self.reach[k]
+        record = node_record(
+            block,
+            k,
+            memo.x,
+            v,
+            w,
+            spread_v=float(away_v @ away_v),
+            spread_w=float(away_w @ away_w),
+            reach=reach,
+            by_samples=self.by_samples,
+        )
+        inherited = state.gossip.accounts[k].inherited
+        if inherited is not None and np.isfinite(reach):  # f(. + c) has the conjugate f* - <c, .>
+            tilt = float(np.linalg.norm(inherited)) * reach - float(inherited @ w)
+            record = record._replace(ray1=record.ray1 + n_nodes * tilt)
+        gap = local_gap(block, k, memo.x, w, float(curvature()[k]))
+        rho = np.random.default_rng([block.facts.seed, memo.round]).standard_normal(block.d)
+        flows = memo.flows if inherited is None else memo.flows - inherited
+        size = float(np.linalg.norm(rho) * np.linalg.norm(flows))
+        memo.rows[me] = np.array([*record, reach, float(rho @ flows), size, float(memo.digest), gap])
+        before = self.last[k]
+        if self.tol is not None and before is not None and before.certificate is not None:
+            objective = max(before.certificate.objective_low, -before.certificate.objective_high, 0.0)
+            state.done[k] = gap <= _DONE * self.tol * objective / (2 * n_nodes)
+
+    def _conclude(self, k: int, memo: Memo) -> None:
+        """The certificate, once the records of all members are here."""
+        if memo.certificate is not None:
+            return
+        members = np.flatnonzero(memo.view & 1)
+        if any(int(node) not in memo.rows for node in members):
+            return
+        table = np.array([memo.rows[int(node)] for node in members])
+        records, (reach, q, q_size, views, gaps) = table[:, : len(Record._fields)], table[:, len(Record._fields) :].T
+        consensus_gap = self.gap_of(memo.view)
+        if (views != memo.digest).any() or consensus_gap <= 0 or abs(q.sum()) > _CONSERVED * q_size.sum():
+            return
+        totals = records.sum(axis=0)
+        totals[SMALLEST] = records[:, SMALLEST].min(axis=0)
+        found, delta_w = bound(
+            totals,
+            n_nodes=len(members),
+            reach=float(reach.min()),
+            consensus_gap=consensus_gap,
+            tau=self.block.f.tau,
+            by_samples=self.by_samples,
+            round=memo.round,
+        )
+        memo.certificate = Certificate(
+            found.round,
+            found.bound,
+            found.objective_low,
+            found.objective_high,
+            tuple(int(node) for node in members),
+            tuple(gaps.tolist()),
+        )
+        self.last[k] = memo
+        if memo.round > 0 or delta_w > 0 or len(members) == 1:
+            self.reach[k] = SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
+
+
+def last_record(round: int, period: int) -> int:
+    """The newest of the rounds T, which are 0, T + max(period, T/100), ..., that is not after this one."""
+    at = 0
+    while True:
+        after = at + max(period, int(_PATIENCE * at))
+        if after > round:
+            return at
+        at = after
