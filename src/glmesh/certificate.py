@@ -26,13 +26,13 @@ turns out larger is discarded.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glmesh.block import Block, Halo
 from glmesh.functions import Separable
-from glmesh.gather import Gather, gather
+from glmesh.gather import Gather, arrays_of, gather
 from glmesh.measures import best_scale
 from glmesh.types import Matrix, Vector
 
@@ -182,6 +182,19 @@ class Certifier:
         self._heard = 0
         self._round = 0
         self._pending: tuple[Vector, Matrix] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """All that it remembers, as plain data."""
+        own = {name: value for name, value in vars(self).items() if name not in ("block", "by_samples", "_gather")}
+        return own | {"_gather": None if self._gather is None else arrays_of(self._gather)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over what another remembered."""
+        vars(self).update({name: value for name, value in state.items() if name != "_gather"})
+        self._gather = None
+        if state["_gather"] is not None:
+            self._gather = gather(self.block, np.zeros((self.block.size, len(Record._fields))), SMALLEST)
+            vars(self._gather).update(state["_gather"])
 
     def outgoing(self) -> Matrix | None:
         """What rides along with the next exchange."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.block import Block
+from glmesh.events import Event
 from glmesh.exchange import FaultyExchange
 from glmesh.faults import Plan
 from glmesh.gossip.ledger import Ledger
@@ -21,23 +22,6 @@ from glmesh.methods.cola import ColaState, start_of
 from glmesh.solvers import local_gap
 from glmesh.types import Flags, Vector
 from glmesh.witness import Witness
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that changed the problem, and how much work it made.
-
-    kind: "join", "leave" (its share is gone), "freeze" (it left, and its share stays as a constant), "add_columns" or
-    "remove_columns". gap_before, gap_after: what the node could gain in its own subproblem at most, before and after.
-    share: the size |A_k x_k| of what came, went or was frozen.
-    """
-
-    round: int
-    kind: str
-    node: int
-    gap_before: float
-    gap_after: float
-    share: float
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from glmesh.block import Block, Halo, Rounds, Rows
-from glmesh.types import Matrix, Vector
+from glmesh.types import AnyArray, Matrix, Vector
 
 _LARGEST_FLOOD = 256  # nodes beyond which all records together weigh as much as a vector
 
@@ -41,6 +41,11 @@ def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
     """Starts one: a flood among few nodes, a tree among many."""
     kind = Flood if block.facts.n_nodes <= _LARGEST_FLOOD else Tree
     return kind(block, rows, smallest)
+
+
+def arrays_of(gather: Gather) -> dict[str, AnyArray]:
+    """What a gather has heard so far."""
+    return {name: value for name, value in vars(gather).items() if isinstance(value, np.ndarray)}
 
 
 class Flood:

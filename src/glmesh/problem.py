@@ -176,6 +176,15 @@ class NodeData:
         if (self.weight < 0).any():
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
 
+    @staticmethod
+    def restored(model: Model, columns: Columns, y: Vector, weight: Vector, where: str) -> NodeData:
+        """From the very parts of another."""
+        data = NodeData.__new__(NodeData)
+        data.model, data.columns, data.y, data.weight, data.where = model, columns, y, weight, where
+        by_samples = model.split == "samples"
+        data.m, data.p = (columns.n, columns.d) if by_samples else (columns.d, columns.n)
+        return data
+
     def facts(self) -> Vector:
         """What the nodes must agree on, as numbers of which the network takes the maximum."""
         if self.model.split == "samples":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from glmesh.certificate import Certificate
+from glmesh.events import Event
 from glmesh.problem import Problem
 from glmesh.text import size
 from glmesh.types import Matrix, Vector
@@ -35,7 +37,10 @@ class Result:
     x: the variables, in the user's order (coefficients split by features, dual variables split by samples).
     coef, intercept: the model. gap: the duality gap; the certified bound if certified. objective: the
     user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
-    consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of.
+    consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of. faults: the run's fault
+    plan. events: who joined and left, and whose data changed. presence: a row per round, 1 for nodes that were there,
+    0.5 for members that were away, 0 for others. skipped, spared: subproblems that nodes which were done did not solve,
+    and the nonzeros that those would have visited.
     """
 
     x: Vector
@@ -53,6 +58,11 @@ class Result:
     certificate: Certificate | None
     estimates: Matrix = field(repr=False)
     problem: Problem = field(repr=False)
+    faults: dict[str, Any] = field(default_factory=dict, repr=False)
+    events: tuple[Event, ...] = ()
+    presence: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
+    skipped: int = 0
+    spared: float = 0.0
 
     @property
     def relative_gap(self) -> float:

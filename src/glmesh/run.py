@@ -9,13 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any
 
+import networkx as nx
 import numpy as np
+import scipy.sparse as sp
 
+from glmesh import checkpoint
 from glmesh import topology as topology_module
 from glmesh.block import Block, Facts, Halo, Rounds
 from glmesh.certificate import Certificate, Certifier
-from glmesh.elastic import Crew, Elastic, Event
+from glmesh.elastic import Crew, Elastic
 from glmesh.errors import InvalidInput
+from glmesh.events import Event
 from glmesh.exchange import FaultyExchange, LocalExchange, Network
 from glmesh.faults import Plan
 from glmesh.gather import flood_max
@@ -74,6 +78,7 @@ class Run:
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
         self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
+        self._metropolis = isinstance(mixing, str)
         plan = Plan.of(faults)
         schedule = schedule_of(plan, self.mixing, mixing)
         uses_ledger = check_plan(plan, self.method, network, certify)
@@ -312,8 +317,9 @@ class Run:
         members = self.members
         if self.elastic is None or (members.all() and not isinstance(self.states[0].gossip, Ledger)):
             return observe(self.blocks, xs, vs, by_samples=by_samples)
-        rows = np.concatenate([v / state.gossip.believed[:, None] for v, state in zip(vs, self.states, strict=True)])
-        rows = rows[members] * members.sum()  # whatever K some of them still believe in
+        # whatever K some nodes still believe in
+        scales = [members.sum() / np.maximum(state.gossip.believed, 1.0) for state in self.states]
+        rows = np.concatenate([v * scale[:, None] for v, scale in zip(vs, scales, strict=True)])[members]
         constant = self.elastic.constant
         if members.all():
             return observe(self.blocks, xs, [rows], by_samples=by_samples, constant=constant)
@@ -321,6 +327,11 @@ class Run:
         x = np.concatenate([x[b.of_node(k)] for b, x in zip(self.blocks, xs, strict=True) for k in range(b.size)
                             if members[int(b.ids[k])]])  # fmt: skip
         return observe([block], [x], [rows], by_samples=by_samples, constant=constant)
+
+    def objective_at(self, x: Vector, estimates: Matrix) -> float:
+        """The user-level objective of other variables and estimates than the present ones."""
+        ends = np.cumsum([block.size for block in self.blocks])[:-1]
+        return self._observe(self._by_block(x, self.blocks), np.split(estimates, ends)).objective
 
     def _members_block(self, members: Flags) -> Block:
         """All members in one block; kept until somebody joins or leaves."""
@@ -451,6 +462,118 @@ class Run:
                 gossip.v[k] += self.n_nodes * change
             crew.disturbed(node, self.rounds)
             self.events.append(Event(self.rounds, kind, node, gap, crew.gap(node), float(np.linalg.norm(change))))
+
+    def save(self, path: str | PathLike[str], *, data: bool = True) -> None:
+        """Writes the run to a file, whole or not at all, from which `Run.resume` goes on to the last bit alike.
+
+        Without `data` the file is small, and the problem must be brought along when the run is resumed.
+        """
+        mixing = self.mixing.matrix
+        setup = {
+            "method": self.method,
+            "mixing": None if self._metropolis else [mixing.indptr, mixing.indices, mixing.data],
+            "links": sorted(topology_module.links_of(mixing)),
+            "n_nodes": self.n_nodes,
+            "partition": [self.partition.columns_of(k) for k in range(self.n_nodes)] if self.problem.pooled else None,
+            "seed": self.seed,
+            "network": self.network,
+            "certify": self.certify,
+            "tol": self.tol,
+            "faults": self.faults.to_dict(),
+            "n_jobs": self.n_blocks,
+        }
+        state = {
+            "rounds": self.rounds,
+            "elapsed": self._elapsed,
+            "history": self.history,
+            "events": self.events,
+            "certificate": self._certificate,
+            "states": self.states,
+            "watchers": [watcher.state() for watcher in self._watchers],
+            "exchange": self.exchange.state(),
+            "frozen": {} if self.elastic is None else self.elastic.frozen,
+            "agreed": self._agreed,
+        }
+        tree = checkpoint.problem_tree(self.problem) if data else None
+        whole_run = {"identity": self.identity(), "setup": setup, "problem": tree, "state": state}
+        checkpoint.write(path, whole_run)
+
+    @staticmethod
+    def resume(path: str | PathLike[str], problem: Problem | None = None) -> Run:
+        """The run that `save` wrote, as it was; `problem` if the file does not hold the data."""
+        tree = checkpoint.read(path)
+        setup = tree["setup"]
+        if problem is None and tree["problem"] is None:
+            raise InvalidInput(f"{path} was saved without its data; give the problem: Run.resume(path, problem)")
+        graph = nx.empty_graph(setup["n_nodes"])
+        graph.add_edges_from(setup["links"])
+        mixing = setup["mixing"]
+        if mixing is not None:
+            indptr, indices, values = mixing
+            mixing = Mixing(sp.csr_array((values, indices, indptr), shape=(len(graph), len(graph))))
+        run = Run(
+            checkpoint.problem_of(tree["problem"]) if problem is None else problem,
+            method=setup["method"],
+            topology=graph,
+            n_nodes=setup["n_nodes"],
+            mixing="metropolis" if mixing is None else mixing,
+            partition="shuffled" if setup["partition"] is None else setup["partition"],
+            seed=setup["seed"],
+            network=setup["network"],
+            certify=setup["certify"],
+            tol=setup["tol"],
+            faults=setup["faults"],
+            n_jobs=setup["n_jobs"],
+        )
+        run._restore(tree, path)
+        return run
+
+    def restore(self, path: str | PathLike[str]) -> None:
+        """Goes on from a file that another run with the same data and settings wrote."""
+        self._restore(checkpoint.read(path), path)
+
+    def _restore(self, tree: dict[str, Any], path: str | PathLike[str]) -> None:
+        ours, theirs = self.identity(), tree["identity"]
+        for key, name in ours.items():
+            if theirs.get(key) != name:
+                raise InvalidInput(
+                    f"{path} is a checkpoint of another run: its {key} differs. Name another file, or go on with the "
+                    f"{key} that it was made with (Run.resume takes all settings from the file)"
+                )
+        state = tree["state"]
+        self.rounds, self._elapsed = state["rounds"], state["elapsed"]
+        self.history[:], self.events[:] = state["history"], state["events"]
+        self._certificate, self._agreed = state["certificate"], state["agreed"]
+        self.exchange.restore(state["exchange"])
+        for watcher, saved in zip(self._watchers, state["watchers"], strict=True):
+            watcher.restore(saved)
+        for number, saved in enumerate(state["states"]):
+            own = self.states[number].gossip
+            if not isinstance(own, Ledger):  # its arrays are shared with the exchange
+                own.v[:], own.spare[:], saved.gossip = saved.gossip.v, saved.gossip.spare, own
+            self.states[number] = saved
+        if self.elastic is not None:
+            self.elastic.frozen = state["frozen"]
+
+    def identity(self) -> dict[str, str]:
+        """Digests of all that the rounds to come depend on beside the state."""
+        mixing = self.mixing.matrix
+        parts = {
+            "problem": checkpoint.problem_tree(self.problem),
+            "method": self.method,
+            "network": [mixing.indptr, mixing.indices, mixing.data],
+            "partition": [self.partition.order, self.partition.starts],
+            "seed": self.seed,
+            "clock": self.network,
+            "way to stop (certificate or not)": self.certify,
+            "fault plan": self.faults.to_dict(),
+            "number of threads": self.n_blocks,
+        }
+        return {key: checkpoint.digest(part) for key, part in parts.items()}
+
+    @property
+    def _watchers(self) -> list[Any]:
+        return [*self.certifiers, *self.crew.witnesses]
 
     def __enter__(self) -> Run:
         return self

@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from glmesh.checkpoint import threads_of
 from glmesh.errors import InvalidInput
 from glmesh.exchange import Network
 from glmesh.faults import Plan
@@ -59,6 +62,8 @@ def solve(
     mixing: Any = "metropolis",
     partition: str | AnyArray = "shuffled",
     faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: int = 100,
     n_jobs: int | None = None,
 ) -> Result:
     """Solves a problem over a simulated network.
@@ -66,13 +71,19 @@ def solve(
     tol: the gap divided by the absolute user-level primal objective at which to stop. stop: "gap" measures the global
     gap at every record; "certificate" lets the nodes decide by neighbour messages alone; "rounds" does max_rounds.
     callback: called with the Run after every round; a true answer stops. record_every: rounds between entries of the
-    history (and looks at the gap). The other options are those of `Run`. Ctrl-C returns what there is.
+    history (and looks at the gap). checkpoint: a file that the run is written to every `checkpoint_every` rounds and at
+    the end; if it is there already, the run goes on from it, to the last bit as if it had never stopped. The other
+    options are those of `Run`. Ctrl-C returns what there is.
     """
     if stop not in ("gap", "certificate", "rounds"):
         raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
     if not isinstance(tol, int | float | np.number) or not tol >= 0:
         raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
     max_rounds, record_every = whole(max_rounds, "max_rounds", 0), whole(record_every, "record_every", 1)
+    checkpoint_every = whole(checkpoint_every, "checkpoint_every", 1)
+    saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
+    if saved is not None and n_jobs is None:
+        n_jobs = threads_of(saved)  # whatever machine this is: the state is kept thread by thread
     run = Run(
         problem,
         method=method,
@@ -89,9 +100,14 @@ def solve(
         n_jobs=n_jobs,
     )
     try:
+        if saved is not None:
+            run.restore(saved)
+        keep = partial(_keep, run, checkpoint, checkpoint_every)
         with _Interruptible() as interrupt:
-            history, status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt)
-        return _result(run, status, None if stop == "rounds" else tol, history)
+            status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt, keep)
+        if checkpoint is not None:
+            run.save(checkpoint, data=False)
+        return _result(run, status, None if stop == "rounds" else tol)
     finally:
         run.close()
 
@@ -104,8 +120,11 @@ def _loop(
     callback: Callable[[Run], Any] | None,
     record_every: int,
     interrupt: _Interruptible,
-) -> tuple[list[dict[str, float]], Status]:
-    history = [_entry(run)]
+    keep: Callable[[], None],
+) -> Status:
+    history = run.history
+    if not history:
+        history.append(_entry(run))
     status = None
     while status is None:
         last = history[-1]
@@ -124,11 +143,17 @@ def _loop(
             next(run)
             if run.rounds % record_every == 0 or run.rounds == max_rounds:
                 history.append(_entry(run, history[-1]))
+            keep()
             if callback is not None and callback(run):
                 status = Status.STOPPED_BY_CALLBACK
     if history[-1]["round"] != run.rounds:
         history.append(_entry(run, history[-1]))
-    return history, status
+    return status
+
+
+def _keep(run: Run, path: str | PathLike[str] | None, every: int) -> None:
+    if path is not None and run.rounds % every == 0:
+        run.save(path, data=False)
 
 
 def _entry(run: Run, before: dict[str, float] | None = None) -> dict[str, float]:
@@ -150,20 +175,22 @@ def _entry(run: Run, before: dict[str, float] | None = None) -> dict[str, float]
     }
 
 
-def _result(run: Run, status: Status, tol: float | None, history: list[dict[str, float]]) -> Result:
-    problem, last = run.problem, history[-1]
+def _result(run: Run, status: Status, tol: float | None) -> Result:
+    problem, history = run.problem, run.history
+    last = history[-1]
     x, estimates, gap, objective = run.x, run.estimates, last["gap"], last["objective"]
     if status is Status.CERTIFIED and run.certificate is not None:
         x, estimates = run.certified_state()
         gap = run.certificate.bound
+    members = run.members
     f = problem.form.f
     if problem.model.split == "samples":
-        coef, intercept = np.mean([f.gradient(row) for row in estimates], axis=0), 0.0
+        coef, intercept = np.mean([f.gradient(row) for row in estimates[members]], axis=0), 0.0
     else:
         coef, intercept = problem.coefficients(x, problem.form.columns.dot(x))
     if status is Status.CERTIFIED:
-        objective = problem.objective(coef, intercept)
-    whole = {"round", "communications", "bytes"}
+        objective = run.objective_at(x, estimates)
+    whole_numbers = {"round", "communications", "bytes"}
     keys = [key for key in last if key != "certificate_round"]
     return Result(
         x=x,
@@ -177,8 +204,15 @@ def _result(run: Run, status: Status, tol: float | None, history: list[dict[str,
         objective=objective,
         status=status,
         tol=tol,
-        history={key: np.array([entry[key] for entry in history], int if key in whole else float) for key in keys},
+        history={
+            key: np.array([entry[key] for entry in history], int if key in whole_numbers else float) for key in keys
+        },
         certificate=run.certificate,
         estimates=estimates,
         problem=problem,
+        faults=run.faults.to_dict(),
+        events=tuple(run.events),
+        presence=run.presence(),
+        skipped=run.skipped,
+        spared=run.spared,
     )

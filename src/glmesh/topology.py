@@ -198,6 +198,12 @@ def spanning_tree(graph: nx.Graph | sp.csr_array) -> tuple[NDArray[np.int64], in
     return parents, int(depth.max())
 
 
+def links_of(matrix: sp.csr_array) -> set[tuple[int, int]]:
+    """The pairs a < b that a symmetric matrix links."""
+    links = matrix.tocoo()
+    return {(int(a), int(b)) for a, b in zip(links.row, links.col, strict=True) if a < b}
+
+
 def check_connected(linked: sp.csr_array, labels: Sequence[object], what: str = "graph") -> None:
     """Refuse a graph in several pieces, and name the nodes of one that is cut off from the first node."""
     pieces, piece = csgraph.connected_components(linked, directed=False)

@@ -95,8 +95,7 @@ def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool)
 
 def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, ...]:
     """The mixing of each exchange in turn, once the plan is known to fit the network."""
-    links = mixing.matrix.tocoo()
-    plan.check(mixing.n_nodes, {(int(a), int(b)) for a, b in zip(links.row, links.col, strict=True) if a < b})
+    plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:
         return (mixing,)
     if not isinstance(given, str):

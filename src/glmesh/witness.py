@@ -6,8 +6,10 @@ two ends agreed then. Rounds T are fixed beforehand, so nobody has to be asked:
 - At round T a node notes its x, s and the version and digest of every link. One that is away notes them when it is
   back: while it was away nothing of it could change.
 - The offers of round T bring the neighbours' s of that round, and the version and digest of their ends. Whoever misses
-  one asks for it in the next letters. If the ends of a link differ, the sum of all s is not that of all u, and there is
-  no record, hence no certificate of round T.
+  one asks for it in the next letters.
+- Where a message was lost one way, the two ends of a link differ, and the sum of all s is not that of all u. The bound
+  holds for any estimates whose sum is right, so the end that was behind corrects its note as the link will correct
+  itself: it asks for the other's flow of round T, and says that its s is another than the one it had offered.
 - Records are passed on from neighbour to neighbour until everybody has those of all members. They carry a digest of the
   view of who takes part (and with which data): records of different views are never combined. As a second guard each
   record carries q_k = <rho, s_k - u_k> with a random rho that all compute alike, and the sum of all q must vanish.
@@ -26,13 +28,13 @@ import numpy as np
 from glmesh.block import Block, Halo, Rounds
 from glmesh.certificate import SLACK, SMALLEST, Certificate, Record, bound, node_record
 from glmesh.gossip.ledger import Ledger
-from glmesh.gossip.letter import Letter, Note, Snapshot
+from glmesh.gossip.letter import Letter, Note
 from glmesh.solvers import local_gap
 from glmesh.types import Indices, Vector
 
 _PERIOD, _PATIENCE = 20, 0.01  # rounds from T to the next: 20 and two diameters, or a hundredth of T if that is more
 _CONSERVED = 1e-11  # of the size of what cancels: the sum of all q
-_DONE = 0.1  # a node skips its subproblem if it could gain at most this part of its share of the tolerance
+_DONE = 1e-6  # a node rests if it could gain at most this part of its share of the tolerance: more would cost rounds
 
 
 @dataclass
@@ -46,12 +48,37 @@ class Memo:
     view: Indices
     digest: int
     ends: dict[int, tuple[int, int]]  # version and digest of the links to the neighbours
-    snapshots: dict[int, Vector] = field(default_factory=dict)  # the neighbours' s
-    asked: set[int] = field(default_factory=set)  # neighbours that lack ours
-    heard: dict[int, int] = field(default_factory=dict)  # whose records the neighbours have, as last heard
+    link_flows: dict[int, Vector]
+    their_ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # the same as the neighbours noted it
+    their_flows: dict[int, Vector] = field(default_factory=dict)  # on links where they were ahead
+    offered: dict[int, Vector] = field(default_factory=dict)  # the neighbours' s of that round
+    final: dict[int, Vector] = field(default_factory=dict)  # corrected, or known to stand
+    settled: bool = False  # s and flows are as they are to be
+    corrected: bool = False
+    heard: dict[int, Note] = field(default_factory=dict)  # the last note of each neighbour
     rows: dict[int, Vector] = field(default_factory=dict)
-    broken: bool = False  # a link was in the open at T
     certificate: Certificate | None = None
+
+    def behind(self, peer: int) -> bool:
+        """Whether a neighbour's end of the link had the higher version."""
+        return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
+
+    def settle(self, neighbours: list[int]) -> None:
+        """Corrects s, once the other ends of all links are known: then every link counts once forth and once back."""
+        if self.settled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
+            return
+        if any(self.behind(peer) and peer not in self.their_flows for peer in neighbours):
+            return
+        for peer in neighbours:
+            (version, digest), (their_version, their_digest) = self.ends[peer], self.their_ends[peer]
+            if their_version > version:
+                change = -self.their_flows[peer] - self.link_flows[peer]
+            elif their_version == version and their_digest != digest:  # both ends will make it zero
+                change = -self.link_flows[peer]
+            else:
+                continue
+            self.s, self.flows, self.corrected = self.s + change, self.flows + change, True
+        self.settled = True
 
 
 class Witness:
@@ -69,6 +96,14 @@ class Witness:
         self.since = [0] * block.size  # a node's state was changed from outside at this round
         self.reach = [np.inf] * block.size
         self.period = _PERIOD + 2 * block.facts.diameter
+
+    def state(self) -> dict[str, Any]:
+        """All that it remembers, as plain data."""
+        return {"memos": self.memos, "last": self.last, "since": self.since, "reach": self.reach}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over what another remembered."""
+        vars(self).update(state)
 
     def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
         """A round whose first exchange carries notes along."""
@@ -105,69 +140,75 @@ class Witness:
                 view=account.view,
                 digest=account.digest,
                 ends={peer: (edge.version, edge.digest) for peer, edge in account.edges.items()},
+                link_flows={peer: edge.flow.copy() for peer, edge in account.edges.items()},
             )
 
     def _attach(self, letters: list[Letter], round: int) -> None:
         first = int(self.block.ids[0])
         for letter in letters:
-            memo = self.memos[letter.sender - first]
-            if memo is None or memo.round == round:  # the offers of that round are what everybody needs
-                continue
-            peer = letter.receiver
-            known = sum(1 << node for node in memo.rows)
-            theirs = memo.heard.get(peer, 0)
-            note = Note(memo.round, peer in memo.snapshots, known)
-            note.rows = {node: row for node, row in memo.rows.items() if not theirs >> node & 1}
-            if peer in memo.asked and peer in memo.ends:
-                note.snapshot = Snapshot(memo.s, *memo.ends[peer])
-            letter.note = note
+            memo, peer = self.memos[letter.sender - first], letter.receiver
+            if memo is None or memo.round == round or peer not in memo.ends:
+                continue  # the offers of round T itself say all that there is to say then
+            note = letter.note = Note(
+                memo.round,
+                memo.ends[peer],
+                memo.settled,
+                memo.corrected,
+                peer in memo.offered,
+                peer in memo.final,
+                not memo.behind(peer) or peer in memo.their_flows,
+                sum(1 << node for node in memo.rows),
+            )
+            heard = memo.heard.get(peer)
+            note.rows = {node: row for node, row in memo.rows.items() if heard is None or not heard.known >> node & 1}
+            if heard is not None:
+                lacks = not heard.has_final if memo.corrected else not heard.has_offer
+                note.vector = memo.s if memo.settled and lacks else None
+                note.flow = None if heard.has_flow else memo.link_flows[peer]
 
     def _take(self, halo: Halo, state: Any, curvature: Callable[[], Vector]) -> None:
         first = int(self.block.ids[0])
         for letter in halo.letters:
-            k = letter.receiver - first
-            memo = self.memos[k]
-            if memo is None:
+            k, peer, offer = letter.receiver - first, letter.sender, letter.offer
+            memo, edge = self.memos[k], state.gossip.accounts[k].edges.get(letter.sender)
+            if memo is None or edge is None or peer not in memo.ends:
                 continue
-            edge = state.gossip.accounts[k].edges.get(letter.sender)
-            if memo.round == state.round and edge is not None and letter.offer.attempt == edge.attempt:
-                self._file(memo, letter.sender, letter.offer)
+            if memo.round == state.round and offer.attempt == edge.attempt and offer.vector is not None:
+                memo.their_ends[peer] = (offer.version, offer.digest)
+                memo.offered[peer] = offer.vector
             if letter.note is not None and letter.note.round == memo.round:
-                self._read(memo, letter.sender, letter.note)
+                self._read(memo, peer, letter.note)
         for k, memo in enumerate(self.memos):
             if memo is not None and state.up[k]:
+                memo.settle([peer for peer, _ in self.block.neighbours(k) if memo.view[peer] & 1])
                 self._record(k, memo, state, curvature)
                 self._conclude(k, memo)
 
-    def _file(self, memo: Memo, peer: int, seen: Any) -> None:
-        """A neighbour's s of round T, if its end of the link was in the same state as ours."""
-        if seen.vector is None or peer not in memo.ends:
-            return
-        if (seen.version, seen.digest) != memo.ends[peer]:
-            memo.broken = True
-        memo.snapshots[peer] = seen.vector
-
     def _read(self, memo: Memo, peer: int, note: Note) -> None:
-        memo.heard[peer] = note.known
-        (memo.asked.discard if note.have else memo.asked.add)(peer)
+        memo.heard[peer] = note
+        memo.their_ends[peer] = note.end
         for node, row in note.rows.items():
             memo.rows.setdefault(node, row)
-        if note.snapshot is not None and peer not in memo.snapshots:
-            self._file(memo, peer, note.snapshot)
+        if note.flow is not None:
+            memo.their_flows[peer] = note.flow
+        if note.vector is not None:
+            memo.offered[peer] = memo.final[peer] = note.vector
+        elif note.settled and not note.corrected and peer in memo.offered:
+            memo.final[peer] = memo.offered[peer]
 
     def _record(self, k: int, memo: Memo, state: Any, curvature: Callable[[], Vector]) -> None:
         """Once all neighbours' s of round T are here: the node's own record."""
         block = self.block
         me = int(block.ids[k])
         neighbours = [(peer, weight) for peer, weight in block.neighbours(k) if memo.view[peer] & 1]
-        if me in memo.rows or memo.broken or any(peer not in memo.snapshots for peer, _ in neighbours):
+        if me in memo.rows or not memo.settled or any(peer not in memo.final for peer, _ in neighbours):
             return
         n_nodes = int(np.sum(memo.view & 1))
         v = n_nodes * memo.s
         w = block.f.gradient(v)
         away_v, away_w = np.zeros(block.d), np.zeros(block.d)
         for peer, weight in neighbours:
-            theirs = n_nodes * memo.snapshots[peer]
+            theirs = n_nodes * memo.final[peer]
             away_v += weight * (v - theirs)
             away_w += weight * (w - block.f.gradient(theirs))
         reach = self.reach[k]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +56,15 @@ class FaultyExchange(LocalExchange):
         self._graph: Vector = self._schedule[0]  # the weights of the links in the last exchange
         self._alive: Flags = np.ones(len(senders), dtype=bool)  # links between nodes that were up
         self._received: Flags = self._alive  # and those whose message was not lost
+
+    def state(self) -> dict[str, Any]:
+        """Letters on their way count too."""
+        return super().state() | {"exchanges": self.exchanges, "late": self.late}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over another's."""
+        super().restore(state)
+        self.exchanges, self.late = state["exchanges"], state["late"]
 
     def _deliver(self, row_sizes: Vector, letters: list[Letter]) -> list[Letter]:
         if self.round is None:

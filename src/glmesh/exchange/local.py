@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -73,6 +74,17 @@ class LocalExchange:
             )
             for (pointers, neighbours, _, own), weights in zip(self._graphs, self.weights_now(), strict=True)
         ]
+
+    def state(self) -> dict[str, Any]:
+        """All that changes from exchange to exchange, as plain data."""
+        clock = None if self.clock is None else self.clock.state()
+        return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": clock}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over another's."""
+        self.traffic = Traffic(state["communications"], state["bytes"])
+        if self.clock is not None:
+            self.clock.restore(state["clock"])
 
     def row_sizes(self, vectors: Matrix | None, scalars: Matrix | None) -> Vector:
         """Bytes of each node's row."""

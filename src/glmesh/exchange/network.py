@@ -60,6 +60,14 @@ class Clock:
         np.maximum.at(arrivals, receivers, self._sent[senders] + self.network.latency)
         self.times = arrivals
 
+    def state(self) -> list[Vector]:
+        """The times at all nodes and links."""
+        return [self.times, self._sent]
+
+    def restore(self, state: list[Vector]) -> None:
+        """Sets the times."""
+        self.times, self._sent = state
+
     @property
     def seconds(self) -> float:
         """When the last node is done."""

@@ -87,7 +87,6 @@ class Ledger:
         for peer, _ in block.neighbours(k):
             if account.view[peer] & 1 and peer not in account.edges:
                 account.edges[peer] = Edge(me, peer, np.zeros(block.d))
-                account.heard[peer] = account.digest
 
     def step(self, block: Block, up: Flags) -> Rounds:
         """One exchange: an offer to every neighbour, and what the letters that came say."""

@@ -9,31 +9,27 @@ from glmesh.types import Indices, Vector
 
 
 @dataclass(slots=True)
-class Snapshot:
-    """A node's s at one round, and the state that its end of the link was in."""
-
-    vector: Vector
-    version: int
-    digest: int
-
-
-@dataclass(slots=True)
 class Note:
     """What a certificate needs of the round that it is about; rides along with offers."""
 
     round: int
-    have: bool  # the sender has the receiver's s of that round
+    end: tuple[int, int]  # version and digest of the sender's end of the link in that round
+    settled: bool  # the sender knows the other ends of all its links
+    corrected: bool  # and had to correct the s that it offered then
+    has_offer: bool  # the sender has the s that the receiver offered then
+    has_final: bool  # and knows that it stands, or has the corrected one
+    has_flow: bool  # the sender needs no flow of the receiver's
     known: int  # whose records the sender has: bit k for node k
     rows: dict[int, Vector] = field(default_factory=dict)  # records that the receiver seems to lack
-    snapshot: Snapshot | None = None  # for a receiver that missed the offer of that round
+    vector: Vector | None = None  # the sender's s, for a receiver that lacks it
+    flow: Vector | None = None  # the sender's flow, for a receiver that was behind
 
     @property
     def size(self) -> int:
         """Bytes on the wire."""
         rows = sum(4 + row.nbytes for row in self.rows.values())
-        return (
-            9 + (self.known.bit_length() + 7) // 8 + rows + (self.snapshot.vector.nbytes + 16 if self.snapshot else 0)
-        )
+        vectors = sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
+        return 25 + (self.known.bit_length() + 7) // 8 + rows + vectors
 
 
 @dataclass(slots=True)

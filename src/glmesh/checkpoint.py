@@ -1,0 +1,104 @@
+"""What a run's file holds, and how its parts become plain data and back.
+
+The file is an archive (`glmesh.archive`) of kind "checkpoint" with
+
+| key        | holds                                                                       |
+|------------|-----------------------------------------------------------------------------|
+| `identity` | a digest of everything that a run is determined by, part by part            |
+| `setup`    | what the run was made with, except the data                                 |
+| `problem`  | the data, or nothing if the caller brings it along                          |
+| `state`    | all that changes from round to round                                        |
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from glmesh import archive, functions, solvers
+from glmesh.certificate import Certificate
+from glmesh.columns import Columns
+from glmesh.errors import UnreadableFile
+from glmesh.events import Event
+from glmesh.exchange.faults import Late
+from glmesh.exchange.network import Network
+from glmesh.functions import LOSSES, Separable
+from glmesh.gossip.edge import Edge, Offer
+from glmesh.gossip.ledger import Account, Ledger
+from glmesh.gossip.letter import Letter, Note
+from glmesh.gossip.matrix import MatrixGossip
+from glmesh.methods import Cocoa, Cola
+from glmesh.methods.cola import ColaState
+from glmesh.problem import Model, NodeData, Problem
+from glmesh.witness import Memo
+
+KIND, VERSION = "checkpoint", 1
+
+_CLASSES: list[type] = [
+    *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
+    *(Model, Network, Note, Offer, *LOSSES.values()),
+    *(kind for kind in vars(functions).values() if isinstance(kind, type) and issubclass(kind, Separable)),
+    *(solvers.CoordinateDescent, solvers.SklearnCoordinateDescent),
+]
+_CLASSES = [kind for kind in dict.fromkeys(_CLASSES) if is_dataclass(kind)]
+
+
+def write(path: str | PathLike[str], tree: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    archive.save(path, tree, kind=KIND, version=VERSION, classes=_CLASSES)
+
+
+def read(path: str | PathLike[str]) -> dict[str, Any]:
+    """What `write` wrote."""
+    tree = archive.load(path, kind=KIND, version=VERSION, classes=_CLASSES)
+    if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
+        raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
+    return tree
+
+
+def threads_of(path: str | PathLike[str]) -> int:
+    """The number of threads that a saved run was spread over."""
+    return int(read(path)["setup"]["n_jobs"])
+
+
+def digest(tree: Any) -> str:
+    """A short name of plain data: equal data has equal names, whatever machine it is on."""
+    hasher = blake2b(digest_size=12)
+    _feed(hasher, tree)
+    return hasher.hexdigest()
+
+
+def _feed(hasher: Any, tree: Any) -> None:
+    if isinstance(tree, np.ndarray):
+        hasher.update(f"array {tree.shape} {tree.dtype.str}".encode())
+        hasher.update(np.ascontiguousarray(tree).data)
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        hasher.update(type(tree).__name__.encode())
+        for one in fields(tree):
+            _feed(hasher, (one.name, getattr(tree, one.name)))
+    elif isinstance(tree, dict):
+        _feed(hasher, list(tree.items()))
+    elif isinstance(tree, list | tuple):
+        hasher.update(f"list {len(tree)}".encode())
+        for part in tree:
+            _feed(hasher, part)
+    else:
+        hasher.update(f"{type(tree).__name__} {tree!r};".encode())
+
+
+def problem_tree(problem: Problem) -> dict[str, Any]:
+    """A problem and its data."""
+    parts = [
+        {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
+    ]
+    return {"model": problem.model, "pooled": problem.pooled, "parts": parts}
+
+
+def problem_of(tree: dict[str, Any]) -> Problem:
+    """And back."""
+    model = tree["model"]
+    return Problem(model, [NodeData.restored(model, **part) for part in tree["parts"]], tree["pooled"])
