@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import re
@@ -10,6 +11,7 @@ import runpy
 import signal
 import sys
 import threading
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
-from glmesh import datasets, modelfile, topology
+from glmesh import checkpoint, datasets, modelfile, topology
 from glmesh.cli import main, output
 from glmesh.cli.models import MODELS
 from glmesh.cli.progress import Progress
@@ -218,25 +220,36 @@ def test_the_result_depends_on_the_seed_only(data):
     assert (a != c).any()
 
 
-def test_interrupt_saves_what_there_is(data, capsys, monkeypatch):
-    running = threading.Event()
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Runs a command and presses Ctrl-C after its first round."""
     shown = Progress.__call__
 
-    def show(self, run):
-        running.set()
-        return shown(self, run)
+    def press(*arguments):
+        running = threading.Event()
 
-    def interrupt():
-        if running.wait(60):
-            os.kill(os.getpid(), signal.SIGINT)
+        def show(self, run):
+            running.set()
+            return shown(self, run)
 
-    monkeypatch.setattr(Progress, "__call__", show)
+        def interrupt():
+            if running.wait(60):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        monkeypatch.setattr(Progress, "__call__", show)
+        timer = threading.Thread(target=interrupt)
+        timer.start()
+        code = run(*arguments)
+        timer.join()
+        return code
+
+    return press
+
+
+def test_interrupt_saves_what_there_is(data, capsys, interrupted):
     before = signal.getsignal(signal.SIGINT)
-    timer = threading.Thread(target=interrupt)
-    timer.start()
     options = ["--tol", 0, "--max-rounds", 10**9, "--history", "h.csv", *FAST]
-    code = run("train", "labels.svm", "--model", "logistic", *options)
-    timer.join()
+    code = interrupted("train", "labels.svm", "--model", "logistic", *options)
     assert code == 130
     assert "Interrupted" in capsys.readouterr().out
     model = modelfile.load("glmesh-model.npz")
@@ -252,6 +265,147 @@ def test_interrupt_before_the_run_leaves_nothing(data, capsys, monkeypatch):
     monkeypatch.setattr("glmesh.datasets.load", stop)
     assert run("train", "numbers.csv", "--model", "ridge") == 130
     assert capsys.readouterr().err == "\nglmesh: interrupted\n"
+    assert not os.path.exists("glmesh-model.npz")
+
+
+# train, when things fail
+
+PLAN = """
+seed = 3
+
+[[random]]
+dropout = 0.3
+loss = 0.1
+until = 30
+
+[[join]]
+node = 3
+round = 5
+
+[[leave]]
+node = 1
+round = 20
+"""
+RIDGE = ["train", "numbers.csv", "--model", "ridge", "--stop", "rounds", *FAST, "--quiet"]
+
+
+@pytest.fixture
+def plan():
+    Path("plan.toml").write_text(PLAN)
+    return tomllib.loads(PLAN)
+
+
+def test_faults_are_told(data, plan, capsys):
+    options = ["--stop", "rounds", "--max-rounds", 40, "--faults", "plan.toml", "--plot", "p.svg", *FAST]
+    assert run("train", "numbers.csv", "--model", "ridge", *options) == 0
+    shown = capsys.readouterr().out
+    assert "  members          3 of 4 nodes at the end\n" in shown
+    away = float(re.search(r"^  away +([\d.]+) % of the members' rounds$", shown, re.M)[1])
+    assert 10 < away < 35  # 0.3, in 30 of 40 rounds
+    assert re.search(
+        r"^  events +round 5: node 3 joined\n +round 20: node 1 left; its variables stay frozen\n", shown, re.M
+    )
+    assert "Going on" not in shown
+    assert "who was there" in Path("p.svg").read_text()
+    assert json.loads(modelfile.load("glmesh-model.npz").info["faults"]) == plan
+
+
+def test_many_events_are_not_all_told(data, capsys):
+    entries = (f"[[leave]]\nnode = {node}\nround = {node}\nmodel = 'reset'\n" for node in range(1, 15))
+    Path("plan.toml").write_text("".join(entries))
+    options = ["--stop", "rounds", "--max-rounds", 20, "--faults", "plan.toml", "--topology", "complete"]
+    assert run("train", "numbers.csv", "--model", "ridge", *options) == 0
+    shown = capsys.readouterr().out
+    assert "round 11: node 11 left, and its variables with it\n                   and 3 more\n" in shown
+    assert "away" not in shown
+
+
+def test_nodes_that_rest_are_told(data, capsys):
+    Path("plan.toml").write_text("[[random]]\nloss = 0.01\nuntil = 10\n")
+    options = ["--alpha", 20, "--stop", "certificate", "--tol", 1e-3, "--faults", "plan.toml", *FAST]
+    assert run("train", "numbers.csv", "--model", "lasso", *options) == 0
+    assert re.search(r"^  skipped +[\d,]+ subproblems? of nodes whose part was done$", capsys.readouterr().out, re.M)
+
+
+def test_without_faults_nothing_is_told_of_them(data, capsys):
+    run("train", "numbers.csv", "--model", "ridge", "--max-rounds", 3, *FAST)
+    shown = capsys.readouterr().out
+    assert not any(word in shown for word in ("members", "away", "events", "skipped", "checkpoint"))
+    assert "faults" not in modelfile.load("glmesh-model.npz").info
+
+
+@pytest.mark.parametrize("faults", [[], ["--faults", "plan.toml"]])
+def test_a_run_in_two_parts_is_the_same_run(data, plan, capsys, faults):
+    same = [*RIDGE[:-1], *faults]
+    assert run(*same, "--max-rounds", 80, "--history", "whole.csv", "--out", "whole.npz") == 0
+    assert run(*same, "--max-rounds", 40, "--checkpoint", "saved", "--out", "half.npz") == 0
+    assert os.listdir("saved") == ["run.ckpt"]
+    assert "Going on" not in capsys.readouterr().out
+    assert run(*same, "--max-rounds", 80, "--checkpoint", "saved", "--history", "parts.csv", "--out", "parts.npz") == 0
+    shown = capsys.readouterr().out
+    assert "\nGoing on from round 40\n" in shown
+    assert "  checkpoint       saved\n" in shown
+    assert Path("parts.npz").read_bytes() == Path("whole.npz").read_bytes() != Path("half.npz").read_bytes()
+    tables = [np.genfromtxt(name, delimiter=",", names=True) for name in ("whole.csv", "parts.csv")]
+    for name in set(tables[0].dtype.names) - {"seconds"}:
+        np.testing.assert_array_equal(tables[0][name], tables[1][name])
+
+
+def test_a_finished_run_is_told_again_at_once(data, monkeypatch):
+    options = [*RIDGE, "--max-rounds", 12, "--checkpoint", "saved", "--out"]
+    run(*options, "1.npz")
+    monkeypatch.setattr("glmesh.run.Run.__next__", None)  # another round would fail
+    assert run(*options, "2.npz") == 0
+    assert Path("1.npz").read_bytes() == Path("2.npz").read_bytes()
+
+
+def test_checkpoints_are_written_along_the_way(data, monkeypatch):
+    def stop(self, run):
+        if run.rounds == 11:
+            raise KeyboardInterrupt  # as a second Ctrl-C does
+
+    monkeypatch.setattr(Progress, "__call__", stop)
+    assert run(*RIDGE, "--max-rounds", 20, "--checkpoint", "saved", "--checkpoint-every", 4) == 130
+    assert checkpoint.read("saved/run.ckpt")["state"]["rounds"] == 8
+    assert not os.path.exists("glmesh-model.npz")
+
+
+def test_interrupt_leaves_a_checkpoint_to_go_on_from(data, plan, capsys, interrupted):
+    same = [*RIDGE[:-1], "--faults", "plan.toml"]
+    assert interrupted(*same, "--max-rounds", 10**9, "--checkpoint", "saved", "--checkpoint-every", 10**9) == 130
+    done = modelfile.load("glmesh-model.npz").info["rounds"]
+    assert run(*same, "--max-rounds", done + 15, "--checkpoint", "saved", "--out", "parts.npz") == 0
+    assert f"\nGoing on from round {done:,}\n" in capsys.readouterr().out
+    assert run(*same, "--max-rounds", done + 15, "--out", "whole.npz") == 0
+    assert Path("parts.npz").read_bytes() == Path("whole.npz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("other", "differs"),
+    [
+        (["--alpha", 2], "problem"),
+        (["--topology", "ring"], "network"),
+        (["--seed", 1], "seed"),
+        (["--faults", "plan.toml"], "fault plan"),
+        (["--local-passes", 2], "method"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(data, plan, capsys, other, differs):
+    run(*RIDGE, "--max-rounds", 10, "--checkpoint", "saved")
+    before = {path: Path(path).read_bytes() for path in ("saved/run.ckpt", "glmesh-model.npz")}
+    message = fails(capsys, *RIDGE, "--max-rounds", 20, "--checkpoint", "saved", *other)
+    assert f"saved/run.ckpt is a checkpoint of another run: its {differs} differs" in message
+    assert {path: Path(path).read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-99] + b"x" * 99, lambda b: b""])
+def test_a_damaged_checkpoint_is_refused_at_once_and_left_alone(data, capsys, monkeypatch, damage):
+    run(*RIDGE, "--max-rounds", 10, "--checkpoint", "saved", "--out", "old.npz")
+    spoilt = damage(Path("saved/run.ckpt").read_bytes())
+    Path("saved/run.ckpt").write_bytes(spoilt)
+    monkeypatch.setattr("glmesh.datasets.load", None)  # reading the data would fail
+    assert "saved/run.ckpt" in fails(capsys, *RIDGE, "--max-rounds", 20, "--checkpoint", "saved")
+    assert Path("saved/run.ckpt").read_bytes() == spoilt
     assert not os.path.exists("glmesh-model.npz")
 
 
@@ -414,6 +568,13 @@ def test_train_help_states_the_objective_and_the_exit_codes(capsys):
     assert all(name in shown for name in (*MODELS, *HOW))
 
 
+def test_train_help_speaks_of_failures(capsys):
+    run("train", "--help")
+    shown = capsys.readouterr().out
+    assert "when things fail:\n  --faults FILE" in shown
+    assert "--faults plan.toml --checkpoint saved" in shown.partition("examples:")[2]
+
+
 def test_version_by_python_m(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["glmesh", "--version"])
     with pytest.raises(SystemExit) as end:
@@ -468,6 +629,31 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
         ("train numbers.csv --model ridge --out m --history ./m", "--history ./m: would overwrite --out"),
         ("train numbers.csv --model ridge --plot p.gif", "a picture's name ends in .png"),
         ("train absent.svm --model svm", "absent.svm: no such file"),
+        # the plan and the checkpoint are looked at before the data
+        (
+            "train absent.svm --model svm --faults typo.toml",
+            "typo.toml: fault plan, random[0]: unknown key 'droput'; did you mean 'dropout'?",
+        ),
+        (
+            "train absent.svm --model svm --faults down.toml --nodes 9",
+            "down.toml: fault plan, down[0]: there is no node 9; the nodes are 0 to 8",
+        ),
+        (
+            "train absent.svm --model svm --faults link.toml",
+            "link.toml: fault plan, link[0]: nodes 0 and 2 are not linked; 0 is linked to 1, 15",
+        ),
+        ("train absent.svm --model svm --faults slow.toml", "give --latency or --bandwidth"),
+        ("train absent.svm --model svm --faults absent.toml", "absent.toml: no such file"),
+        ("train absent.svm --model svm --faults words.csv", "words.csv: not a TOML file"),
+        ("train absent.svm --model svm --faults typo.toml --checkpoint saved", "unknown key"),
+        ("train absent.svm --model svm --checkpoint saved", "absent.svm: no such file"),
+        ("train absent.svm --model svm --checkpoint no/saved", "--checkpoint no/saved: cannot write there (No such"),
+        ("train absent.svm --model svm --checkpoint words.csv", "--checkpoint words.csv: is not a folder"),
+        ("train absent.svm --model svm --checkpoint m --out m", "--checkpoint m: would overwrite --out"),
+        ("train absent.svm --model svm --checkpoint . --out run.ckpt", "--checkpoint run.ckpt: would overwrite --out"),
+        ("train absent.svm --model svm --checkpoint-every 5", "--checkpoint-every goes with --checkpoint DIR"),
+        ("train absent.svm --model svm --checkpoint saved --checkpoint-every 0", "expected a whole number >= 1"),
+        ("train numbers.csv --model ridge --faults plan.toml --out plan.toml", "would overwrite the input"),
         ("train short.svm.xz --model svm", "short.svm.xz: cannot be read to its end"),
         ("train words.csv --model ridge", "words.csv, line 2, column 0 (a): expected a number, got 'x'"),
         ("train nan.csv --model ridge", "X holds NaN at row 0, column 1"),
@@ -495,6 +681,10 @@ def test_errors_are_one_line(data, capsys, arguments, message):
     np.savetxt("wide.csv", np.ones((2, 8)), delimiter=",")
     Path("wide.svm").write_text("1 1:1 7:1\n")
     Path("words.csv").write_text("a,b\nx,1\n")
+    Path("typo.toml").write_text("[[random]]\ndroput = 0.1\n")
+    Path("down.toml").write_text("[[down]]\nnode = 9\n")
+    Path("link.toml").write_text("[[link]]\nbetween = [0, 2]\n")
+    Path("slow.toml").write_text("[[straggler]]\nnode = 1\ndelay = 0.5\n")
     Path("nan.csv").write_text("1,nan,2\n2,3,4\n")
     Path("short.svm.xz").write_bytes(lzma.compress(Path("labels.svm").read_bytes())[:-40])
     files = sorted(os.listdir())

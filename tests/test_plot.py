@@ -4,6 +4,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
 
 from glmesh import plot, termplot
 
@@ -70,6 +71,79 @@ def test_convergence_without_certificates() -> None:
     plain = history()
     del plain["certificate"]
     assert len(plot.convergence(plain).axes[0].lines) == 1
+
+
+def presence(n_rounds: int, n_nodes: int = 4) -> np.ndarray:
+    """Node 0 joins after a quarter, node 1 is away for the second half."""
+    there = np.ones((n_rounds, n_nodes))
+    there[: n_rounds // 4, 0] = 0
+    there[n_rounds // 2 :, 1] = 0.5
+    return there
+
+
+def test_presence(tmp_path: Path) -> None:
+    figure = plot.convergence(history(41), path=tmp_path / "c.png", presence=presence(40))
+    assert is_png(tmp_path / "c.png")
+    left, _right, top = figure.axes
+    image = top.images[0]
+    assert image.get_extent() == [0, 80, 3.5, -0.5]
+    assert left.get_xlim() == top.get_xlim() == (0, 80)
+    colours = np.asarray(image.get_array())
+    assert colours.shape == (4, 40, 4)
+    tint, orange = to_rgba(plot._TINT), to_rgba(plot._ORANGE)
+    np.testing.assert_allclose(colours[0, :, 3], [0] * 10 + [1] * 30, atol=1e-12)
+    np.testing.assert_allclose(colours[1], [tint] * 20 + [orange] * 20, atol=1e-12)
+    np.testing.assert_allclose(colours[2:], np.broadcast_to(tint, (2, 40, 4)), atol=1e-12)
+    assert [text.get_text() for text in top.get_legend().get_texts()] == ["there", "away", "not a member"]
+    assert top.get_yticks().tolist() == [0, 1, 2, 3]
+
+
+def test_presence_follows_communications() -> None:
+    uneven = history(3) | {"round": np.array([0, 10, 40]), "communications": np.array([4, 24, 44])}
+    colours = plot.convergence(uneven, presence=presence(40)).axes[2].images[0].get_array()
+    # 10 rounds before record 1 are half of the width, 30 after it the other half
+    np.testing.assert_allclose(np.asarray(colours)[0, :, 3], [0] * 20 + [1] * 20, atol=1e-12)
+
+
+def test_presence_of_many_rounds_shows_shares() -> None:
+    there = np.ones((5000, 70))
+    there[::5] = 0.5
+    top = plot.convergence(history(5001), presence=there).axes[2]
+    colours = np.asarray(top.images[0].get_array())
+    assert colours.shape[1] < 1000
+    blend = 0.8 * np.array(to_rgba(plot._TINT)) + 0.2 * np.array(to_rgba(plot._ORANGE))
+    np.testing.assert_allclose(colours.mean(axis=(0, 1)), blend, atol=1e-9)
+    assert top.get_legend().get_texts()[1].get_text().startswith("away (paler")
+    assert (list(top.get_yticks()), top.get_ylabel()) == ([], "70 nodes")
+
+
+@pytest.mark.parametrize(
+    ("run", "there"),
+    [
+        (history(), np.ones((59, 4))),
+        (history(), np.zeros((0, 4))),
+        (history(0), presence(8)),
+        (history(1), presence(8)),
+        (spoiled(communications=0.0), presence(59)),
+    ],
+)
+def test_no_presence_where_there_is_nothing_to_see(run: History, there: np.ndarray) -> None:
+    assert len(plot.convergence(run, presence=there).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("there", "run"),
+    [
+        (np.full((1, 1), 0.5), history(2)),
+        (presence(59, 64), history()),
+        (presence(59), spoiled(gap=np.nan, certificate=np.nan)),
+    ],
+)
+def test_presence_of_odd_runs(tmp_path: Path, there: np.ndarray, run: History) -> None:
+    figure = plot.convergence(run, presence=there)
+    figure.set_layout_engine("none")
+    figure.savefig(tmp_path / "c.png", dpi=20)
+    assert len(figure.axes) == 3
 
 
 @pytest.mark.parametrize(

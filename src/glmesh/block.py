@@ -17,7 +17,7 @@ from glmesh.gossip.letter import Letter
 from glmesh.kernels.mix import mix
 from glmesh.mixing import Mixing
 from glmesh.problem import Form
-from glmesh.types import Indices, Matrix, Unsigned, Vector
+from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 
 @dataclass
@@ -218,6 +218,39 @@ def spectral_norm(columns: Columns) -> float:
         product = float(size.sum(axis=0).max()) * float(size.sum(axis=1).max())
         square = min(float(np.sum(columns.norms**2)), product)
     return float(np.sqrt(max(square, 0.0))) * (1.0 + 1e-12)
+
+
+@dataclass
+class Rest:
+    """Nodes that skip their subproblem because it has nothing to gain, as long as their w stays where it is."""
+
+    at: Matrix  # w when a node went to rest
+    room: Vector  # how far it may move, squared; negative: the node does not rest
+    skipped: int = 0  # subproblems not solved
+    spared: float = 0.0  # nonzeros that they would have visited
+
+    @staticmethod
+    def of(block: Block) -> Rest:
+        """Nobody rests."""
+        return Rest(np.zeros((block.size, block.d)), np.full(block.size, -1.0))
+
+    def begin(self, k: int, w: Vector, room: float) -> None:
+        """From now on node k rests, if there is room."""
+        self.room[k] = room
+        if room > 0:
+            self.at[k] = w
+
+    def end(self, k: int) -> None:
+        """Node k has work."""
+        self.room[k] = -1.0
+
+    def resting(self, w: Matrix) -> Flags:
+        """Who may rest in this round; whose w moved too far wakes up."""
+        for k in np.flatnonzero(self.room > 0):
+            move = w[k] - self.at[k]
+            if float(move @ move) > self.room[k]:
+                self.end(int(k))
+        return self.room > 0
 
 
 S = TypeVar("S")

@@ -25,21 +25,26 @@ turns out larger is discarded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from glmesh.block import Block, Halo
+from glmesh.block import Block, Halo, Rest
+from glmesh.errors import InvalidInput
 from glmesh.functions import Separable
 from glmesh.gather import Gather, arrays_of, gather
 from glmesh.measures import best_scale
+from glmesh.solvers import local_gap
 from glmesh.types import Matrix, Vector
 
 SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a little between two records
 _ROUNDING = 1e-13  # allowance for rounding, relative to the size of what cancels in a bound
 # Rounds between two records: a record costs about two passes over the data, and a long run can wait a little longer.
 _PERIOD, _PATIENCE = 10, 0.02
+
+
+_REST = 1e-5  # a node rests while it could gain at most this part of its share of the tolerance: more would cost rounds
 
 
 class Record(NamedTuple):
@@ -61,6 +66,7 @@ class Record(NamedTuple):
 
 
 SMALLEST = [Record._fields.index("limit")]  # of all other fields the sum is needed
+_WIDTH = len(Record._fields) + 1  # and what the node could gain in its own subproblem
 
 
 @dataclass(frozen=True)
@@ -71,22 +77,33 @@ class Certificate:
     bound: float  # suboptimality of the user-level objective is at most this
     objective_low: float  # and the objective itself is between these two
     objective_high: float
-    members: tuple[int, ...] = ()  # who took part, where that may change
+    members: tuple[int, ...] = ()  # who took part; beyond 256 nodes records are summed on the way, and it is empty
     local_gaps: tuple[float, ...] = ()  # what each of them could still gain in its own subproblem at most
 
     def work_left(self, tol: float) -> tuple[int, ...]:
         """The nodes whose own subproblem still has more to gain than their share of a relative gap of `tol`."""
-        share = tol * self._smallest / (2 * max(len(self.members), 1))
+        if not self.members:
+            raise InvalidInput("this certificate does not tell nodes apart: there were too many for that")
+        share = tol * self.smallest / (2 * len(self.members))
         return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
 
     @property
-    def _smallest(self) -> float:
+    def smallest(self) -> float:
+        """The smallest absolute objective that the bound leaves possible."""
         return max(self.objective_low, -self.objective_high, 0.0)
+
+    def room(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
+        """How far a node's w may move, squared, before its subproblem can gain anything that matters for `tol`.
+
+        The subproblem has the curvature q and at most `gap` to gain; after a move d of w at most 2 gap + |d|^2/q,
+        because <d, A D> + q/4 |A D|^2 >= -|d|^2/q, and half the curvature at most doubles the gain. Negative: no room.
+        """
+        return q * (_REST * tol * self.smallest / (2 * n_nodes) - 2 * gap)
 
     @property
     def relative(self) -> float:
         """The bound divided by the smallest absolute objective that it leaves possible."""
-        smallest = self._smallest
+        smallest = self.smallest
         return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 
 
@@ -171,9 +188,10 @@ def bound(
 class Certifier:
     """The certificates of a block's nodes: rides along with a method's exchanges and adds no vector of its own."""
 
-    def __init__(self, block: Block, *, by_samples: bool) -> None:
+    def __init__(self, block: Block, *, by_samples: bool, tol: float | None = None) -> None:
         self.block = block
         self.by_samples = by_samples
+        self.tol = tol
         self.latest: Certificate | None = None  # the newest complete one
         self.x: Vector | None = None  # the block's state that `latest` is about
         self.v: Matrix | None = None
@@ -185,7 +203,9 @@ class Certifier:
 
     def state(self) -> dict[str, Any]:
         """All that it remembers, as plain data."""
-        own = {name: value for name, value in vars(self).items() if name not in ("block", "by_samples", "_gather")}
+        own = {
+            name: value for name, value in vars(self).items() if name not in ("block", "by_samples", "tol", "_gather")
+        }
         return own | {"_gather": None if self._gather is None else arrays_of(self._gather)}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -193,25 +213,32 @@ class Certifier:
         vars(self).update({name: value for name, value in state.items() if name != "_gather"})
         self._gather = None
         if state["_gather"] is not None:
-            self._gather = gather(self.block, np.zeros((self.block.size, len(Record._fields))), SMALLEST)
+            self._gather = gather(self.block, np.zeros((self.block.size, _WIDTH)), SMALLEST)
             vars(self._gather).update(state["_gather"])
 
     def outgoing(self) -> Matrix | None:
         """What rides along with the next exchange."""
         return None if self._gather is None else self._gather.outgoing()
 
-    def incoming(self, halo: Halo, x: Vector, v: Matrix, round: int) -> None:
-        """Takes the neighbours' records, and their vectors v_j of the round that the block's (x, v) is from."""
+    def incoming(self, halo: Halo, x: Vector, v: Matrix, round: int, q: Vector, rest: Rest) -> None:
+        """Takes the neighbours' records, and their vectors v_j of the round that the block's (x, v) is from.
+
+        q: sigma'/tau of each node's subproblem. rest: nodes that have nothing to gain are sent to rest.
+        """
         if self._gather is not None:
             self._gather.incoming(halo)
             self._heard += 1
             self._conclude_if_complete()
         if self._gather is None and (self.latest is None or round >= self._round + max(_PERIOD, _PATIENCE * round)):
-            self._gather, self._heard, self._round = gather(self.block, self._records(halo, x, v), SMALLEST), 0, round
+            self._gather, self._heard, self._round = (
+                gather(self.block, self._records(halo, x, v, q, rest), SMALLEST),
+                0,
+                round,
+            )
             self._pending = (x.copy(), v.copy())
             self._conclude_if_complete()
 
-    def _records(self, halo: Halo, x: Vector, v: Matrix) -> Matrix:
+    def _records(self, halo: Halo, x: Vector, v: Matrix, q: Vector, rest: Rest) -> Matrix:
         block, vectors = self.block, halo.vectors
         assert vectors is not None
         gradients = {int(j): block.f.gradient(vectors[j]) for j in np.unique(halo.neighbours)}
@@ -233,15 +260,18 @@ class Certifier:
                 reach=self._reach,
                 by_samples=self.by_samples,
             )
-            records.append(record)
+            gap = local_gap(block, k, x[block.of_node(k)], own, float(q[k]))
+            if self.latest is not None and self.tol is not None:
+                rest.begin(k, own, self.latest.room(gap, float(q[k]), self.tol, block.facts.n_nodes))
+            records.append([*record, gap])
         return np.array(records)
 
     def _conclude_if_complete(self) -> None:
         if self._gather is None or self._heard < self._gather.exchanges:
             return
         facts = self.block.facts
-        self.latest, delta_w = bound(
-            self._gather.totals(),
+        found, delta_w = bound(
+            self._gather.totals()[:-1],
             n_nodes=facts.n_nodes,
             reach=self._reach,
             consensus_gap=facts.consensus_gap,
@@ -249,6 +279,10 @@ class Certifier:
             by_samples=self.by_samples,
             round=self._round,
         )
+        gaps = self._gather.column(_WIDTH - 1)
+        self.latest = found if gaps is None else replace(
+            found, members=tuple(range(facts.n_nodes)), local_gaps=tuple(gaps.tolist())
+        )  # fmt: skip
         if self._round > 0 or delta_w > 0 or facts.n_nodes == 1:  # a cold start agrees, and tells nothing of delta_w
             self._reach = SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
         assert self._pending is not None

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from glmesh import archive, functions, solvers
+from glmesh.block import Rest
 from glmesh.certificate import Certificate
 from glmesh.columns import Columns
 from glmesh.errors import UnreadableFile
@@ -40,7 +41,7 @@ KIND, VERSION = "checkpoint", 1
 
 _CLASSES: list[type] = [
     *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
-    *(Model, Network, Note, Offer, *LOSSES.values()),
+    *(Model, Network, Note, Offer, Rest, *LOSSES.values()),
     *(kind for kind in vars(functions).values() if isinstance(kind, type) and issubclass(kind, Separable)),
     *(solvers.CoordinateDescent, solvers.SklearnCoordinateDescent),
 ]
@@ -65,6 +66,11 @@ def threads_of(path: str | PathLike[str]) -> int:
     return int(read(path)["setup"]["n_jobs"])
 
 
+def own_classes(*parts: Any) -> list[str]:
+    """The classes among those of the parts that no file can hold, because the reader does not know them."""
+    return [type(part).__name__ for part in parts if type(part) not in _CLASSES]
+
+
 def digest(tree: Any) -> str:
     """A short name of plain data: equal data has equal names, whatever machine it is on."""
     hasher = blake2b(digest_size=12)
@@ -73,6 +79,8 @@ def digest(tree: Any) -> str:
 
 
 def _feed(hasher: Any, tree: Any) -> None:
+    if isinstance(tree, np.generic):
+        tree = tree.item()  # as a file gives it back
     if isinstance(tree, np.ndarray):
         hasher.update(f"array {tree.shape} {tree.dtype.str}".encode())
         hasher.update(np.ascontiguousarray(tree).data)

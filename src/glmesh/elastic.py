@@ -51,7 +51,7 @@ class Crew:
         """After a node's state was changed from outside: all that is derived from it follows."""
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]
-        state.done[k] = False
+        state.rest.end(k)
         if forget:
             self.method.solver.forget(block, state.memory, k)
         if isinstance(state.gossip, Ledger):

@@ -284,6 +284,13 @@ class Plan:
         """Members that are not away; chance spares a node in the round in which it joins."""
         return self.members(round, n_nodes) & ~self._away(round, n_nodes, MODELS)
 
+    def presence(self, rounds: int, n_nodes: int) -> Vector:
+        """A row per round: 1 for nodes that are there, 0.5 for members that are away, 0 for others."""
+        if not self.loses_messages:
+            return np.ones((rounds, n_nodes))
+        rows = [0.5 * self.members(t, n_nodes) + 0.5 * self.up(t, n_nodes) for t in range(rounds)]
+        return np.array(rows).reshape(rounds, n_nodes)
+
     def resets(self, round: int, n_nodes: int) -> Flags:
         """Members that lose their state at the start of this round: away by a reset now and not the round before."""
         away = self._away(round, n_nodes, ("reset",))

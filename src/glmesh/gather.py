@@ -36,6 +36,10 @@ class Gather(Protocol):
         """The totals, the same at every node, once all exchanges are done."""
         ...
 
+    def column(self, number: int) -> Vector | None:
+        """A number of every node, where they are not only summed."""
+        ...
+
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
     """Starts one: a flood among few nodes, a tree among many."""
@@ -71,6 +75,10 @@ class Flood:
         new = np.isneginf(self._known)
         self._news = np.where(new, heard, -np.inf)
         self._known = np.where(new, heard, self._known)
+
+    def column(self, number: int) -> Vector | None:
+        """In ascending order of nodes."""
+        return np.array(self._known[0].reshape(self._shape)[:, number])
 
     def totals(self) -> Vector:
         """In ascending order of nodes."""
@@ -119,6 +127,10 @@ class Tree:
             if not self._root[k]:
                 self._down[k] = halo.scalars[rows[ids == self._parents[k]][0], width:]
         self._settle_root()
+
+    def column(self, number: int) -> Vector | None:
+        """Only the root's sums are known."""
+        return None
 
     def totals(self) -> Vector:
         """As the root added them up."""

@@ -12,32 +12,44 @@ import networkx as nx
 import numpy as np
 
 from glmesh.text import size
-from glmesh.types import Vector
+from glmesh.types import Flags, Matrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BLUE, _ORANGE, _INK, _GREY, _RULE = "#2563a8", "#d9822b", "#333333", "#9aa5b1", "#dde0e4"
+_BLUE, _ORANGE, _TINT, _INK, _GREY, _RULE = "#2563a8", "#d9822b", "#c9dcf0", "#333333", "#9aa5b1", "#dde0e4"
 _LABELLED = 64  # more node numbers than this are too small to read
+_RULED = 32  # more rows of who was there than this have no room for lines between them
+_COLUMNS = 600  # of who was there; more would be narrower than a pixel, and drop out
 _STRAIGHTENED = 200  # Kamada-Kawai draws the better picture, but is cubic in the nodes
 
 
 def convergence(
-    history: Mapping[str, Vector], *, path: str | PathLike[str] | None = None, title: str | None = None
+    history: Mapping[str, Vector],
+    *,
+    path: str | PathLike[str] | None = None,
+    title: str | None = None,
+    presence: Matrix | None = None,
 ) -> "Figure":
     """Relative gap and consensus violation against communications and bytes, on a log scale.
 
     `history` has equally long arrays `communications`, `bytes`, `objective`, `gap`, `consensus` and, where nodes
     certified the gap themselves, `certificate` with NaN elsewhere. What is not finite and positive is left out.
+    `presence` (`Result.presence`, with `round` in the history) adds who was there when, unless everybody always was.
     """
-    figure = _figure(9.6, 4.0)
-    left, right = figure.subplots(1, 2)
+    seen = presence if presence is not None and _shows(presence, history) else None
+    raster = 0.0 if seen is None else float(np.clip(0.1 * seen.shape[1], 0.8, 2.2))  # inches
+    figure = _figure(9.6, 4.0 if seen is None else 4.3 + raster)
+    grid = figure.add_gridspec(1 if seen is None else 2, 2, height_ratios=None if seen is None else [raster, 3.0])
+    left, right = (figure.add_subplot(grid[-1, column]) for column in (0, 1))
     curves = {"duality gap": _relative(history, "gap")}
     if "certificate" in history:
         curves["certified by the nodes"] = _relative(history, "certificate")
     _panel(left, history, curves, "duality gap, relative to the objective")
     _panel(right, history, {"": np.asarray(history["consensus"])}, "consensus violation")
+    if seen is not None:
+        _raster(figure.add_subplot(grid[0, 0], sharex=left), history, seen)
     return _finish(figure, path, title)
 
 
@@ -118,6 +130,53 @@ def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vec
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_GREY)
+
+
+def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:
+    """Whether there is something to see, and a width to show it in."""
+    x = np.asarray(history["communications"])
+    return bool(len(x) > 1 and x[-1] > x[0] and (presence < 1).any())
+
+
+def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> None:
+    """A row per node, blue while it is there, orange while it is away, hatched while it is no member."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Patch
+
+    x, rounds = np.asarray(history["communications"]), np.asarray(history["round"])
+    n_rounds, n_nodes = presence.shape
+    edges = np.interp(np.linspace(x[0], x[-1], 1 + min(n_rounds, _COLUMNS)), x, rounds)
+    member, away = _shares(presence > 0, edges), _shares(presence == 0.5, edges)
+    mix = np.divide(away, member, out=np.zeros_like(away), where=member > 0)[..., np.newaxis]
+    colours = (1 - mix) * to_rgb(_TINT) + mix * to_rgb(_ORANGE)
+    axes.patch.set(hatch="////", edgecolor=_GREY, linewidth=0)
+    extent = (x[0], x[-1], n_nodes - 0.5, -0.5)
+    crisp = "nearest" if n_nodes <= _LABELLED else "antialiased"
+    axes.imshow(np.dstack([colours, member]), extent=extent, aspect="auto", interpolation=crisp)
+    axes.set_xlim(x[0], x[-1])
+    axes.set_title("who was there", color=_INK, fontsize=11, loc="left")
+    axes.set_ylabel("node" if n_nodes <= _LABELLED else f"{n_nodes:,} nodes", color=_INK)
+    if n_nodes <= _RULED:
+        axes.hlines(np.arange(1, n_nodes) - 0.5, x[0], x[-1], colors="white", linewidths=0.7)
+    axes.set_yticks(range(0, n_nodes, -(-n_nodes // 16)) if n_nodes <= _LABELLED else [])
+    axes.tick_params(labelcolor=_INK, labelsize=7, length=0, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    partly = " (paler: part of the time)" if n_rounds > _COLUMNS else ""
+    keys = [Patch(color=_TINT, label="there")]
+    if (presence == 0.5).any():
+        keys.append(Patch(color=_ORANGE, label=f"away{partly}"))
+    if (presence == 0).any():
+        keys.append(Patch(facecolor="white", edgecolor=_GREY, hatch="////", linewidth=0, label="not a member"))
+    legend = axes.legend(handles=keys, frameon=False, loc="upper left", bbox_to_anchor=(1.02, 1), labelcolor=_INK)
+    legend.set_in_layout(False)  # the place beside the raster is free
+
+
+def _shares(flags: Flags, edges: Vector) -> Matrix:
+    """The share of true rounds between two edges; a row per node."""
+    n_rounds = len(flags)
+    sums = np.concatenate([np.zeros((1, flags.shape[1])), np.cumsum(flags, axis=0)])
+    upto = np.array([np.interp(edges, np.arange(n_rounds + 1), column) for column in sums.T])
+    return np.clip(np.diff(upto) / np.diff(edges), 0.0, 1.0)
 
 
 def _layout(graph: Any) -> dict[Any, Vector]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from glmesh.certificate import Certificate
 from glmesh.events import Event
+from glmesh.faults import Plan
 from glmesh.problem import Problem
 from glmesh.text import size
 from glmesh.types import Matrix, Vector
@@ -38,9 +40,8 @@ class Result:
     coef, intercept: the model. gap: the duality gap; the certified bound if certified. objective: the
     user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
     consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of. faults: the run's fault
-    plan. events: who joined and left, and whose data changed. presence: a row per round, 1 for nodes that were there,
-    0.5 for members that were away, 0 for others. skipped, spared: subproblems that nodes which were done did not solve,
-    and the nonzeros that those would have visited.
+    plan. events: who joined and left, and whose data changed. skipped, spared: subproblems that nodes which were done
+    did not solve, and the nonzeros that those would have visited.
     """
 
     x: Vector
@@ -60,9 +61,13 @@ class Result:
     problem: Problem = field(repr=False)
     faults: dict[str, Any] = field(default_factory=dict, repr=False)
     events: tuple[Event, ...] = ()
-    presence: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
     skipped: int = 0
     spared: float = 0.0
+
+    @cached_property
+    def presence(self) -> Matrix:
+        """A row per round: 1 for nodes that were there, 0.5 for members that were away, 0 for others."""
+        return Plan.of(self.faults).presence(self.rounds, len(self.estimates))
 
     @property
     def relative_gap(self) -> float:

@@ -89,6 +89,7 @@ class Run:
         self._measured: tuple[int, Measures] | None = None
         self._whole: tuple[bytes, Block] | None = None
         self._certificate: Certificate | None = None
+        self._identity: dict[str, str] | None = None  # until the data changes
         warm_up()  # so that no round is timed with a compilation in it
         self.n_blocks = self._n_blocks(n_jobs)
         ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
@@ -111,7 +112,7 @@ class Run:
             gaps = Gaps(self.mixing)
             witnesses = [Witness(block, by_samples=by_samples, gap_of=gaps, tol=tol) for block in blocks]
         elif certify:
-            self.certifiers = [Certifier(block, by_samples=by_samples) for block in blocks]
+            self.certifiers = [Certifier(block, by_samples=by_samples, tol=tol) for block in blocks]
         self.crew = Crew(self.method, blocks, states, witnesses)
         self.elastic: Elastic | None = None
         if isinstance(self.exchange, FaultyExchange):
@@ -223,7 +224,7 @@ class Run:
             self.elastic.begin(self.rounds)
         rounds: list[Rounds] = [self.method.round(b, s) for b, s in zip(self.blocks, self.states, strict=True)]
         if self.certifiers:
-            rounds = [_certified(r, c, s) for r, c, s in zip(rounds, self.certifiers, self.states, strict=True)]
+            rounds = [self._certified(number, r) for number, r in enumerate(rounds)]
         if self.crew.witnesses:
             rounds = [self._witnessed(number, r) for number, r in enumerate(rounds)]
         self._drive(rounds)
@@ -235,6 +236,21 @@ class Run:
         self._elapsed += time.perf_counter() - began
         self._certificate = self._known_to_all() or self._certificate
         return self.rounds
+
+    def _certified(self, number: int, rounds: Rounds) -> Rounds:
+        """A round whose first exchange carries certificate records along."""
+        certifier, state = self.certifiers[number], self.states[number]
+        rows = next(rounds)
+        rows.scalars = certifier.outgoing()
+        halo = yield rows
+        q = self.method.curvature(self.blocks[number], state)
+        certifier.incoming(halo, state.x, rows.vectors, state.round, q, state.rest)  # type: ignore[arg-type]
+        while True:
+            try:
+                rows = rounds.send(halo)
+            except StopIteration:
+                return
+            halo = yield rows
 
     def _witnessed(self, number: int, rounds: Rounds) -> Rounds:
         block, state = self.blocks[number], self.states[number]
@@ -288,18 +304,12 @@ class Run:
     @property
     def skipped(self) -> int:
         """Subproblems not solved because their node was done."""
-        return sum(state.skipped for state in self.states)
+        return sum(state.rest.skipped for state in self.states)
 
     @property
     def spared(self) -> float:
         """Nonzeros that those would have visited."""
-        return float(sum(state.spared for state in self.states))
-
-    def presence(self) -> Matrix:
-        """A row per round done: 1 for nodes that were there, 0.5 for members that were away, 0 for others."""
-        plan, n = self.faults, self.n_nodes
-        rows = [0.5 * plan.members(t, n) + 0.5 * plan.up(t, n) for t in range(self.rounds)]
-        return np.array(rows).reshape(self.rounds, n)
+        return float(sum(state.rest.spared for state in self.states))
 
     def measure(self) -> Measures:
         """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.
@@ -449,8 +459,9 @@ class Run:
             if crew.witnesses:
                 crew.witnesses[number].block = block
         by_samples = problem.model.split == "samples"
-        self.certifiers = [Certifier(block, by_samples=by_samples) for block in self.blocks if self.certifiers]
-        self._whole = self._measured = self._certificate = None
+        watch = [Certifier(block, by_samples=by_samples, tol=self.tol) for block in self.blocks]
+        self.certifiers = watch if self.certifiers else []
+        self._whole = self._measured = self._certificate = self._identity = None
         for node, (gap, share) in zip(nodes, before, strict=True):
             number, k = crew.find(node)
             gossip = self.states[number].gossip
@@ -469,6 +480,12 @@ class Run:
         Without `data` the file is small, and the problem must be brought along when the run is resumed.
         """
         mixing = self.mixing.matrix
+        own = checkpoint.own_classes(self.method, self.method.solver)
+        if own:
+            raise InvalidInput(
+                f"{own[0]} is a class of your own, which a file cannot hold; go without a checkpoint, or keep run.x "
+                "and start from it again (warm_start=x)"
+            )
         setup = {
             "method": self.method,
             "mixing": None if self._metropolis else [mixing.indptr, mixing.indices, mixing.data],
@@ -505,6 +522,8 @@ class Run:
         setup = tree["setup"]
         if problem is None and tree["problem"] is None:
             raise InvalidInput(f"{path} was saved without its data; give the problem: Run.resume(path, problem)")
+        if problem is not None:
+            _check_same({"problem": checkpoint.digest(checkpoint.problem_tree(problem))}, tree, path)
         graph = nx.empty_graph(setup["n_nodes"])
         graph.add_edges_from(setup["links"])
         mixing = setup["mixing"]
@@ -533,14 +552,9 @@ class Run:
         self._restore(checkpoint.read(path), path)
 
     def _restore(self, tree: dict[str, Any], path: str | PathLike[str]) -> None:
-        ours, theirs = self.identity(), tree["identity"]
-        for key, name in ours.items():
-            if theirs.get(key) != name:
-                raise InvalidInput(
-                    f"{path} is a checkpoint of another run: its {key} differs. Name another file, or go on with the "
-                    f"{key} that it was made with (Run.resume takes all settings from the file)"
-                )
+        _check_same(self.identity(), tree, path)
         state = tree["state"]
+        self._measured = None
         self.rounds, self._elapsed = state["rounds"], state["elapsed"]
         self.history[:], self.events[:] = state["history"], state["events"]
         self._certificate, self._agreed = state["certificate"], state["agreed"]
@@ -557,13 +571,18 @@ class Run:
 
     def identity(self) -> dict[str, str]:
         """Digests of all that the rounds to come depend on beside the state."""
+        if self._identity is None:
+            self._identity = self._digests()
+        return self._identity
+
+    def _digests(self) -> dict[str, str]:
         mixing = self.mixing.matrix
         parts = {
             "problem": checkpoint.problem_tree(self.problem),
             "method": self.method,
+            "seed": self.seed,
             "network": [mixing.indptr, mixing.indices, mixing.data],
             "partition": [self.partition.order, self.partition.starts],
-            "seed": self.seed,
             "clock": self.network,
             "way to stop (certificate or not)": self.certify,
             "fault plan": self.faults.to_dict(),
@@ -587,22 +606,18 @@ class Run:
             self._pool.shutdown()
 
 
+def _check_same(ours: dict[str, str], tree: dict[str, Any], path: str | PathLike[str]) -> None:
+    """Refuses the file of another run, and names what differs."""
+    for key, name in ours.items():
+        if tree["identity"].get(key) != name:
+            raise InvalidInput(
+                f"{path} is a checkpoint of another run: its {key} differs. Name another file, or go on with the "
+                f"{key} that it was made with (Run.resume takes all settings from the file)"
+            )
+
+
 def _step(generator: Any, halo: Halo | None) -> tuple[bool, Any]:
     try:
         return False, generator.send(halo)
     except StopIteration as end:
         return True, end.value
-
-
-def _certified(rounds: Rounds, certifier: Certifier, state: Any) -> Rounds:
-    """A round whose first exchange carries certificate records along."""
-    rows = next(rounds)
-    rows.scalars = certifier.outgoing()
-    halo = yield rows
-    certifier.incoming(halo, state.x, rows.vectors, state.round)  # type: ignore[arg-type]
-    while True:
-        try:
-            rows = rounds.send(halo)
-        except StopIteration:
-            return
-        halo = yield rows

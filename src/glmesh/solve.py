@@ -102,6 +102,8 @@ def solve(
     try:
         if saved is not None:
             run.restore(saved)
+        elif checkpoint is not None:
+            run.save(checkpoint, data=False)  # what cannot be saved is refused before any work
         keep = partial(_keep, run, checkpoint, checkpoint_every)
         with _Interruptible() as interrupt:
             status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt, keep)
@@ -123,6 +125,8 @@ def _loop(
     keep: Callable[[], None],
 ) -> Status:
     history = run.history
+    while len(history) > 1 and history[-1]["round"] % record_every:  # where an earlier part of the run had stopped
+        history.pop()
     if not history:
         history.append(_entry(run))
     status = None
@@ -212,7 +216,6 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
         problem=problem,
         faults=run.faults.to_dict(),
         events=tuple(run.events),
-        presence=run.presence(),
         skipped=run.skipped,
         spared=run.spared,
     )

@@ -34,7 +34,6 @@ from glmesh.types import Indices, Vector
 
 _PERIOD, _PATIENCE = 20, 0.01  # rounds from T to the next: 20 and two diameters, or a hundredth of T if that is more
 _CONSERVED = 1e-11  # of the size of what cancels: the sum of all q
-_DONE = 1e-6  # a node rests if it could gain at most this part of its share of the tolerance: more would cost rounds
 
 
 @dataclass
@@ -82,7 +81,7 @@ class Memo:
 
 
 class Witness:
-    """The memos of a block's nodes; rides along with the letters of each round's first exchange."""
+    """The memos of a block's nodes; rides along with their letters."""
 
     def __init__(
         self, block: Block, *, by_samples: bool, gap_of: Callable[[Indices], float], tol: float | None
@@ -106,18 +105,17 @@ class Witness:
         vars(self).update(state)
 
     def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
-        """A round whose first exchange carries notes along."""
+        """A round whose exchanges carry notes along."""
         self._prepare(state)
-        rows = next(rounds)
-        self._attach(rows.letters, state.round)
-        halo = yield rows
-        self._take(halo, state, curvature)
+        rows, first = next(rounds), True
         while True:
+            self._attach(rows.letters, state.round, first=first)
+            halo = yield rows
+            self._take(halo, state, curvature, first=first)
             try:
-                rows = rounds.send(halo)
+                rows, first = rounds.send(halo), False
             except StopIteration:
                 return
-            halo = yield rows
 
     def disturb(self, k: int, round: int) -> None:
         """The state of the k-th hosted node is changed from outside: what it noted before is void."""
@@ -131,7 +129,7 @@ class Witness:
             memo, account = self.memos[k], ledger.accounts[k]
             if not state.up[k] or now < self.since[k] or (memo is not None and memo.round == now):
                 continue
-            state.done[k] = False
+            state.rest.end(k)
             self.memos[k] = Memo(
                 round=now,
                 x=state.x[self.block.of_node(k)].copy(),
@@ -143,12 +141,11 @@ class Witness:
                 link_flows={peer: edge.flow.copy() for peer, edge in account.edges.items()},
             )
 
-    def _attach(self, letters: list[Letter], round: int) -> None:
-        first = int(self.block.ids[0])
+    def _attach(self, letters: list[Letter], round: int, *, first: bool) -> None:
         for letter in letters:
-            memo, peer = self.memos[letter.sender - first], letter.receiver
-            if memo is None or memo.round == round or peer not in memo.ends:
-                continue  # the offers of round T itself say all that there is to say then
+            memo, peer = self.memos[letter.sender - int(self.block.ids[0])], letter.receiver
+            if memo is None or (first and memo.round == round) or peer not in memo.ends:
+                continue  # the first offers of round T themselves say all that there is to say then
             note = letter.note = Note(
                 memo.round,
                 memo.ends[peer],
@@ -166,14 +163,14 @@ class Witness:
                 note.vector = memo.s if memo.settled and lacks else None
                 note.flow = None if heard.has_flow else memo.link_flows[peer]
 
-    def _take(self, halo: Halo, state: Any, curvature: Callable[[], Vector]) -> None:
-        first = int(self.block.ids[0])
+    def _take(self, halo: Halo, state: Any, curvature: Callable[[], Vector], *, first: bool) -> None:
         for letter in halo.letters:
-            k, peer, offer = letter.receiver - first, letter.sender, letter.offer
+            k, peer, offer = letter.receiver - int(self.block.ids[0]), letter.sender, letter.offer
             memo, edge = self.memos[k], state.gossip.accounts[k].edges.get(letter.sender)
             if memo is None or edge is None or peer not in memo.ends:
                 continue
-            if memo.round == state.round and offer.attempt == edge.attempt and offer.vector is not None:
+            offers_snapshot = first and memo.round == state.round and offer.attempt == edge.attempt
+            if offers_snapshot and offer.vector is not None:
                 memo.their_ends[peer] = (offer.version, offer.digest)
                 memo.offered[peer] = offer.vector
             if letter.note is not None and letter.note.round == memo.round:
@@ -227,15 +224,16 @@ class Witness:
         if inherited is not None and np.isfinite(reach):  # f(. + c) has the conjugate f* - <c, .>
             tilt = float(np.linalg.norm(inherited)) * reach - float(inherited @ w)
             record = record._replace(ray1=record.ray1 + n_nodes * tilt)
-        gap = local_gap(block, k, memo.x, w, float(curvature()[k]))
+        q = float(curvature()[k])
+        gap = local_gap(block, k, memo.x, w, q)
         rho = np.random.default_rng([block.facts.seed, memo.round]).standard_normal(block.d)
         flows = memo.flows if inherited is None else memo.flows - inherited
         size = float(np.linalg.norm(rho) * np.linalg.norm(flows))
         memo.rows[me] = np.array([*record, reach, float(rho @ flows), size, float(memo.digest), gap])
-        before = self.last[k]
-        if self.tol is not None and before is not None and before.certificate is not None:
-            objective = max(before.certificate.objective_low, -before.certificate.objective_high, 0.0)
-            state.done[k] = gap <= _DONE * self.tol * objective / (2 * n_nodes)
+        last = self.last[k]
+        before = None if last is None else last.certificate
+        if before is not None and self.tol is not None:
+            state.rest.begin(k, w, before.room(gap, q, self.tol, n_nodes))
 
     def _conclude(self, k: int, memo: Memo) -> None:
         """The certificate, once the records of all members are here."""

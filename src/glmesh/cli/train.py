@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
+from glmesh.cli.failures import EVERY, checkpoint_output, make_checkpoint, read_plan, rounds_done, told
 from glmesh.cli.models import MODELS, Choice, choose, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
@@ -15,6 +16,7 @@ from glmesh.cli.train_options import add_options
 from glmesh.text import size
 
 if TYPE_CHECKING:
+    from glmesh.faults import Plan
     from glmesh.modelfile import Model
     from glmesh.result import Result
     from glmesh.types import AnyArray
@@ -27,7 +29,9 @@ HELP = "fit a model to a data file, over a simulated network"
 def run(options: Namespace) -> int:
     """Check everything, read, fit, write, tell."""
     check_picture("--plot", options.plot)
-    check_writable({"--out": options.out, "--history": options.history, "--plot": options.plot}, options.data)
+    outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
+    inputs = [options.data] if options.faults is None else [options.data, options.faults]
+    check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
     if (options.model is None) == (options.loss is None):
         raise _what_to_fit(options)
     choice = choose(options)
@@ -36,6 +40,7 @@ def run(options: Namespace) -> int:
     from glmesh.datasets import load
 
     graph = topology.build(options.topology, options.nodes, options.seed)
+    plan, done = read_plan(options, graph), rounds_done(options)
     method = Cola(local_passes=options.local_passes, gossip_steps=options.gossip_steps)
     given = {"latency": options.latency, "bandwidth": options.bandwidth}
     clock = {name: value for name, value in given.items() if value is not None}
@@ -54,6 +59,8 @@ def run(options: Namespace) -> int:
         fit_intercept=options.intercept,
     )
     _tell(options, _introduction(options, choice, X, split))
+    if done is not None:
+        _tell(options, f"Going on from round {done:,}")
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
     result = solve(
         problem,
@@ -68,10 +75,13 @@ def run(options: Namespace) -> int:
         record_every=options.record_every,
         network=Network(**clock) if clock else None,
         partition=options.partition,
+        faults=plan,
+        checkpoint=make_checkpoint(options),
+        checkpoint_every=options.checkpoint_every or EVERY,
         n_jobs=options.threads,
     )
     progress.finish(result)
-    model = _model(options, choice, split, result)
+    model = _model(options, choice, split, plan, result)
     _write(options, model, result)
     _tell(options, _summary(options, model, result, X, y, virtual=bool(clock)))
     return exit_code(result)
@@ -110,7 +120,8 @@ def _introduction(options: Namespace, choice: Choice, X: AnyArray, split: str) -
     )
 
 
-def _model(options: Namespace, choice: Choice, split: str, result: Result) -> Model:
+def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, result: Result) -> Model:
+    import json
     from dataclasses import asdict
     from math import isfinite
 
@@ -131,6 +142,8 @@ def _model(options: Namespace, choice: Choice, split: str, result: Result) -> Mo
         "gap": result.gap,
         **asdict(choice.loss),
     }
+    if plan is not None:
+        info["faults"] = json.dumps(plan.to_dict())
     return Model(
         coef=result.coef,
         intercept=result.intercept,
@@ -150,7 +163,7 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.plot:
         from glmesh import plot
 
-        plot.convergence(result.history, path=options.plot, title=_title(options))
+        plot.convergence(result.history, path=options.plot, title=_title(options), presence=result.presence)
 
 
 def _title(options: Namespace) -> str:
@@ -186,6 +199,6 @@ def _summary(options: Namespace, model: Model, result: Result, X: AnyArray, y: A
     fit = score(model, model.predict(X), y)
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
-    lines.append(("model", options.out))
-    lines += [(name, value) for name, value in (("history", options.history), ("plot", options.plot)) if value]
+    files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}
+    lines += [*told(result), *((name, value) for name, value in files.items() if value)]
     return f"\n{result.status}\n\n{rows(lines)}"

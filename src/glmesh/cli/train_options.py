@@ -1,5 +1,6 @@
 """The options of `glmesh train`, and the help that teaches them."""
 
+from glmesh.cli.failures import CHECKPOINT, EVERY
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, examples, number, whole
 
@@ -38,6 +39,7 @@ def add_options(parser: Parser) -> None:
         "glmesh train rcv1.svm.xz --model lasso --alpha 5 --nodes 64 --topology torus",
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
         "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
+        "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
         after=f"models, as --loss and --penalty:\n{_models()}\n\n{_AFTER}",
     )
     add = parser.add_argument
@@ -78,6 +80,12 @@ def add_options(parser: Parser) -> None:
     add("--latency", type=number(), metavar="SECONDS", help="from sending to arrival (default 0.001 with --bandwidth)")
     add("--bandwidth", type=number(positive=True), metavar="BYTES",
         help="a second that a node can send (default 125e6, a gigabit, with --latency)")  # fmt: skip
+
+    add = parser.add_argument_group("when things fail").add_argument
+    add("--faults", metavar="FILE", help="a .toml with the nodes, links and messages that fail, and when")
+    add("--checkpoint", metavar="DIR", help=f"a folder for {CHECKPOINT}, which holds the run so far; if it is there, "
+        "the same command goes on from it, as if it had never stopped")  # fmt: skip
+    add("--checkpoint-every", type=whole(1), metavar="N", help=f"rounds between two of them (default {EVERY})")
 
     add = parser.add_argument_group("what to write").add_argument
     add("--out", default="glmesh-model.npz", metavar="FILE", help="the model (default glmesh-model.npz)")

@@ -76,14 +76,12 @@ class Edge:
     version: int = NEVER
     digest: int = field(default=-1)
     attempt: int = -1  # of the last offer made
-    heard: int = -1  # of the newest offer received
-    base: int = NEVER  # the version that the last offer started from
-    limit: float = 0.0
-    vector: Vector | None = None  # of the last offer
-    open: bool = False  # whether the last offer may still be answered
+    made: Offer | None = None  # that offer
+    open: bool = False  # whether it may still be answered
+    heard: int = -1  # the attempt of the newest offer received
+    ahead: bool = False  # the newest offer received was of an earlier attempt than ours
     owes: bool = False  # the peer is behind: the next offer brings it our flow
     flow_sent: int = -1  # the attempt that last did
-    agreed: int = -1  # the last attempt whose two offers started from one and the same flow
     early: Offer | None = None  # an offer of an attempt that we have not come to yet
 
     def __post_init__(self) -> None:
@@ -94,16 +92,20 @@ class Edge:
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
     def offer(self, s: Vector, limit: float, clock: int = 0) -> Offer:
-        """Begins the next attempt; `clock` is a number that both ends count alike, if there is one (the round)."""
-        self.attempt = max(self.attempt + 1, self.heard, clock)
-        self.base, self.limit = self.version, limit
+        """Begins the next attempt; `clock` is a number that both ends count alike, if there is one (the round).
+
+        An end that finds itself ahead of the other repeats its last offer, so that the two fall into step again.
+        """
+        if self.ahead and self.open and self.made is not None and clock <= self.attempt:
+            self.ahead = False
+            return self.made
+        self.attempt, self.ahead = max(self.attempt + 1, self.heard, clock), False
         greeting = self.peer_incarnation == _UNKNOWN
-        self.vector = None if greeting else s
         self.open = not greeting
         flow = None
         if self.owes and not greeting:
             flow, self.owes, self.flow_sent = self.flow.copy(), False, self.attempt
-        made = Offer(
+        self.made = Offer(
             self.me,
             self.peer,
             self.incarnation,
@@ -112,13 +114,13 @@ class Edge:
             self.version,
             self.digest,
             limit,
-            self.vector,
+            None if greeting else s,
             flow,
         )
         if self.early is not None and self.early.attempt <= self.attempt:
             early, self.early = self.early, None
             self._settle(early)
-        return made
+        return self.made
 
     def receive(self, offer: Offer) -> Outcome:
         """Takes a message from the peer."""
@@ -135,15 +137,16 @@ class Edge:
         if offer.flow is not None and offer.version > self.version:
             np.negative(offer.flow, out=self.flow)
             self.version, self.digest, adopts = offer.version, self._fingerprint(), True
+        outcome = Outcome.NOTHING
         if offer.attempt > self.heard:  # else late, or a copy
             self.heard = offer.attempt
+            self.ahead = offer.attempt < self.attempt
             if offer.attempt > self.attempt:
                 self.early = offer
                 self._notice_lag(offer)
             else:
                 outcome = self._settle(offer)
-                return Outcome.ADOPTED if adopts else outcome
-        return Outcome.ADOPTED if adopts else Outcome.NOTHING
+        return Outcome.ADOPTED if adopts else outcome
 
     def _notice_lag(self, offer: Offer) -> None:
         if offer.version < self.version and offer.attempt > self.flow_sent:
@@ -152,18 +155,18 @@ class Edge:
     def _settle(self, offer: Offer) -> Outcome:
         """What the two offers of an attempt amount to."""
         self._notice_lag(offer)
-        if offer.attempt != self.attempt or not self.open:
+        made = self.made
+        if made is None or offer.attempt != made.attempt or not self.open:
             return Outcome.NOTHING
         self.open = False
-        if not offer.version == self.base == self.version or offer.vector is None or self.vector is None:
+        if not offer.version == made.version == self.version or offer.vector is None or made.vector is None:
             return Outcome.NOTHING
-        if offer.digest != self.digest:
+        if offer.digest == self.digest:
+            add_flow(self.flow, made.vector, offer.vector, min(made.limit, offer.limit))
+            outcome = Outcome.COMMITTED
+        else:
             self.flow[:] = 0.0
             outcome = Outcome.ZEROED
-        else:
-            self.agreed = self.attempt
-            add_flow(self.flow, self.vector, offer.vector, min(self.limit, offer.limit))
-            outcome = Outcome.COMMITTED
         self.owes = False
         self.version, self.digest = self.attempt, self._fingerprint()
         return outcome

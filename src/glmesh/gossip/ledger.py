@@ -66,7 +66,7 @@ class Ledger:
     flows: Matrix  # sum_l F_kl, and what was inherited
     v: Matrix  # K s_k
     believed: Vector  # K, as each node believes
-    clock: int = 0  # exchanges so far
+    clock: int = 0  # exchanges so far, the greeting included
 
     @staticmethod
     def of(block: Block, x: Vector, members: Indices) -> Ledger:
@@ -96,7 +96,7 @@ class Ledger:
                 self._write(account, edge, s[k], weight)
                 for k, account in enumerate(self.accounts)
                 if up[k]
-                for peer, weight in block.weights(k, self.clock)
+                for peer, weight in block.weights(k, self.clock - 1)
                 if (edge := account.edges.get(peer)) is not None
             ]
         )
@@ -120,12 +120,14 @@ class Ledger:
                 for edge in account.edges.values()
             ]
         )
+        self.clock += 1
         for letter in halo.letters:
             self._read(block, letter.receiver - int(block.ids[0]), letter)
 
     def _write(self, account: Account, edge: Edge, s: Vector, weight: float) -> Letter:
         news = account.heard.get(edge.peer) != account.digest
-        return Letter(edge.offer(s, weight, self.clock), account.digest, account.view if news else None)
+        offer = edge.offer(s, weight, self.clock)
+        return Letter(offer, account.digest, account.view if news else None)
 
     def _read(self, block: Block, k: int, letter: Letter) -> bool:
         """Takes a letter; whether the node's estimate changed."""

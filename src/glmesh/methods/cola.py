@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from glmesh.block import Block, Rounds
+from glmesh.block import Block, Rest, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.gossip.ledger import Ledger
 from glmesh.gossip.matrix import MatrixGossip
@@ -25,13 +25,11 @@ class ColaState:
     w: Matrix  # a row per node: the gradient of f at its mixed estimate
     memory: dict[str, Any]  # the local solver's
     up: Flags  # nodes that take part in the coming round
-    done: Flags  # nodes that skip their subproblem because it has nothing to gain
+    rest: Rest  # nodes that skip their subproblem because it has nothing to gain
     asked: Vector  # the accuracy Theta that circumstances impose on a node; NaN: none
     round: int = 0
     theta: Vector = field(default_factory=lambda: np.zeros(0))  # local accuracy reached in the last round
     visited: Vector = field(default_factory=lambda: np.zeros(0))  # nonzeros visited in the last round
-    skipped: int = 0  # subproblems of nodes that were done
-    spared: float = 0.0  # nonzeros that those would have visited
 
     @property
     def v(self) -> Matrix:
@@ -104,7 +102,7 @@ class Cola:
             w=np.zeros((block.size, block.d)),
             memory=self.solver.prepare(block),
             up=np.ones(block.size, dtype=bool),
-            done=np.zeros(block.size, dtype=bool),
+            rest=Rest.of(block),
             asked=np.full(block.size, np.nan),
         )
 
@@ -141,7 +139,7 @@ class Cola:
         return np.asarray(sigma / block.f.tau)
 
     def _passes(self, block: Block, state: ColaState) -> Unsigned:
-        """Passes of every node in this round: none for those that are away, done, or out of time."""
+        """Passes of every node in this round: none for those that are away, at rest, or out of time."""
         passes = self._per_node(self.local_passes, block).astype(np.int64)
         if self.time_budget is not None:
             assert block.facts.speeds is not None
@@ -149,10 +147,11 @@ class Cola:
             rate = self.time_budget * block.facts.speeds[block.ids.astype(np.int64)] / work
             passes = np.minimum(passes, np.floor((state.round + 1) * rate) - np.floor(state.round * rate))
         passes = np.where(state.up & (state.asked != 1.0), passes, 0)
-        for k in np.flatnonzero(state.done & (passes > 0)):
-            state.skipped += 1
-            state.spared += float(passes[k] * block.node_columns(int(k)).nnz)
-        return np.where(state.done, 0, passes).astype(np.uint64)
+        resting = state.rest.resting(state.w) & (passes > 0)
+        for k in np.flatnonzero(resting):
+            state.rest.skipped += 1
+            state.rest.spared += float(passes[k] * block.node_columns(int(k)).nnz)
+        return np.where(resting, 0, passes).astype(np.uint64)
 
     def _per_node(self, value: Any, block: Block) -> Any:
         values = np.atleast_1d(np.asarray(value))

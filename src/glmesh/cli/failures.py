@@ -1,0 +1,93 @@
+"""`train` when things fail: the fault plan, the folder of the checkpoint, and what to tell afterwards."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glmesh.cli.output import count
+
+if TYPE_CHECKING:
+    from glmesh.faults import Plan
+    from glmesh.result import Result
+
+CHECKPOINT = "run.ckpt"
+EVERY = 100  # rounds between two checkpoints
+_LISTED = 12  # events that are told one by one
+_EVENTS = {
+    "join": "node {} joined",
+    "leave": "node {} left, and its variables with it",
+    "freeze": "node {} left; its variables stay frozen",
+}
+
+
+def read_plan(options: Namespace, graph: Any) -> Plan | None:
+    """The plan of --faults, known to fit the network."""
+    from glmesh.errors import InvalidInput
+    from glmesh.faults import Plan
+
+    if options.faults is None:
+        return None
+    plan = Plan.of(options.faults)
+    try:
+        plan.check(options.nodes, graph.edges())
+    except InvalidInput as error:
+        raise InvalidInput(f"{options.faults}: {error}") from None
+    if any(entry.delay for entry in plan.straggler) and options.latency is None and options.bandwidth is None:
+        raise InvalidInput(
+            f"{options.faults}: a straggler's delay needs a clock; give --latency or --bandwidth, or the straggler a "
+            "theta instead"
+        )
+    return plan
+
+
+def checkpoint_output(options: Namespace) -> str | None:
+    """What --checkpoint would write first: the folder, or the file in a folder that is there."""
+    from glmesh.errors import InvalidInput
+
+    if options.checkpoint is None:
+        if options.checkpoint_every is not None:
+            raise InvalidInput("--checkpoint-every goes with --checkpoint DIR, which says where to")
+        return None
+    folder = Path(options.checkpoint)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"--checkpoint {folder}: is not a folder; give the name of one, it is made if missing")
+    return str(folder / CHECKPOINT if folder.is_dir() else folder)
+
+
+def rounds_done(options: Namespace) -> int | None:
+    """The rounds that the checkpoint holds, None without one; a damaged file is refused."""
+    from glmesh import checkpoint
+
+    if options.checkpoint is None:
+        return None
+    path = Path(options.checkpoint, CHECKPOINT)
+    return int(checkpoint.read(path)["state"]["rounds"]) if path.exists() else None
+
+
+def make_checkpoint(options: Namespace) -> Path | None:
+    """The file to go on from and to write to, in a folder that is there."""
+    if options.checkpoint is None:
+        return None
+    folder = Path(options.checkpoint)
+    folder.mkdir(exist_ok=True)
+    return folder / CHECKPOINT
+
+
+def told(result: Result) -> list[tuple[str, str]]:
+    """Lines of the summary: who stayed, how often nodes were away, who joined and left, what was not solved."""
+    lines = []
+    presence = result.presence
+    if presence.size and (presence == 0).any():
+        lines.append(("members", f"{int((presence[-1] > 0).sum()):,} of {count(presence.shape[1], 'node')} at the end"))
+    if (presence == 0.5).any():
+        away = (presence == 0.5).sum() / (presence > 0).sum()
+        lines.append(("away", f"{100 * away:.1f} % of the members' rounds"))
+    events = [f"round {event.round:,}: {_EVENTS[event.kind].format(event.node)}" for event in result.events]
+    if len(events) > _LISTED:
+        events[_LISTED - 1 :] = [f"and {len(events) - _LISTED + 1:,} more"]
+    lines += [("" if number else "events", event) for number, event in enumerate(events)]
+    if result.skipped:
+        lines.append(("skipped", f"{count(result.skipped, 'subproblem')} of nodes whose part was done"))
+    return lines
