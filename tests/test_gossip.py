@@ -235,12 +235,16 @@ def test_kernels_equal_their_naive_twins_and_are_antisymmetric(rows, weight):
 
 
 def _twin(flow: np.ndarray) -> int:
-    digest, mask = 0x9E3779B97F4A7C15, 2**64 - 1
-    for value in flow:
-        word = int(np.float64(value).view(np.uint64)) if value != 0 else 0
-        digest = (digest ^ word) * 0xFF51AFD7ED558CCD & mask
-        digest ^= digest >> 32
-    return digest
+    def stir(digest: int, word: int) -> int:
+        digest = (digest ^ word) * 0xFF51AFD7ED558CCD % 2**64
+        return digest ^ digest >> 32
+
+    lanes = [0x9E3779B97F4A7C15 + lane for lane in range(4)]
+    whole = len(flow) - len(flow) % 4
+    for j, value in enumerate(flow):
+        lane = j % 4 if j < whole else 0
+        lanes[lane] = stir(lanes[lane], int(np.float64(value).view(np.uint64)) if value != 0 else 0)
+    return stir(stir(stir(lanes[0], lanes[1]), lanes[2]), lanes[3])
 
 
 @pytest.mark.parametrize("topology", ["ring", "torus", "complete", "star", "erdos-renyi"])

@@ -41,7 +41,8 @@ class Result:
     user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
     consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of. faults: the run's fault
     plan. events: who joined and left, and whose data changed. skipped, spared: subproblems that nodes which were done
-    did not solve, and the nonzeros that those would have visited.
+    did not solve, and the nonzeros that those would have visited. thetas: a row per entry of the history, the local
+    accuracy that each node reached in that round (1: it did nothing; NaN: not measured, as none was asked for).
     """
 
     x: Vector
@@ -63,6 +64,7 @@ class Result:
     events: tuple[Event, ...] = ()
     skipped: int = 0
     spared: float = 0.0
+    thetas: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
 
     @cached_property
     def presence(self) -> Matrix:

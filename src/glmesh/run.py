@@ -83,7 +83,7 @@ class Run:
         schedule = schedule_of(plan, self.mixing, mixing)
         uses_ledger = check_plan(plan, self.method, network, certify)
         self.rounds = 0
-        self.history: list[dict[str, float]] = []  # what `solve` noted along the way
+        self.history: list[dict[str, Any]] = []  # what `solve` noted along the way
         self.events: list[Event] = []  # who joined and left, and whose data changed
         self._elapsed = 0.0
         self._measured: tuple[int, Measures] | None = None
@@ -407,6 +407,7 @@ class Run:
         column. On pooled data new columns are numbered after all others, on data that is apart after the node's own.
         """
         node = whole(node, "node", 0, self.n_nodes)
+        self._check_not_left([node])
         part = 0 if self.problem.pooled else node
         problem = self.problem.grown(part, X, y, sample_weight, penalty)
         more = problem.n - self.problem.n
@@ -426,6 +427,7 @@ class Run:
                 f"there is no column {gone[0] if gone[0] < 0 else gone[-1]}; they are 0 to {self.problem.n - 1}"
             )
         nodes = [k for k in range(self.n_nodes) if np.isin(self.partition.columns_of(k), gone).any()]
+        self._check_not_left(nodes)
         kept = np.setdiff1d(np.arange(self.problem.n), gone)
         problem = self.problem
         if problem.pooled:
@@ -435,6 +437,12 @@ class Run:
                 own = np.sort(self.partition.columns_of(k))
                 problem = problem.shrunk(k, np.flatnonzero(~np.isin(own, gone)))
         self._change(problem, kept, np.zeros(0, np.int64), nodes, "remove_columns")
+
+    def _check_not_left(self, nodes: list[int]) -> None:
+        left = {entry.node: entry.round for entry in self.faults.leave if entry.round < max(self.rounds, 1)}
+        for node in nodes:
+            if node in left:
+                raise InvalidInput(f"node {node} left in round {left[node]}: nobody can change its data any more")
 
     def _change(self, problem: Problem, origin: Indices, new: Indices, nodes: list[int], kind: str) -> None:
         """From now on this is the problem; its column i was column origin[i] (-1: there was none)."""

@@ -160,7 +160,7 @@ def _keep(run: Run, path: str | PathLike[str] | None, every: int) -> None:
         run.save(path, data=False)
 
 
-def _entry(run: Run, before: dict[str, float] | None = None) -> dict[str, float]:
+def _entry(run: Run, before: dict[str, Any] | None = None) -> dict[str, Any]:
     """The history's next entry; a certificate is noted once, when it becomes known."""
     m, certificate = run.measure(), run.certificate
     news = certificate is not None and (before is None or certificate.round != before["certificate_round"])
@@ -176,6 +176,7 @@ def _entry(run: Run, before: dict[str, float] | None = None) -> dict[str, float]
         "certificate": certificate.bound if news and certificate and np.isfinite(certificate.bound) else np.nan,
         "theta": float(run.theta.max(initial=-np.inf)) if run.rounds else np.nan,
         "certificate_round": -1 if certificate is None else certificate.round,
+        "thetas": run.theta if run.rounds else np.full(run.n_nodes, np.nan),
     }
 
 
@@ -195,7 +196,7 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
     if status is Status.CERTIFIED:
         objective = run.objective_at(x, estimates)
     whole_numbers = {"round", "communications", "bytes"}
-    keys = [key for key in last if key != "certificate_round"]
+    keys = [key for key in last if key not in ("certificate_round", "thetas")]
     return Result(
         x=x,
         coef=coef,
@@ -218,4 +219,5 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
         events=tuple(run.events),
         skipped=run.skipped,
         spared=run.spared,
+        thetas=np.array([entry["thetas"] for entry in history]),
     )

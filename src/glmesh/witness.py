@@ -48,6 +48,7 @@ class Memo:
     digest: int
     ends: dict[int, tuple[int, int]]  # version and digest of the links to the neighbours
     link_flows: dict[int, Vector]
+    inherited: Vector | None  # the constant part of flows
     their_ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # the same as the neighbours noted it
     their_flows: dict[int, Vector] = field(default_factory=dict)  # on links where they were ahead
     offered: dict[int, Vector] = field(default_factory=dict)  # the neighbours' s of that round
@@ -139,6 +140,7 @@ class Witness:
                 digest=account.digest,
                 ends={peer: (edge.version, edge.digest) for peer, edge in account.edges.items()},
                 link_flows={peer: edge.flow.copy() for peer, edge in account.edges.items()},
+                inherited=account.inherited,
             )
 
     def _attach(self, letters: list[Letter], round: int, *, first: bool) -> None:
@@ -220,7 +222,7 @@ class Witness:
             reach=reach,
             by_samples=self.by_samples,
         )
-        inherited = state.gossip.accounts[k].inherited
+        inherited = memo.inherited
         if inherited is not None and np.isfinite(reach):  # f(. + c) has the conjugate f* - <c, .>
             tilt = float(np.linalg.norm(inherited)) * reach - float(inherited @ w)
             record = record._replace(ray1=record.ray1 + n_nodes * tilt)
