@@ -4,183 +4,40 @@ Every answer depends on the plan, the round or exchange, and the node or link al
 a stream, so a resumed run, or one that asks in another order, sees the same faults.
 """
 
-import difflib
-import itertools
-import math
-import operator
 import os
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Any
 
 import numpy as np
 
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile
+from glmesh.faults.entries import (
+    CHANCES,
+    MODELS,
+    Down,
+    Join,
+    Leave,
+    Link,
+    Partition,
+    Random,
+    Straggler,
+    Window,
+    graph_list,
+    keyed,
+    list_of,
+    plain,
+    read_entry,
+    refuse_unknown,
+    stated,
+    whole_number,
+)
 from glmesh.types import AnyArray, Flags, Indices, Vector
 
-T = TypeVar("T")
-
-MODELS = ("freeze", "reset")
 LATEST = 3  # exchanges that a delayed message is late at most
-_CHANCES = ("dropout", "links", "loss", "duplicate", "delay")  # the position of a name is part of the hash
-_KEYS = {"start": "from", "end": "until"}  # fields whose name in a plan is no Python name
-
-
-def _whole(value: Any) -> int:
-    try:
-        number = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 2**63:
-        raise InvalidInput(f"must be a whole number >= 0, got {value!r}")
-    return number
-
-
-def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[Any], float]:
-    def read(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not allowed(float(value)):
-            raise InvalidInput(f"must be {wanted}, got {value!r}")
-        return float(value)
-
-    return read
-
-
-def _one_of(*known: Any) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if type(value) is not type(known[0]) or value not in known:
-            raise InvalidInput(f"must be {' or '.join(map(repr, known))}, got {value!r}")
-        return value
-
-    return read
-
-
-def _list(value: Any, wanted: str) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        raise InvalidInput(f"must be {wanted}, got {value!r}")
-    return list(value)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    nodes = [_whole(node) for node in _list(value, "a list of two nodes")]
-    if len(nodes) != 2 or nodes[0] == nodes[1]:
-        raise InvalidInput(f"must be a list of two different nodes, got {value!r}")
-    return nodes[0], nodes[1]
-
-
-def _groups(value: Any) -> tuple[tuple[int, ...], ...]:
-    wanted = "a list of lists of nodes, none empty"
-    groups = tuple(tuple(_whole(node) for node in _list(group, wanted)) for group in _list(value, wanted))
-    if not groups or not all(groups):
-        raise InvalidInput(f"must be {wanted}, got {value!r}")
-    nodes = sorted(node for group in groups for node in group)
-    for node, following in itertools.pairwise(nodes):
-        if node == following:
-            raise InvalidInput(f"must name each node once, got node {node} twice")
-    return groups
-
-
-def _graphs(value: Any) -> tuple[tuple[tuple[int, int], ...], ...]:
-    wanted = "a list with a list of links for each exchange"
-    return tuple(tuple(_pair(link) for link in _list(graph, wanted)) for graph in _list(value, wanted))
-
-
-Whole = Annotated[int, _whole]
-Probability = Annotated[float, _real("in [0, 1)", lambda p: 0 <= p < 1)]
-Accuracy = Annotated[float | None, _real("in [0, 1]", lambda theta: 0 <= theta <= 1)]
-Seconds = Annotated[float | None, _real("a finite number of seconds >= 0", lambda s: 0 <= s < math.inf)]
-Model = Annotated[str, _one_of(*MODELS)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """The rounds start, ..., end - 1; without an end, all from start on."""
-
-    start: Whole = 0
-    end: Annotated[int | None, _whole] = None
-
-    def __post_init__(self) -> None:
-        if self.end is not None and self.start >= self.end:
-            raise InvalidInput(f"from must be less than until, got from {self.start} until {self.end}")
-
-    def covers(self, round: int) -> bool:
-        """Whether the round lies in the window."""
-        return self.start <= round and (self.end is None or round < self.end)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Random(Window):
-    """What fails by chance, independently for each node and round, or each link or message and exchange."""
-
-    dropout: Probability = 0.0
-    model: Model = "freeze"
-    loss: Probability = 0.0
-    links: Probability = 0.0
-    duplicate: Probability = 0.0
-    delay: Probability = 0.0
-
-    @property
-    def strikes(self) -> bool:
-        """Whether anything can fail at all."""
-        return any(getattr(self, kind) > 0 for kind in _CHANCES)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Down(Window):
-    """A node that is away."""
-
-    node: Whole
-    model: Model = "freeze"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Link(Window):
-    """A link that fails; one way, only the messages from the first to the second are lost."""
-
-    between: Annotated[tuple[int, int], _pair]
-    one_way: Annotated[bool, _one_of(True, False)] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Partition(Window):
-    """Groups between which no message passes; the nodes in none of them form one more."""
-
-    groups: Annotated[tuple[tuple[int, ...], ...], _groups]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Join:
-    """A node that is no member before this round."""
-
-    node: Whole
-    round: Whole
-
-
-@dataclass(frozen=True, kw_only=True)
-class Leave(Join):
-    """A node that is no member from this round on; frozen variables stay counted as constants."""
-
-    model: Model = "freeze"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Straggler(Window):
-    """A node that takes more seconds a round, or that solves its local problem less well."""
-
-    node: Whole
-    delay: Seconds = None
-    theta: Accuracy = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.delay is None) == (self.theta is None):
-            raise InvalidInput(
-                f"needs delay or theta, got {'neither' if self.delay is None else 'both; write two entries'}"
-            )
-
 
 _TABLES: dict[str, type[Any]] = {
     "random": Random,
@@ -227,7 +84,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data without what is left at its default; `of` reads it back."""
-        return {key: _plain(value) for key, value in _stated(self).items()}
+        return {key: plain(value) for key, value in stated(self).items()}
 
     @property
     def is_empty(self) -> bool:
@@ -373,7 +230,7 @@ class Plan:
         """Each phase of the round that has this kind of fault, with a number in [0, 1) for each node or message."""
         for index, phase in enumerate(self.random):
             if getattr(phase, kind) > 0 and phase.covers(round):
-                yield phase, _uniform(self.seed, _CHANCES.index(kind), index, when, *ids)
+                yield phase, _uniform(self.seed, CHANCES.index(kind), index, when, *ids)
 
     def _named_nodes(self) -> Iterator[tuple[str, int]]:
         for key in ("down", "join", "leave", "straggler"):
@@ -436,66 +293,15 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _plan(data: Mapping[str, Any]) -> Plan:
-    _refuse_unknown(data, _TOP, "fault plan")
+    refuse_unknown(data, _TOP, "fault plan")
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key in _TABLES:
-            entries = _keyed("fault plan", key, partial(_list, wanted=f"a list of tables, [[{key}]] in TOML"), value)
-            values[key] = tuple(_entry(_TABLES[key], entry, f"{key}[{i}]") for i, entry in enumerate(entries))
+            entries = keyed("fault plan", key, partial(list_of, wanted=f"a list of tables, [[{key}]] in TOML"), value)
+            values[key] = tuple(read_entry(_TABLES[key], entry, f"{key}[{i}]") for i, entry in enumerate(entries))
         else:
-            values[key] = _keyed("fault plan", key, _graphs if key == "graphs" else _whole, value)
+            values[key] = keyed("fault plan", key, graph_list if key == "graphs" else whole_number, value)
     return Plan(**values)
-
-
-def _entry(kind: type[T], data: Any, at: str) -> T:
-    """One table of a plan; its fields carry their readers in their types."""
-    place = f"fault plan, {at}"
-    if not isinstance(data, Mapping):
-        raise InvalidInput(f"{place}: must be a table, got {data!r}")
-    hints = get_type_hints(kind, include_extras=True)
-    names = {_KEYS.get(field.name, field.name): field for field in fields(kind)}  # type: ignore[arg-type]
-    _refuse_unknown(data, names, place)
-    for key, field in names.items():
-        if field.default is MISSING and key not in data:
-            raise InvalidInput(f"{place}: {key} is missing")
-    values = {}
-    for key, value in data.items():
-        name = names[key].name
-        values[name] = _keyed(place, key, hints[name].__metadata__[0], value)
-    try:
-        return kind(**values)
-    except InvalidInput as error:
-        raise InvalidInput(f"{place}: {error}") from None
-
-
-def _keyed(place: str, key: str, read: Callable[[Any], T], value: Any) -> T:
-    try:
-        return read(value)
-    except InvalidInput as error:
-        raise InvalidInput(f"{place}: {key} {error}") from None
-
-
-def _refuse_unknown(data: Mapping[str, Any], known: Iterable[str], place: str) -> None:
-    names = list(known)
-    for key in data:
-        if key in names:
-            continue
-        if key in ("seed", "graphs"):
-            raise InvalidInput(f"{place}: {key} belongs to the whole plan; in TOML, write it above the first table")
-        closest = difflib.get_close_matches(str(key), names, n=1, cutoff=0.0)[0]
-        raise InvalidInput(f"{place}: unknown key {key!r}; did you mean {closest!r}? Known: {', '.join(names)}")
-
-
-def _stated(entry: Any) -> dict[str, Any]:
-    """The fields of a dataclass that differ from their defaults, under their names in a plan."""
-    stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
-    return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {key: _plain(inner) for key, inner in _stated(value).items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _ends(senders: AnyArray, receivers: AnyArray) -> tuple[Indices, Indices]:
