@@ -2,6 +2,7 @@ import itertools
 import json
 import re
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,7 +49,10 @@ def fault_plans(n_nodes: int, links: list[tuple[int, int]], until: int) -> st.Se
         movers = draw(st.permutations(range(n_nodes)))[: min(3, n_nodes - 1)]  # the others stay throughout
         joiners = movers[: draw(st.integers(0, min(2, len(movers))))]
         plain["join"] = [{"node": k, "round": draw(st.integers(0, until))} for k in joiners]
-        leavers = [k for k in movers if k not in joiners][: draw(st.integers(0, 1))]
+        graph = nx.empty_graph(n_nodes)
+        graph.add_edges_from(links)
+        free = [k for k in movers if k not in joiners and nx.is_connected(graph.subgraph(set(graph) - {k}))]
+        leavers = free[: draw(st.integers(0, 1))]
         plain["leave"] = [{"node": k, "round": draw(st.integers(0, until)), "model": draw(models)} for k in leavers]
         plain["seed"] = draw(st.integers(0, 2**32))
         return {key: value for key, value in plain.items() if value != []}

@@ -44,8 +44,7 @@ class Link:
         """The end restarts from a backup, or from nothing; only its incarnation is sure to be new."""
         life = self.ends[k].incarnation
         self.ends[k] = Edge(k, 1 - k, np.zeros(WIDTH)) if backup is None else copy.deepcopy(backup)
-        self.ends[k].incarnation = life
-        self.ends[k].restart()
+        self.ends[k].restart(life + 1)
 
     def move(self, draw: np.ndarray) -> None:
         """One event of the adversary."""

@@ -123,11 +123,11 @@ def node_record(
     g, columns = block.terms[k], block.node_columns(k)
     rays = block.f.conjugate_ray(w)
     f_value, g_value = block.f.value(v), g.value(x)
-    if columns.n == 0:
-        return Record(f_value, 0.0, *rays, spread_v, spread_w, np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
     if not np.isfinite(reach):  # the first record: it tells delta_w, so that the next one can tell more
         nothing = (np.inf,) * 5
         return Record(f_value, g_value, *rays, spread_v, spread_w, -1.0, *nothing)
+    if columns.n == 0:
+        return Record(f_value, 0.0, *rays, spread_v, spread_w, np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
     u = -columns.transposed_dot(w)
     radius = block.unit_norms(k) * reach
     # a node that needs no scaling may have neighbours that do, so everybody says what a scaled point would cost

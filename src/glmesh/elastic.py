@@ -20,6 +20,7 @@ from glmesh.gossip.ledger import Ledger
 from glmesh.methods import Cola
 from glmesh.methods.cola import ColaState, start_of
 from glmesh.solvers import local_gap
+from glmesh.topology import links_of
 from glmesh.types import Flags, Vector
 from glmesh.witness import Witness
 
@@ -90,6 +91,7 @@ class Elastic:
         self.n_nodes = exchange.mixing.n_nodes
         self.frozen: dict[int, int] = {}  # nodes that left and stay counted, and who counts them
         self.events = events
+        self._links = links_of(exchange.mixing.matrix)
 
     @property
     def uses_ledger(self) -> bool:
@@ -107,6 +109,7 @@ class Elastic:
             for node in np.flatnonzero(now & ~before):
                 self._join(int(node), round, now)
         if self.uses_ledger:
+            self._close_links(round)
             for node in np.flatnonzero(plan.resets(round, n)):
                 self._reset(int(node), round)
         up, theta = plan.up(round, n), plan.theta(round, n)
@@ -115,6 +118,15 @@ class Elastic:
             state.up, state.asked = up[ids], theta[ids]
         self.exchange.plan = plan
         self.exchange.round = round
+
+    def _close_links(self, round: int) -> None:
+        """A link that fails for good is given up by both ends, and what had flowed over it returns."""
+        gone = self.plan.gone(round, self._links)
+        for a, b in gone - (self.plan.gone(round - 1, self._links) if round else set()):
+            for me, peer in ((a, b), (b, a)):
+                number, k = self.crew.find(me)
+                self.crew.ledger(number).close(k, peer)
+                self.crew.disturbed(me, round)
 
     def _neighbours(self, node: int, members: Flags) -> list[int]:
         number, k = self.crew.find(node)
@@ -135,15 +147,15 @@ class Elastic:
         model = next(entry.model for entry in self.plan.leave if entry.node == node)
         number, k = crew.find(node)
         ledger = crew.ledger(number)
-        before, share = crew.gap(node), crew.share(node)
-        inherited = ledger.accounts[k].inherited
-        neighbours = self._neighbours(node, members)
-        for peer in neighbours:
+        before, share, inherited = crew.gap(node), crew.share(node), ledger.accounts[k].inherited
+        count = ledger.quit(crew.blocks[number], k)
+        told = self._nearest(node, members)
+        for peer in told:
             other, j = crew.find(peer)
-            crew.ledger(other).farewell(j, node)
+            crew.ledger(other).farewell(j, node, count)
         wards = [ward for ward, heir in self.frozen.items() if heir == node]
-        if model == "freeze" and neighbours:
-            heir, total = neighbours[0], share if inherited is None else share + inherited
+        if model == "freeze" and told:
+            heir, total = told[0], share if inherited is None else share + inherited
             other, j = crew.find(heir)
             crew.ledger(other).inherit(j, total)
             self.exchange.traffic.bytes += 8 * len(total)
@@ -152,11 +164,21 @@ class Elastic:
             for lost in [*wards, node]:  # what it counted for others goes with it
                 self.frozen.pop(lost, None)
                 crew.clear(lost)
-        ledger.quit(crew.blocks[number], k)
-        for touched in [*neighbours, node]:
+        for touched in [*told, node]:
             crew.disturbed(touched, round, forget=touched == node)
         kind = "freeze" if node in self.frozen else "leave"
         self.events.append(Event(round, kind, node, before, 0.0, float(np.linalg.norm(share))))
+
+    def _nearest(self, node: int, members: Flags) -> list[int]:
+        """The members next to a node, or behind others that are none; the nearest first."""
+        seen, found, edge = {node}, [], [node]
+        everybody = np.ones(self.n_nodes, dtype=bool)
+        while edge:
+            around = sorted({peer for near in edge for peer in self._neighbours(near, everybody)} - seen)
+            seen.update(around)
+            found += [peer for peer in around if members[peer]]
+            edge = [peer for peer in around if not members[peer]]
+        return found
 
     def _reset(self, node: int, round: int) -> None:
         crew = self.crew

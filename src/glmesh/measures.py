@@ -29,9 +29,19 @@ class Measures:
 
 
 def observe(
-    blocks: list[Block], xs: list[Vector], vs: list[Matrix], *, by_samples: bool, constant: Vector | None = None
+    blocks: list[Block],
+    xs: list[Vector],
+    vs: list[Matrix],
+    *,
+    by_samples: bool,
+    constant: Vector | None = None,
+    conserved: bool = True,
 ) -> Measures:
-    """Measures the variables xs and estimates vs of all blocks; `constant` is what others add to Ax for good."""
+    """Measures the variables xs and estimates vs of all blocks.
+
+    constant: what others add to Ax for good. conserved: whether the mean of all v_k is sure to be Ax; if a lost message
+    may have moved it, G_H is no bound any more, and the gap has f(Ax) in the place of the mean of f(v_k).
+    """
     f = blocks[0].f
     shared = _product(blocks, xs)
     if constant is not None:
@@ -48,11 +58,14 @@ def observe(
     offset = 0.0 if constant is None else float(constant @ mean_w)  # f(. + c) has the conjugate f* - <c, .>
     # one sum over all pieces, in node order: the same bits however nodes are grouped into blocks
     g = float(np.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
-    if any(b.g.needs_scaling for b in blocks):
-        gap = mean_f + g + _scaled_dual(blocks, rows, us, offset)
-    else:
-        gap = mean_vw - offset + g + _conjugate(blocks, us)
     value = f.value(shared) + g
+    primal = mean_f + g if conserved else value
+    if any(b.g.needs_scaling for b in blocks):
+        gap = primal + _scaled_dual(blocks, rows, us, offset)
+    elif conserved:
+        gap = mean_vw - offset + g + _conjugate(blocks, us)
+    else:
+        gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us)
     if by_samples:
         objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us)
     else:

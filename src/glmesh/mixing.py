@@ -10,7 +10,7 @@ Where the graph changes from exchange to exchange (`sequence`), no single W need
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -127,11 +127,13 @@ def sequence(graphs: Sequence[nx.Graph]) -> list[Mixing]:
     return mixings
 
 
-def among(mixing: Mixing, members: NDArray[np.bool_]) -> Mixing:
-    """W of the members alone, in ascending order: what linked them to others goes on their diagonals."""
+def among(mixing: Mixing, members: NDArray[np.bool_], gone: Collection[tuple[int, int]] = ()) -> Mixing:
+    """W of the members alone, in ascending order, without some links: what is missing goes on the diagonals."""
     links = mixing.matrix.tocoo()
     place = np.cumsum(members) - 1
     inside = members[links.row] & members[links.col] & (links.row != links.col)
+    if gone:
+        inside &= [(min(a, b), max(a, b)) not in gone for a, b in zip(links.row, links.col, strict=True)]
     rows, cols = place[links.row[inside]], place[links.col[inside]]
     return _assemble(int(members.sum()), rows, cols, links.data[inside])
 

@@ -63,20 +63,21 @@ def whole(value: Any, name: str, least: int, most: float = np.inf) -> int:
 
 
 class Gaps:
-    """A lower bound of 1 - lambda_2 of the mixing among the members of a view; 0 if they are not connected."""
+    """Lower bounds of 1 - lambda_2 of the mixing among the members of a view; 0 if they are not connected."""
 
-    def __init__(self, mixing: Mixing) -> None:
-        self._mixing = mixing
-        self._newest: tuple[bytes, float] = (b"", 0.0)
+    def __init__(self, mixing: Mixing, plan: Plan) -> None:
+        self._mixing, self._plan = mixing, plan
+        self._links = topology_module.links_of(mixing.matrix)
+        self._newest: tuple[Any, float] = (None, 0.0)
 
-    def __call__(self, view: Indices) -> float:
-        """For a view: odd entries are members."""
-        members = (view & 1).astype(bool)
-        key = members.tobytes()
-        if self._newest[0] != key:
-            mixing = self._mixing if members.all() else mixing_module.among(self._mixing, members)
-            self._newest = key, mixing.consensus_gap
-        return self._newest[1]
+    def __call__(self, view: Indices, round: int) -> float:
+        """For a view (odd entries are members) and the links that had not failed for good by this round."""
+        members, gone = (view & 1).astype(bool), self._plan.gone(round, self._links)
+        newest = self._newest  # threads share this object
+        if newest[0] != (members.tobytes(), gone):
+            mixing = mixing_module.among(self._mixing, members, gone)
+            newest = self._newest = (members.tobytes(), gone), mixing.consensus_gap
+        return newest[1]
 
 
 def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool) -> bool:
@@ -93,14 +94,25 @@ def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool)
     return uses_ledger
 
 
-def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, ...]:
-    """The mixing of each exchange in turn, once the plan is known to fit the network."""
+def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, tuple[Mixing, ...]]:
+    """(the mixing, that of each exchange in turn), once the plan is known to fit the network."""
     plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:
-        return (mixing,)
+        return mixing, (mixing,)
     if not isinstance(given, str):
         raise InvalidInput("graphs that change have Metropolis weights; leave mixing= away, or the plan's graphs")
     graphs = [nx.empty_graph(mixing.n_nodes) for _ in plan.graphs]
     for graph, edges in zip(graphs, plan.graphs, strict=True):
         graph.add_edges_from(edges)
-    return tuple(mixing_module.sequence(graphs))
+    return mixing_module.metropolis(nx.compose_all(graphs)), tuple(mixing_module.sequence(graphs))
+
+
+def diameter_of(mixing: Mixing, plan: Plan) -> int:
+    """An upper bound of the diameter, whoever of the plan's members are there and whichever links are left."""
+    links = topology_module.links_of(mixing.matrix)
+    largest = 0
+    for round in plan.stages():
+        left = mixing_module.among(mixing, plan.members(round, mixing.n_nodes), plan.gone(round, links))
+        if left.consensus_gap > 0:
+            largest = max(largest, topology_module.diameter(left.matrix))
+    return largest

@@ -32,7 +32,7 @@ from glmesh.gossip.letter import Letter, Note
 from glmesh.solvers import local_gap
 from glmesh.types import Indices, Vector
 
-_PERIOD, _PATIENCE = 20, 0.01  # rounds from T to the next: 20 and two diameters, or a hundredth of T if that is more
+_PERIOD, _PATIENCE = 20, 0.05  # rounds from T to the next: 20 and two diameters, or a twentieth of T if that is more
 _CONSERVED = 1e-11  # of the size of what cancels: the sum of all q
 
 
@@ -49,6 +49,7 @@ class Memo:
     ends: dict[int, tuple[int, int]]  # version and digest of the links to the neighbours
     link_flows: dict[int, Vector]
     inherited: Vector | None  # the constant part of flows
+    closed: dict[int, bool]  # neighbours whose link has failed for good
     their_ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # the same as the neighbours noted it
     their_flows: dict[int, Vector] = field(default_factory=dict)  # on links where they were ahead
     offered: dict[int, Vector] = field(default_factory=dict)  # the neighbours' s of that round
@@ -57,7 +58,13 @@ class Memo:
     corrected: bool = False
     heard: dict[int, Note] = field(default_factory=dict)  # the last note of each neighbour
     rows: dict[int, Vector] = field(default_factory=dict)
+    known: int = 0  # bit k for the row of node k
     certificate: Certificate | None = None
+
+    def add_row(self, node: int, row: Vector) -> None:
+        """A record, the node's own or one that was passed on."""
+        self.rows.setdefault(node, row)
+        self.known |= 1 << node
 
     def behind(self, peer: int) -> bool:
         """Whether a neighbour's end of the link had the higher version."""
@@ -85,7 +92,7 @@ class Witness:
     """The memos of a block's nodes; rides along with their letters."""
 
     def __init__(
-        self, block: Block, *, by_samples: bool, gap_of: Callable[[Indices], float], tol: float | None
+        self, block: Block, *, by_samples: bool, gap_of: Callable[[Indices, int], float], tol: float | None
     ) -> None:
         self.block = block
         self.by_samples = by_samples
@@ -141,6 +148,7 @@ class Witness:
                 ends={peer: (edge.version, edge.digest) for peer, edge in account.edges.items()},
                 link_flows={peer: edge.flow.copy() for peer, edge in account.edges.items()},
                 inherited=account.inherited,
+                closed=account.closed.copy(),
             )
 
     def _attach(self, letters: list[Letter], round: int, *, first: bool) -> None:
@@ -156,10 +164,12 @@ class Witness:
                 peer in memo.offered,
                 peer in memo.final,
                 not memo.behind(peer) or peer in memo.their_flows,
-                sum(1 << node for node in memo.rows),
+                memo.known,
             )
             heard = memo.heard.get(peer)
-            note.rows = {node: row for node, row in memo.rows.items() if heard is None or not heard.known >> node & 1}
+            news = memo.known if heard is None else memo.known & ~heard.known
+            if news:
+                note.rows = {node: row for node, row in memo.rows.items() if news >> node & 1}
             if heard is not None:
                 lacks = not heard.has_final if memo.corrected else not heard.has_offer
                 note.vector = memo.s if memo.settled and lacks else None
@@ -179,15 +189,19 @@ class Witness:
                 self._read(memo, peer, letter.note)
         for k, memo in enumerate(self.memos):
             if memo is not None and state.up[k]:
-                memo.settle([peer for peer, _ in self.block.neighbours(k) if memo.view[peer] & 1])
+                memo.settle([peer for peer, _ in self._neighbours(k, memo)])
                 self._record(k, memo, state, curvature)
                 self._conclude(k, memo)
+
+    def _neighbours(self, k: int, memo: Memo) -> list[tuple[int, float]]:
+        """(neighbour, W_kl) at round T."""
+        return [(p, weight) for p, weight in self.block.neighbours(k) if memo.view[p] & 1 and p not in memo.closed]
 
     def _read(self, memo: Memo, peer: int, note: Note) -> None:
         memo.heard[peer] = note
         memo.their_ends[peer] = note.end
         for node, row in note.rows.items():
-            memo.rows.setdefault(node, row)
+            memo.add_row(node, row)
         if note.flow is not None:
             memo.their_flows[peer] = note.flow
         if note.vector is not None:
@@ -199,7 +213,7 @@ class Witness:
         """Once all neighbours' s of round T are here: the node's own record."""
         block = self.block
         me = int(block.ids[k])
-        neighbours = [(peer, weight) for peer, weight in block.neighbours(k) if memo.view[peer] & 1]
+        neighbours = self._neighbours(k, memo)
         if me in memo.rows or not memo.settled or any(peer not in memo.final for peer, _ in neighbours):
             return
         n_nodes = int(np.sum(memo.view & 1))
@@ -231,7 +245,8 @@ class Witness:
         rho = np.random.default_rng([block.facts.seed, memo.round]).standard_normal(block.d)
         flows = memo.flows if inherited is None else memo.flows - inherited
         size = float(np.linalg.norm(rho) * np.linalg.norm(flows))
-        memo.rows[me] = np.array([*record, reach, float(rho @ flows), size, float(memo.digest), gap])
+        row = np.array([*record, reach, float(rho @ flows), size, float(memo.digest), gap])
+        memo.add_row(me, row)
         last = self.last[k]
         before = None if last is None else last.certificate
         if before is not None and self.tol is not None:
@@ -242,11 +257,11 @@ class Witness:
         if memo.certificate is not None:
             return
         members = np.flatnonzero(memo.view & 1)
-        if any(int(node) not in memo.rows for node in members):
+        if len(memo.rows) < len(members) or any(int(node) not in memo.rows for node in members):
             return
         table = np.array([memo.rows[int(node)] for node in members])
         records, (reach, q, q_size, views, gaps) = table[:, : len(Record._fields)], table[:, len(Record._fields) :].T
-        consensus_gap = self.gap_of(memo.view)
+        consensus_gap = self.gap_of(memo.view, memo.round)
         if (views != memo.digest).any() or consensus_gap <= 0 or abs(q.sum()) > _CONSERVED * q_size.sum():
             return
         totals = records.sum(axis=0)
@@ -274,7 +289,7 @@ class Witness:
 
 
 def last_record(round: int, period: int) -> int:
-    """The newest of the rounds T, which are 0, T + max(period, T/100), ..., that is not after this one."""
+    """The newest of the rounds T, which are 0, T + max(period, T/20), ..., that is not after this one."""
     at = 0
     while True:
         after = at + max(period, int(_PATIENCE * at))

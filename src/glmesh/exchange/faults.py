@@ -52,7 +52,8 @@ class FaultyExchange(LocalExchange):
         matrix = mixing.matrix.tocoo()
         self._off = np.flatnonzero(matrix.row != matrix.col)
         self._diagonal = np.flatnonzero(matrix.row == matrix.col)
-        self._schedule = [np.asarray(one.matrix[receivers, senders]).ravel() for one in schedule]
+        empty = np.zeros(0)  # a lone node has no links, of which scipy makes no array
+        self._schedule = [np.asarray(one.matrix[receivers, senders]) if len(senders) else empty for one in schedule]
         self._graph: Vector = self._schedule[0]  # the weights of the links in the last exchange
         self._alive: Flags = np.ones(len(senders), dtype=bool)  # links between nodes that were up
         self._received: Flags = self._alive  # and those whose message was not lost

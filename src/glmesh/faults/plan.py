@@ -129,6 +129,7 @@ class Plan:
                 raise InvalidInput(f"fault plan, {place}: nodes {a} and {b} are not linked; {a} is linked to {near}")
         self._check_members(n_nodes)
         self._check_graphs(n_nodes)
+        self._check_connected(n_nodes, {(min(link), max(link)) for link in links})
 
     def members(self, round: int, n_nodes: int) -> Flags:
         """Nodes that have joined and not left."""
@@ -170,6 +171,22 @@ class Plan:
                     side[list(group)] = label
                 up &= side[low] == side[high]
         return up
+
+    def gone(self, round: int, links: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Which of the links a < b have failed for good, one way or both."""
+        ever = [entry for entry in self.link if entry.end is None and entry.covers(round)]
+        named = {(min(entry.between), max(entry.between)) for entry in ever}
+        cuts = [entry for entry in self.partition if entry.end is None and entry.covers(round)]
+        if not named and not cuts:
+            return set()
+        sides = [{node: label for label, group in enumerate(cut.groups) for node in group} for cut in cuts]
+        return {(a, b) for a, b in links if (a, b) in named or any(side.get(a) != side.get(b) for side in sides)}
+
+    def stages(self) -> list[int]:
+        """The rounds at which members change or links fail for good, and the start."""
+        windows: list[Window] = [*self.link, *self.partition]
+        starts = {window.start for window in windows if window.end is None}
+        return sorted({0, *(entry.round for entry in self.join + self.leave), *starts})
 
     def lost(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Flags:
         """Which of these messages are lost, whatever happens to the answers."""
@@ -269,16 +286,37 @@ class Plan:
     def _check_graphs(self, n_nodes: int) -> None:
         if not self.graphs:
             return
-        edges = {frozenset(link) for graph in self.graphs for link in graph}
-        reached, fresh = {0}, {0}
-        while fresh:
-            fresh = {node for edge in edges if edge & fresh for node in edge} - reached
-            reached |= fresh
-        if missing := set(range(n_nodes)) - reached:
+        if missing := set(range(n_nodes)) - _reachable(0, {link for graph in self.graphs for link in graph}):
             raise InvalidNetwork(
                 f"fault plan, graphs: node {min(missing)} is never reached from node 0, in all graphs together; "
                 "add a link that leads there"
             )
+
+    def _check_connected(self, n_nodes: int, links: set[tuple[int, int]]) -> None:
+        """In the end the members must be connected by links that have not failed for good."""
+        last = self.stages()[-1]
+        members = set(np.flatnonzero(self.members(last, n_nodes)).tolist())
+        left = {link for link in links - self.gone(last, links) if members.issuperset(link)}
+        start = min(members)
+        apart = members - _reachable(start, left)
+        if apart:
+            raise InvalidNetwork(
+                f"fault plan: from round {last} on node {min(apart)} and node {start} are cut off from each other for "
+                "good; give the link or partition an until, let another node leave, or add links to the topology"
+            )
+
+
+def _reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
+    """The nodes to which links lead."""
+    neighbours: dict[int, set[int]] = {}
+    for a, b in links:
+        neighbours.setdefault(a, set()).add(b)
+        neighbours.setdefault(b, set()).add(a)
+    reached, fresh = {start}, {start}
+    while fresh:
+        fresh = {near for node in fresh for near in neighbours.get(node, ())} - reached
+        reached |= fresh
+    return reached
 
 
 def _load(path: Path) -> dict[str, Any]:

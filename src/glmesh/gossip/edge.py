@@ -177,8 +177,11 @@ class Edge:
         self.version, self.digest = NEVER, self._fingerprint()
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
 
-    def restart(self) -> None:
-        """This end returns from a crash with the flow it had saved (or none): a new life that knows nobody yet."""
-        self.incarnation += 1
+    def restart(self, incarnation: int) -> None:
+        """This end returns from a crash with the flow it had saved (or none): a new life that knows nobody yet.
+
+        The number of its life must be larger than any before, also than those after the backup it returns from.
+        """
+        self.incarnation = incarnation
         self.peer_incarnation = _UNKNOWN
         self.open, self.owes, self.early, self.heard, self.flow_sent = False, False, None, -1, -1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from glmesh.block import Block, Rounds, Rows
-from glmesh.gossip.edge import Edge, Outcome
+from glmesh.gossip.edge import Edge
 from glmesh.gossip.letter import Letter
 from glmesh.types import Flags, Indices, Matrix, Vector
 
@@ -38,6 +38,7 @@ class Account:
     digest: int = 0
     heard: dict[int, int] = field(default_factory=dict)  # the digest of each neighbour's view, as last heard
     inherited: Vector | None = None  # shares of nodes that left for good and stay counted
+    closed: dict[int, bool] = field(default_factory=dict)  # neighbours whose link has failed for good
 
     def __post_init__(self) -> None:
         self.digest = view_digest(self.view)
@@ -85,7 +86,7 @@ class Ledger:
         if not account.view[me] & 1:
             return
         for peer, _ in block.neighbours(k):
-            if account.view[peer] & 1 and peer not in account.edges:
+            if account.view[peer] & 1 and peer not in account.edges and peer not in account.closed:
                 account.edges[peer] = Edge(me, peer, np.zeros(block.d))
 
     def step(self, block: Block, up: Flags) -> Rounds:
@@ -101,14 +102,10 @@ class Ledger:
             ]
         )
         self.clock += 1
-        first = int(block.ids[0])
-        changed = set()
         for letter in halo.letters:
-            k = letter.receiver - first
-            if self._read(block, k, letter):
-                changed.add(k)
-        for k in changed:
-            self.sum_flows(k)
+            self._read(block, letter.receiver - int(block.ids[0]), letter)
+        for k in np.flatnonzero(up):
+            self.sum_flows(int(k))
         self.derive()
 
     def greet(self, block: Block) -> Rounds:
@@ -129,18 +126,14 @@ class Ledger:
         offer = edge.offer(s, weight, self.clock)
         return Letter(offer, account.digest, account.view if news else None)
 
-    def _read(self, block: Block, k: int, letter: Letter) -> bool:
-        """Takes a letter; whether the node's estimate changed."""
+    def _read(self, block: Block, k: int, letter: Letter) -> None:
         account = self.accounts[k]
-        before = len(account.edges)
         if letter.view is not None and account.learn(letter.view):
             self.believed[k] = float(np.sum(account.view & 1))
             self.open(block, k)
-        if letter.sender not in account.edges:
-            return len(account.edges) != before
-        account.heard[letter.sender] = letter.members
-        outcome = account.edges[letter.sender].receive(letter.offer)
-        return outcome is not Outcome.NOTHING or len(account.edges) != before
+        if letter.sender in account.edges:
+            account.heard[letter.sender] = letter.members
+            account.edges[letter.sender].receive(letter.offer)
 
     def sum_flows(self, k: int) -> None:
         """In ascending order of neighbours, so that the sum has the same bits wherever it is computed."""
@@ -195,26 +188,32 @@ class Ledger:
         account.see(view)
         self.open(block, k)
 
-    def farewell(self, k: int, peer: int) -> None:
-        """The k-th hosted node learns that a neighbour left for good."""
-        account = self.accounts[k]
-        view = account.view.copy()
-        view[peer] += view[peer] & 1
-        account.see(view)
+    def farewell(self, k: int, peer: int, count: int) -> None:
+        """The k-th hosted node learns that another left for good, with this count."""
+        view = self.accounts[k].view.copy()
+        view[peer] = max(view[peer], count)
+        self.accounts[k].see(view)
 
-    def quit(self, block: Block, k: int) -> None:
-        """The k-th hosted node is gone: nothing of it counts any more."""
+    def quit(self, block: Block, k: int) -> int:
+        """The k-th hosted node is gone: nothing of it counts any more. Returns its count, for those who must know."""
         account, me = self.accounts[k], int(block.ids[k])
         view = account.view.copy()
-        view[me] += view[me] & 1
+        view[me] += 1
         account.see(view)
         account.edges, account.heard, account.inherited = {}, {}, None
+        return int(view[me])
+
+    def close(self, k: int, peer: int) -> None:
+        """The k-th hosted node gives a link up that has failed for good."""
+        account = self.accounts[k]
+        account.closed[peer] = True
+        account.edges.pop(peer, None)
 
     def lose_memory(self, k: int) -> None:
         """The k-th hosted node returns empty."""
         for edge in self.accounts[k].edges.values():
             edge.drop()
-            edge.restart()
+            edge.restart(edge.incarnation + 1)
 
     def inherit(self, k: int, share: Vector) -> None:
         """The k-th hosted node goes on counting the share of one that left."""
