@@ -40,6 +40,16 @@ class Link:
         message = self.on_the_way[i] if keep else self.on_the_way.pop(i)
         self.seen[self.ends[message.receiver].receive(message)] += 1
 
+    def exchange(self, *, lose_first: bool = False) -> None:
+        """Both offer, and both hear it."""
+        self.clock += 1
+        self.offer(0)
+        self.offer(1)
+        if lose_first:
+            del self.on_the_way[0]
+        while self.on_the_way:
+            self.deliver(0)
+
     def crash(self, k: int, backup: Edge | None) -> None:
         """The end restarts from a backup, or from nothing; only its incarnation is sure to be new."""
         life = self.ends[k].incarnation
@@ -133,12 +143,8 @@ def test_a_million_events_leave_no_drift_and_no_memory(record_property):
 def test_a_counter_alone_would_not_do():
     """A late message after an adoption: equal counters with different flows never come about."""
     link = Link(0)
-    for _ in range(2):
-        link.clock += 1
-        link.offer(0)
-        link.offer(1)
-        link.deliver(0)
-        link.deliver(0)
+    link.exchange()
+    link.exchange()
     link.clock += 1
     link.offer(0)
     link.offer(1)
@@ -148,12 +154,8 @@ def test_a_counter_alone_would_not_do():
     a, b = link.ends
     assert a.version > b.version
     assert not np.array_equal(a.flow, -b.flow)
-    for _ in range(2):
-        link.clock += 1
-        link.offer(0)
-        link.offer(1)
-        link.deliver(0)
-        link.deliver(0)
+    link.exchange()
+    link.exchange()
     assert a.version == b.version
     assert np.array_equal(a.flow, -b.flow)
     assert b.receive(late) is Outcome.NOTHING
@@ -170,14 +172,8 @@ def test_a_hello_carries_no_vector_and_a_lost_message_costs_one_flow():
     link.deliver(0)
     flows = 0
     for lose in (False, True, False, False, False):
-        link.clock += 1
-        link.offer(0)
-        link.offer(1)
-        flows += sum(message.flow is not None for message in link.on_the_way)
-        if lose:
-            del link.on_the_way[0]
-        while link.on_the_way:
-            link.deliver(0)
+        link.exchange(lose_first=lose)
+        flows += sum(end.made.flow is not None for end in link.ends)
     link.check()
     assert flows == 1
 

@@ -42,6 +42,14 @@ def read_plan(options: Namespace, graph: Any) -> Plan | None:
     return plan
 
 
+def plan_text(plan: Plan | None) -> str:
+    """A line of the introduction: until when things fail."""
+    if plan is None:
+        return ""
+    end = plan.quiet_from()
+    return "  things fail, for ever\n" if end is None else f"  things fail until round {end:,}\n"
+
+
 def checkpoint_output(options: Namespace) -> str | None:
     """What --checkpoint would write first: the folder, or the file in a folder that is there."""
     from glmesh.errors import InvalidInput

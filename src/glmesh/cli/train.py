@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from glmesh.cli.failures import EVERY, checkpoint_output, make_checkpoint, read_plan, rounds_done, told
+from glmesh.cli.failures import EVERY, checkpoint_output, make_checkpoint, plan_text, read_plan, rounds_done, told
 from glmesh.cli.models import MODELS, Choice, choose, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
@@ -58,7 +58,7 @@ def run(options: Namespace) -> int:
         split=split,
         fit_intercept=options.intercept,
     )
-    _tell(options, _introduction(options, choice, X, split))
+    _tell(options, _introduction(options, choice, X, split) + plan_text(plan))
     if done is not None:
         _tell(options, f"Going on from round {done:,}")
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
