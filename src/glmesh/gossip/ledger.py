@@ -25,6 +25,11 @@ def view_digest(view: Indices) -> int:
     return int.from_bytes(hashlib.blake2b(view.astype("<i8").tobytes(), digest_size=6).digest(), "little")
 
 
+def has_left(count: int) -> bool:
+    """Whether a node's counter says that it was a member and is none any more."""
+    return count > 0 and count % 2 == 0
+
+
 @dataclass
 class Account:
     """What one node keeps beside its variables: a flow per link, and who it thinks takes part.
@@ -53,7 +58,7 @@ class Account:
     def see(self, view: Indices) -> None:
         """From now on this is the view; links to those who left are over."""
         self.view, self.digest = view, view_digest(view)
-        for peer in [peer for peer in self.edges if not view[peer] & 1]:
+        for peer in [peer for peer in self.edges if has_left(view[peer])]:
             del self.edges[peer]
             self.heard.pop(peer, None)
 
@@ -81,12 +86,15 @@ class Ledger:
         return ledger
 
     def open(self, block: Block, k: int) -> None:
-        """Links of the k-th hosted node to all neighbours that it takes for members, as far as there are none yet."""
+        """Links of the k-th hosted node to all neighbours that have not left, as far as there are none yet.
+
+        Also to those who have not joined, as far as it knows: two that join at the same time find each other so.
+        """
         account, me = self.accounts[k], int(block.ids[k])
         if not account.view[me] & 1:
             return
         for peer, _ in block.neighbours(k):
-            if account.view[peer] & 1 and peer not in account.edges and peer not in account.closed:
+            if not (has_left(account.view[peer]) or peer in account.edges or peer in account.closed):
                 account.edges[peer] = Edge(me, peer, np.zeros(block.d))
 
     def step(self, block: Block, up: Flags) -> Rounds:
