@@ -719,3 +719,14 @@ def test_durations(seconds, text):
 )
 def test_sizes(n, text):
     assert size(n) == text
+
+
+def test_a_run_that_ends_before_its_plan_says_so():
+    from glmesh import Problem, solve
+    from glmesh.cli.failures import told
+
+    problem = Problem.glm(np.eye(6), np.arange(6.0), alpha=1.0)
+    plan = {"join": [{"node": 2, "round": 5000}], "leave": [{"node": 1, "round": 7000}]}
+    result = solve(problem, n_nodes=4, topology="complete", faults=plan)
+    assert dict(told(result))["not seen"] == "node 2 was to join in round 5,000; --stop rounds goes on to the end"
+    assert "not seen" not in dict(told(solve(problem, n_nodes=4, faults={"random": [{"dropout": 0.1}]})))

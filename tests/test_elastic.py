@@ -575,6 +575,33 @@ def test_a_lone_node_and_nodes_that_never_come():
     assert problem.objective(result.coef) == pytest.approx(result.objective)
 
 
+def test_data_that_is_apart_is_agreed_on_by_all_who_ever_take_part():
+    """Also by nodes that are never members together."""
+    X, y = data()
+    parts = [(X[k], np.full(8, 5.0 if k[0] < 32 else 7.0)) for k in np.array_split(np.arange(40), 5)]
+    problem = Problem.from_nodes(parts, loss="logistic", alpha=1.0)
+    plan = {"leave": [{"node": 0, "round": 5}], "join": [{"node": 4, "round": 6}]}
+    run = advance(Run(problem, topology="path", faults=plan), 20)
+    assert run.blocks[0].terms[4].kernel_rows(8)[:, 4].all()  # its labels are the positive class
+    apart = Problem.from_nodes([(X, y), (X, y + 1)], split="features")
+    handover = {"leave": [{"node": 0, "round": 5}], "join": [{"node": 1, "round": 5}]}
+    with pytest.raises(InvalidInput, match="they differ"):
+        Run(apart, faults=handover)
+    together = Problem.from_nodes([(X, y), (X, y)], split="features")
+    assert advance(Run(together, faults=handover, certify=True), 60).certificate.members == (1,)
+
+
+def test_graphs_that_use_part_of_the_topology_can_be_resumed_and_must_not_fall_apart(tmp_path):
+    path = [[[k, k + 1] for k in range(5)]]
+    plan = {"graphs": path, "link": [{"between": [0, 3], "from": 2, "until": 9}]}
+    run = advance(Run(problem_of(), n_nodes=6, topology="complete", faults=plan), 5)
+    run.save(tmp_path / "run")
+    again = Run.resume(tmp_path / "run")
+    assert advance(again, 20).x.tobytes() == advance(run, 20).x.tobytes()
+    with pytest.raises(InvalidNetwork, match="cut off"):
+        Run(problem_of(), n_nodes=6, topology="complete", faults={"graphs": path, "leave": [{"node": 2, "round": 5}]})
+
+
 def test_a_plan_that_can_lose_messages_makes_ledgers_the_default():
     for plan, ledger in (
         (None, False),

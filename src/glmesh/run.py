@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh import checkpoint
-from glmesh import topology as topology_module
 from glmesh.certificate import Certifier
 from glmesh.errors import InvalidInput
 from glmesh.events import Event
@@ -135,7 +134,7 @@ class Run(Simulation):
         setup = {
             "method": self.method,
             "mixing": None if self._metropolis else [mixing.indptr, mixing.indices, mixing.data],
-            "links": sorted(topology_module.links_of(mixing)),
+            "links": self._links,
             "n_nodes": self.n_nodes,
             "partition": [self.partition.columns_of(k) for k in range(self.n_nodes)] if self.problem.pooled else None,
             "seed": self.seed,

@@ -67,6 +67,7 @@ class Simulation:
         self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
         self._metropolis = isinstance(mixing, str)
         plan = Plan.of(faults)
+        self._links = sorted(topology_module.links_of(self.mixing.matrix))
         self.mixing, schedule = schedule_of(plan, self.mixing, mixing)
         if plan.loses_messages:
             diameter = diameter_of(self.mixing, plan)

@@ -110,7 +110,7 @@ def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, tuple[M
 def diameter_of(mixing: Mixing, plan: Plan) -> int:
     """An upper bound of the diameter, whoever of the plan's members are there and whichever links are left."""
     links = topology_module.links_of(mixing.matrix)
-    largest = 0
+    largest = topology_module.diameter(mixing.matrix)  # before the first round everybody is there
     for round in plan.stages():
         left = mixing_module.among(mixing, plan.members(round, mixing.n_nodes), plan.gone(round, links))
         if left.consensus_gap > 0:

@@ -85,6 +85,8 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 def told(result: Result) -> list[tuple[str, str]]:
     """Lines of the summary: who stayed, how often nodes were away, who joined and left, what was not solved."""
+    from glmesh.faults import Plan
+
     lines = []
     presence = result.presence
     if presence.size and (presence == 0).any():
@@ -96,6 +98,12 @@ def told(result: Result) -> list[tuple[str, str]]:
     if len(events) > _LISTED:
         events[_LISTED - 1 :] = [f"and {len(events) - _LISTED + 1:,} more"]
     lines += [("" if number else "events", event) for number, event in enumerate(events)]
+    plan = Plan.of(result.faults)
+    later = [(entry.round, "join", entry.node) for entry in plan.join if entry.round >= result.rounds]
+    later += [(entry.round, "leave", entry.node) for entry in plan.leave if entry.round >= result.rounds]
+    if later:
+        round, verb, node = min(later)
+        lines.append(("not seen", f"node {node} was to {verb} in round {round:,}; --stop rounds goes on to the end"))
     if result.skipped:
         lines.append(("skipped", f"{count(result.skipped, 'subproblem')} of nodes whose part was done"))
     return lines

@@ -296,6 +296,8 @@ class Plan:
         """In the end the members must be connected by links that have not failed for good."""
         last = self.stages()[-1]
         members = set(np.flatnonzero(self.members(last, n_nodes)).tolist())
+        if self.graphs:
+            links = links & {(min(link), max(link)) for graph in self.graphs for link in graph}
         left = {link for link in links - self.gone(last, links) if members.issuperset(link)}
         start = min(members)
         apart = members - _reachable(start, left)

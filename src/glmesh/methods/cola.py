@@ -135,7 +135,8 @@ class Cola:
 
     def curvature(self, block: Block, state: ColaState) -> Vector:
         """sigma'/tau of every hosted node; the safe sigma' is gamma times as many nodes as it believes there are."""
-        sigma = self.gamma * state.gossip.believed if self.sigma is None else np.full(block.size, self.sigma)
+        believed = np.maximum(state.gossip.believed, 1.0)  # one that has left knows of nobody
+        sigma = self.gamma * believed if self.sigma is None else np.full(block.size, self.sigma)
         return np.asarray(sigma / block.f.tau)
 
     def _passes(self, block: Block, state: ColaState) -> Unsigned:
