@@ -162,7 +162,7 @@ SETTINGS = {
     "matrix_certified": (ridge, {"certify": True}),
     "matrix_certified_l1_on_a_grid": (lasso, {"certify": True, "topology": "grid", "n_jobs": 3}),
     "ledger": (lasso, {"method": Cola(gossip="ledger")}),
-    "ledger_certified": (lasso, {"method": Cola(gossip="ledger"), "certify": True, "tol": 1e5}),
+    "ledger_certified": (lasso, {"method": Cola(gossip="ledger"), "certify": True, "tol": 1e8}),
     "heavy": (lasso, {"faults": HEAVY}),
     "heavy_certified": (ridge, {"faults": HEAVY, "certify": True, "tol": 1e-2, "n_jobs": 3}),
     "heavy_by_samples": (logistic_dual, {"faults": HEAVY, "certify": True, "network": CLOCK}),

@@ -44,7 +44,9 @@ _ROUNDING = 1e-13  # allowance for rounding, relative to the size of what cancel
 _PERIOD, _PATIENCE = 10, 0.02
 
 
-_REST = 1e-7  # a node rests while it could gain at most this part of its share of the tolerance: more would cost rounds
+_REST = (
+    1e-10  # a node rests while it could gain at most this part of its share of the tolerance: more would cost rounds
+)
 
 
 class Record(NamedTuple):
