@@ -810,16 +810,17 @@ def test_churn_for_a_long_time_neither_drifts_nor_grows(record_property):
     advance(run, rounds // 4)
     tracemalloc.start()
     advance(run, rounds // 4)  # long enough for everything that is kept to be replaced once
-    middle = tracemalloc.get_traced_memory()[0]
+    middle = tracemalloc.get_traced_memory()[1]  # peaks: in between it depends on how many records are known
+    tracemalloc.reset_peak()
     advance(run, rounds - 2 * (rounds // 4))
-    end = tracemalloc.get_traced_memory()[0]
+    end = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     run.elastic.plan = type(run.elastic.plan).of({k: v for k, v in plan.items() if k != "random"})
     advance(run, 12)
     assert violation(run) < 1e-10
     for (a, b), edge in edges(run).items():
         np.testing.assert_array_equal(edge.flow, -edges(run)[b, a].flow)
-    assert end < 1.5 * middle
+    assert end < middle + 1_000_000, (middle, end)
     record_property("rounds of churn on 64 nodes", rounds)
     record_property("violation of the invariant at the end", f"{violation(run):.1e}")
-    record_property("bytes of memory, middle and end", f"{middle}, {end}")
+    record_property("peaks of memory in bytes, before and after the middle", f"{middle}, {end}")
