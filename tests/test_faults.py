@@ -88,7 +88,10 @@ def test_dicts_and_files_give_the_same_plan_back(tmp_path_factory, plain):
 @given(st.integers(1, 4), st.data())
 def test_the_strategy_makes_plans_for_the_smallest_networks(n, data):
     links = [(k, k + 1) for k in range(n - 1)]
-    Plan.of(data.draw(fault_plans(n, links, 1))).check(n, links)
+    plan = Plan.of(data.draw(fault_plans(n, links, 1)))
+    plan.check(n, links)
+    assert plan.quiet_from() <= 1
+    assert plan.members(1, n).any()
 
 
 def test_defaults_are_not_written():

@@ -2,7 +2,7 @@
 
 A node is *frozen* while it is away: its variables and its estimate stay as they are, and count. One that is *reset*
 loses them; its neighbours drop their flows, and with them what it had lent or borrowed. One that leaves for good is
-reset too, or its share A_k x_k is handed to a neighbour, who goes on counting it as a constant.
+reset too, or its share A_k x_k is handed to the nearest member, who goes on counting it as a constant.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class Crew:
         ledger = self.states[number].gossip
         assert isinstance(ledger, Ledger)
         return ledger
+
+    def ledger_of(self, node: int) -> tuple[Ledger, int]:
+        """(the ledger of its block, its place there)."""
+        number, k = self.find(node)
+        return self.ledger(number), k
 
     def disturbed(self, node: int, round: int, *, forget: bool = False) -> None:
         """After a node's state was changed from outside: all that is derived from it follows."""
@@ -124,8 +129,8 @@ class Elastic:
         gone = self.plan.gone(round, self._links)
         for a, b in gone - (self.plan.gone(round - 1, self._links) if round else set()):
             for me, peer in ((a, b), (b, a)):
-                number, k = self.crew.find(me)
-                self.crew.ledger(number).close(k, peer)
+                ledger, k = self.crew.ledger_of(me)
+                ledger.close(k, peer)
                 self.crew.disturbed(me, round)
 
     def _neighbours(self, node: int, members: Flags) -> list[int]:
@@ -145,19 +150,18 @@ class Elastic:
     def _leave(self, node: int, round: int, members: Flags) -> None:
         crew = self.crew
         model = next(entry.model for entry in self.plan.leave if entry.node == node)
-        number, k = crew.find(node)
-        ledger = crew.ledger(number)
+        ledger, k = crew.ledger_of(node)
         before, share, inherited = crew.gap(node), crew.share(node), ledger.accounts[k].inherited
-        count = ledger.quit(crew.blocks[number], k)
+        count = ledger.quit(k, node)
         told = self._nearest(node, members)
         for peer in told:
-            other, j = crew.find(peer)
-            crew.ledger(other).farewell(j, node, count)
+            other, j = crew.ledger_of(peer)
+            other.farewell(j, node, count)
         wards = [ward for ward, heir in self.frozen.items() if heir == node]
         if model == "freeze" and told:
             heir, total = told[0], share if inherited is None else share + inherited
-            other, j = crew.find(heir)
-            crew.ledger(other).inherit(j, total)
+            other, j = crew.ledger_of(heir)
+            other.inherit(j, total)
             self.exchange.traffic.bytes += 8 * len(total)
             self.frozen |= dict.fromkeys([*wards, node], heir)
         else:
@@ -182,13 +186,13 @@ class Elastic:
 
     def _reset(self, node: int, round: int) -> None:
         crew = self.crew
-        number, k = crew.find(node)
+        ledger, k = crew.ledger_of(node)
         crew.clear(node)
-        crew.ledger(number).lose_memory(k)
+        ledger.lose_memory(k)
         crew.disturbed(node, round, forget=True)
         for peer in self._neighbours(node, self.plan.members(round, self.n_nodes)):
-            other, j = crew.find(peer)
-            edge = crew.ledger(other).accounts[j].edges.get(node)
+            other, j = crew.ledger_of(peer)
+            edge = other.accounts[j].edges.get(node)
             if edge is not None:
                 edge.drop()
                 crew.disturbed(peer, round)

@@ -5,7 +5,7 @@ GlmeshError
 │   ├── InvalidData               a matrix, labels or weights that no problem can be made of
 │   ├── InvalidNetwork            a graph or mixing matrix that cannot carry a run
 │   └── UnsuitablePair            loss, penalty, split or solver that do not go together
-└── UnreadableFile (ValueError)   a data, model or history file that is damaged or foreign
+└── UnreadableFile (ValueError)   a data, model, plan or checkpoint file that is damaged or foreign
 """
 
 
@@ -30,4 +30,4 @@ class UnsuitablePair(InvalidInput):
 
 
 class UnreadableFile(GlmeshError, ValueError):
-    """A data, model or history file that is damaged, truncated or of another format."""
+    """A data, model, plan or checkpoint file that is damaged, truncated or of another format."""

@@ -15,7 +15,6 @@ from glmesh.errors import InvalidInput
 from glmesh.events import Event
 from glmesh.gossip.ledger import Ledger
 from glmesh.mixing import Mixing
-from glmesh.partition import Partition
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Problem
 from glmesh.simulation import Simulation
@@ -90,7 +89,6 @@ class Run(Simulation):
         lists = [place[self.partition.columns_of(k)] for k in range(self.n_nodes)]
         lists = [part[part >= 0] for part in lists]
         x = np.append(self.x, 0.0)[origin]
-        self.partition = Partition.of_lists(lists)
         if len(new):
             lists[nodes[0]] = np.append(lists[nodes[0]], new)
         self.partition = make_partition(problem, self.n_nodes, lists if problem.pooled else "shuffled", self.seed)

@@ -1,7 +1,7 @@
-"""Certificates while things fail: never false, and silent as long as something is in the open.
+"""Certificates while things fail: never false, and silent while somebody who takes part stays away.
 
-The bound is that of `glmesh.certificate`. It needs the state of all members at one and the same round T, on links whose
-two ends agreed then. Rounds T are fixed beforehand, so nobody has to be asked:
+The bound is that of `glmesh.certificate`. It needs the state of all members at one and the same round T, with estimates
+whose sum is right. Rounds T are fixed beforehand, so nobody has to be asked:
 
 - At round T a node notes its x, s and the version and digest of every link. One that is away notes them when it is
   back: while it was away nothing of it could change.
@@ -14,7 +14,7 @@ two ends agreed then. Rounds T are fixed beforehand, so nobody has to be asked:
   view of who takes part (and with which data): records of different views are never combined. As a second guard each
   record carries q_k = <rho, s_k - u_k> with a random rho that all compute alike, and the sum of all q must vanish.
 
-A node whose own subproblem has nothing to gain any more skips it until the next T.
+A node whose own subproblem has nothing to gain that matters rests (`glmesh.block.Rest`).
 """
 
 from __future__ import annotations

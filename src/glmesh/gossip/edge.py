@@ -22,7 +22,7 @@ not know the other's incarnation yet: it is the HELLO, and carries no vector.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class Edge:
     incarnation: int = 1
     peer_incarnation: int = _UNKNOWN
     version: int = NEVER
-    digest: int = field(default=-1)
+    digest: int = -1  # computed from the flow
     attempt: int = -1  # of the last offer made
     made: Offer | None = None  # that offer
     open: bool = False  # whether it may still be answered

@@ -48,6 +48,12 @@ class Account:
     def __post_init__(self) -> None:
         self.digest = view_digest(self.view)
 
+    def count(self, node: int, count: int) -> None:
+        """What a node's counter is now."""
+        view = self.view.copy()
+        view[node] = count
+        self.see(view)
+
     def learn(self, view: Indices) -> bool:
         """Takes over what is newer in another view; whether anything was."""
         if not (view > self.view).any():
@@ -191,25 +197,20 @@ class Ledger:
     def join(self, block: Block, k: int) -> None:
         """The k-th hosted node takes part from now on."""
         account, me = self.accounts[k], int(block.ids[k])
-        view = account.view.copy()
-        view[me] += 1
-        account.see(view)
+        account.count(me, account.view[me] + 1)
         self.open(block, k)
 
     def farewell(self, k: int, peer: int, count: int) -> None:
         """The k-th hosted node learns that another left for good, with this count."""
-        view = self.accounts[k].view.copy()
-        view[peer] = max(view[peer], count)
-        self.accounts[k].see(view)
+        account = self.accounts[k]
+        account.count(peer, max(account.view[peer], count))
 
-    def quit(self, block: Block, k: int) -> int:
+    def quit(self, k: int, me: int) -> int:
         """The k-th hosted node is gone: nothing of it counts any more. Returns its count, for those who must know."""
-        account, me = self.accounts[k], int(block.ids[k])
-        view = account.view.copy()
-        view[me] += 1
-        account.see(view)
+        account = self.accounts[k]
+        account.count(me, account.view[me] + 1)
         account.edges, account.heard, account.inherited = {}, {}, None
-        return int(view[me])
+        return int(account.view[me])
 
     def close(self, k: int, peer: int) -> None:
         """The k-th hosted node gives a link up that has failed for good."""
@@ -230,7 +231,5 @@ class Ledger:
 
     def announce_change(self, block: Block, k: int) -> None:
         """The data of the k-th hosted node changed: certificates must not mix before and after."""
-        account = self.accounts[k]
-        view = account.view.copy()
-        view[int(block.ids[k])] += 2
-        account.see(view)
+        account, me = self.accounts[k], int(block.ids[k])
+        account.count(me, account.view[me] + 2)
