@@ -26,6 +26,7 @@ from glmesh.functions import (
     NonNegative,
     Profiled,
     QuantileLoss,
+    Smooth,
     SmoothedHingeLoss,
     Squared,
     SquaredEpsilonInsensitiveLoss,
@@ -213,6 +214,49 @@ def test_curvature_is_the_slope_of_the_gradient(kind, case, read):
     assert np.all(curvature >= np.minimum(left, right) - slack)  # at a kink, anything between the two
     if kind not in PROFILED:  # which promises an upper bound only
         assert np.all(curvature <= np.maximum(left, right) + slack)
+
+
+@law(SMOOTH)
+def test_majorant_is_above_everywhere(kind, case, read):
+    f, v, u = case.f, read.vector(case.n), read.vector(case.n)
+    before, m = v.copy(), case.f.majorant(v)
+    np.testing.assert_array_equal(v, before)
+    assert m.shape == v.shape
+    assert np.all(m >= 0)
+    assert np.all(m * f.tau <= 1)
+    assert np.all(m >= f.curvature(v) * (1 - 1e-14))
+    slope = f.gradient(v)
+    for size in (1.0, 1e-3, 1e3):  # touching and slope at v are in the formula
+        step = size * (u - v)
+        bound = f.value(v) + np.dot(slope, step) + 0.5 * np.dot(m * step, step)
+        assert at_most(f.value(v + step), bound, f.value(v), np.abs(slope * step).sum(), np.abs(slope * v).sum())
+    for i in range(case.n):  # to where the bound is tightest: the other side of an even loss
+        step = np.zeros(case.n)
+        step[i] = -2 * (v - (f.y if isinstance(f, Huber) else 0.0))[i]
+        bound = f.value(v) + slope[i] * step[i] + 0.5 * m[i] * step[i] ** 2
+        assert at_most(f.value(v + step), bound, f.value(v), slope[i] * step[i])
+        if isinstance(f, Huber | Logistic):  # so none is smaller, if there is another side
+            assert negligible(f.value(v + step) - bound, f.value(v), slope[i] * step[i], bound)
+
+
+@pytest.mark.parametrize("v", [0.0, 5e-324, 1e-310, 1e-9, 1e-4, 3.0, 800.0, 1e300, 1.7e308])
+def test_majorant_of_the_logistic_loss_at_extreme_points(v):
+    with np.errstate(over="ignore"):
+        expected = 2.0 * (0.25 if v < 1e-8 else np.tanh(v / 2) / v / 2)
+    for sign in (-1.0, 1.0):
+        m = Logistic(np.array([1.0, -1.0]), np.array([2.0, 0.0])).majorant(np.full(2, sign * v))
+        np.testing.assert_allclose(m, [expected, 0.0], rtol=1e-14)
+
+
+def test_majorant_of_what_cannot_move_is_zero():
+    f = ConjugateOf(Table(l2=np.array([0.0, 0.5, 2.0]), lo=np.array([1.0, -1.0, 3.0]), hi=np.array([1.0, 1.0, 3.0])))
+    np.testing.assert_array_equal(f.majorant(np.zeros(3)), [0.0, 2.0, 0.0])
+    np.testing.assert_array_equal(ConjugateOf(L2(4.0)).majorant(np.zeros(2)), [0.25, 0.25])
+
+
+def test_majorant_that_nobody_knows_better():
+    f = Squared(ONES, np.array([0.5, 1.0, 4.0]))
+    np.testing.assert_array_equal(Smooth.majorant(f, np.zeros(3)), [4.0, 4.0, 4.0])
 
 
 @law(SMOOTH)

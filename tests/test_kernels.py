@@ -54,10 +54,17 @@ def matrix_of(rng, d, n, sparse):
     return A
 
 
+def row_weights(rng, d):
+    """In [0, 1] for each of four nodes, zeros and ones among them; now and then nothing but zeros."""
+    h = np.clip(1.4 * rng.random((4, d)) - 0.2, 0.0, 1.0)
+    h[rng.random(4) < 0.1] = 0.0
+    return h
+
+
 class Case:
     """A block of a few nodes (one may be empty) with subproblems at a feasible x."""
 
-    def __init__(self, kind, sparse, seed, *, gamma=1.0, passes=1, accuracy=-1.0, round_=3):
+    def __init__(self, kind, sparse, seed, *, gamma=1.0, passes=1, accuracy=-1.0, round_=3, weighted=False):
         rng = np.random.default_rng(seed)
         self.sizes = [int(s) for s in rng.integers(1, 9, 3)]
         self.sizes.insert(int(rng.integers(0, 4)), 0)
@@ -77,6 +84,7 @@ class Case:
         self.q, self.step = 0.5 + rng.random(4), 0.5 + rng.random(4)
         self.passes = np.full(4, passes, dtype=np.uint64)
         self.accuracy = np.full(4, accuracy)
+        self.h = row_weights(rng, self.d) if weighted else None
 
     def own(self, k):
         return self.block.of_node(k)
@@ -84,7 +92,7 @@ class Case:
     def solve(self, order="cyclic"):
         """What the kernel makes of it: (x, estimate, theta, visited)."""
         x, v = self.x.copy(), self.v.copy()
-        task = Subproblems(x, self.w, v, self.q, self.step, self.gamma, self.passes, self.accuracy, self.round)
+        task = Subproblems(x, self.w, v, self.q, self.step, self.gamma, self.passes, self.accuracy, self.round, self.h)
         solver = CoordinateDescent(order)
         return x, v, *solver.solve(self.block, solver.prepare(self.block), task)
 
@@ -111,7 +119,14 @@ class Case:
         return min(self.value(k, x), self.value(k, x0))
 
 
-def naive_node(A, g, x, w, q, orders):
+def naive_square(A, h):
+    """Curvature over q: exact for a column, the smaller of two bounds for a group; at least a thousandth of |A|^2."""
+    largest = np.linalg.norm(A, 2) ** 2
+    bound = h[(A != 0).any(axis=1)].max(initial=0.0) * largest
+    return max(min(bound, (h @ A**2).sum()), 1e-3 * largest)
+
+
+def naive_node(A, g, x, w, q, orders, h):
     """Coordinate (or block proximal) descent, everything recomputed from scratch. Returns x + D."""
     n = len(x)
     z = x.copy()
@@ -120,8 +135,8 @@ def naive_node(A, g, x, w, q, orders):
         for j in order:
             unit = units[j]
             own, part = A[:, unit], g.take(unit)
-            slope = own.T @ (w + q * A @ (z - x))
-            curvature = q * np.linalg.norm(own, 2) ** 2
+            slope = own.T @ (w + q * h * (A @ (z - x)))
+            curvature = q * naive_square(own, h)
             if curvature > 0:
                 z[unit] = part.prox(z[unit] - slope / curvature, 1.0 / curvature)
             else:  # only g is left: its minimiser
@@ -135,7 +150,7 @@ def naive_orders(order, n_units, passes, seed, node, round_):
         if order == "shuffled":
             key = naive_hash(naive_hash(naive_hash(seed, node), round_), p)
             current = naive_shuffle(current, key)
-        yield current.copy()
+        yield current[::-1] if order == "symmetric" and p % 2 == 1 else current.copy()
 
 
 def naive_hash(a, b):
@@ -160,20 +175,49 @@ def naive_shuffle(order, key):
 
 
 @pytest.mark.parametrize("kind", G)
-@pytest.mark.parametrize("order", ["cyclic", "shuffled"])
+@pytest.mark.parametrize("order", ["cyclic", "shuffled", "symmetric"])
+@pytest.mark.parametrize("weighted", [False, True])
 @prop(60)
 @given(seed=st.integers(0, 10**6), sparse=st.booleans(), passes=st.integers(1, 4), gamma=st.sampled_from([1.0, 0.25]))
-def test_solve_nodes_is_coordinate_descent(kind, order, seed, sparse, passes, gamma):
-    case = Case(kind, sparse, seed, gamma=gamma, passes=passes)
+def test_solve_nodes_is_coordinate_descent(kind, order, weighted, seed, sparse, passes, gamma):
+    case = Case(kind, sparse, seed, gamma=gamma, passes=passes, weighted=weighted)
     x, v, _, _ = case.solve(order)
     for k, g in enumerate(case.gs):
         own, A = case.own(k), case.matrices[k]
         n_units = len(g.pieces(len(case.x[own]))) - 1 if case.sizes[k] else 0
         orders = naive_orders(order, n_units, passes, seed, int(case.ids[k]), case.round)
-        z = naive_node(A, g, case.x[own], case.w[k], case.q[k], orders) if n_units else case.x[own]
-        np.testing.assert_allclose(x[own], case.x[own] + gamma * (z - case.x[own]), rtol=1e-9, atol=1e-9)
+        h = case.h[k] if weighted else np.ones(case.d)
+        z = naive_node(A, g, case.x[own], case.w[k], case.q[k], orders, h) if n_units else case.x[own]
+        scale = 1e-9 * (1.0 + np.abs(z).max(initial=0.0))  # without weight on its rows a column goes far
+        np.testing.assert_allclose(x[own], case.x[own] + gamma * (z - case.x[own]), rtol=1e-9, atol=scale)
         expected = case.v[k] + case.step[k] * case.q[k] * (A @ (z - case.x[own]))
-        np.testing.assert_allclose(v[k], expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(v[k], expected, rtol=1e-9, atol=scale)
+
+
+@pytest.mark.parametrize("kind", G)
+@prop(20)
+@given(seed=st.integers(0, 10**6), sparse=st.booleans(), gamma=st.sampled_from([1.0, 0.25]))
+def test_weights_of_one_are_no_weights(kind, seed, sparse, gamma):
+    case = Case(kind, sparse, seed, gamma=gamma, passes=3)
+    plain = case.solve("symmetric")
+    case.h = np.ones((4, case.d))
+    for a, b in zip(case.solve("symmetric")[:2], plain, strict=False):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_rows_without_weight_do_not_send_a_column_to_infinity():
+    """A linear term alone has no minimiser; a thousandth of the full curvature bounds the step."""
+    case = Case("l2", False, 3, weighted=True)
+    case.gs = case.block.terms = [Table() for _ in case.sizes]
+    case.block.__dict__.pop("table", None)
+    case.h[:] = 0.0
+    x, v, _, _ = case.solve()
+    for k, A in enumerate(case.matrices):
+        squares = case.q[k] * 1e-3 * (A**2).sum(axis=0)
+        own, slope = case.own(k), A.T @ case.w[k]
+        steps = np.divide(slope, squares, out=case.x[own].copy(), where=squares > 0)  # an empty column goes to 0
+        np.testing.assert_allclose(x[own], case.x[own] - steps, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(v[k], case.v[k] - case.step[k] * case.q[k] * A @ steps, rtol=1e-9, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", G)
@@ -293,23 +337,48 @@ def test_sleeping_changes_not_one_bit(name, wake_up, passes, order):
     assert visits[0] < visits[1]
 
 
-@pytest.mark.parametrize("kind", G)
-@prop(300)
-@given(seed=st.integers(0, 10**6), sparse=st.booleans(), passes=st.integers(1, 3))
-def test_sleeping_under_gradients_that_wander(kind, seed, sparse, passes):
-    """Units fall asleep at kinks and bounds and leave them again; a solver without memory makes the same steps."""
-    case, rng = Case(kind, sparse, seed, passes=passes), np.random.default_rng(seed)
-    solver = CoordinateDescent()
+def wander(case, order, seed, *, jolts=False):
+    """Gradients and weights wander; a solver without memory makes the same steps as one with."""
+    rng, solver = np.random.default_rng(seed), CoordinateDescent(order)
     memory, xs, w = solver.prepare(case.block), [case.x.copy(), case.x.copy()], case.w.copy()
+    lo, hi = case.block.table[:, 3:].T
     for t in range(30):
         for k, A in enumerate(case.matrices):  # along a column: nothing moves its slope faster
             if case.sizes[k]:
                 w[k] += rng.uniform(-1, 1) * A[:, rng.integers(case.sizes[k])]
         w += 10.0 ** rng.uniform(-6, -1) * rng.standard_normal(w.shape)
+        h = None if case.h is None else row_weights(rng, case.d)
+        if jolts:
+            changed = rng.random(len(lo)) < 0.1
+            jolt = np.where(rng.random(len(lo)) < 0.3, lo, rng.standard_normal(len(lo)))
+            for x in xs:
+                x[changed] = np.clip(jolt, np.maximum(lo, -9.0), np.minimum(hi, 9.0))[changed]
+            solver.moved(case.block, memory, changed)
         for x, kept in zip(xs, (memory, solver.prepare(case.block)), strict=True):
-            task = Subproblems(x, w, case.v.copy(), case.q, case.step, 1.0, case.passes, case.accuracy, t)
+            task = Subproblems(x, w, case.v.copy(), case.q, case.step, 1.0, case.passes, case.accuracy, t, h)
             solver.solve(case.block, kept, task)
         assert np.array_equal(*xs), f"round {t}"
+
+
+@pytest.mark.parametrize("kind", G)
+@pytest.mark.parametrize("weighted", [False, True])
+@prop(200)
+@given(
+    seed=st.integers(0, 10**6),
+    sparse=st.booleans(),
+    passes=st.integers(1, 3),
+    order=st.sampled_from(["cyclic", "shuffled", "symmetric"]),
+)
+def test_sleeping_under_gradients_that_wander(kind, weighted, seed, sparse, passes, order):
+    """Units fall asleep at kinks and bounds and leave them again."""
+    wander(Case(kind, sparse, seed, passes=passes, weighted=weighted), order, seed)
+
+
+@pytest.mark.parametrize("kind", G)
+@prop(60)
+@given(seed=st.integers(0, 10**6), weighted=st.booleans())
+def test_sleeping_while_variables_are_changed_from_outside(kind, seed, weighted):
+    wander(Case(kind, False, seed, passes=2, weighted=weighted), "cyclic", seed, jolts=True)
 
 
 def test_sleeping_saves_most_visits_of_a_sparse_lasso():

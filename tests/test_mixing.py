@@ -1,3 +1,4 @@
+import cvxpy as cp
 import networkx as nx
 import numpy as np
 import pytest
@@ -119,6 +120,183 @@ def test_the_stored_form_is_sorted_and_holds_every_diagonal_entry(w):
 def test_a_mixing_is_frozen():
     with pytest.raises(AttributeError):
         mixing.uniform(2).matrix = None
+
+
+# --- weights that mix faster than Metropolis' -------------------------------------------------------
+
+BETTER = [mixing.best_constant, mixing.optimal]
+
+
+def ratio(w):
+    """λ_2/λ_max of I - W."""
+    spectrum = eigenvalues(w)
+    return (1 - spectrum[-2]) / (1 - spectrum[0])
+
+
+@st.composite
+def random_graphs(draw, most=20):
+    """A random tree and some more edges, or one of the named graphs."""
+    n, seed = draw(st.integers(1, most)), draw(st.integers(0, 2**32 - 1))
+    if draw(st.booleans()):
+        return topology.build(draw(st.sampled_from(ANY_SIZE)), n, seed)
+    source = np.random.default_rng(seed)
+    graph = nx.empty_graph(n)
+    graph.add_edges_from((int(source.integers(k)), k) for k in range(1, n))
+    graph.add_edges_from(e for e in nx.complete_graph(n).edges if source.random() < draw(st.floats(0, 0.5)))
+    return graph
+
+
+def best_ratio(graph):
+    """The optimum as a semidefinite programme."""
+    n, incidence = len(graph), nx.incidence_matrix(graph, oriented=True).toarray()
+    weights, t = cp.Variable(incidence.shape[1], nonneg=True), cp.Variable()
+    laplacian = incidence @ cp.diag(weights) @ incidence.T
+    mean = np.full((n, n), 1 / n)
+    limits = [laplacian + mean >> t * (np.eye(n) - mean), laplacian << np.eye(n)]
+    loose = {"tol_gap_abs": 1e-6, "tol_gap_rel": 1e-6, "tol_feas": 1e-6}  # its own 1e-8 are not always reached
+    cp.Problem(cp.Maximize(t), limits).solve(solver=cp.CLARABEL, **loose)
+    return float(t.value)
+
+
+@pytest.mark.parametrize("make", BETTER)
+@prop(300)
+@given(graph=random_graphs())
+def test_better_weights_are_symmetric_and_doubly_stochastic_on_the_graph(make, graph):
+    w = make(graph)
+    full = w.matrix.toarray()
+    assert np.array_equal(full, full.T)
+    assert (full >= 0).all()
+    np.testing.assert_allclose(full.sum(axis=0), 1.0, rtol=0, atol=1e-14)
+    assert w.edges == 2 * graph.number_of_edges()
+    assert 0 <= w.beta < 1
+    again = mixing.from_matrix(w.matrix, graph)
+    np.testing.assert_allclose(again.matrix.toarray(), full, rtol=0, atol=1e-14)
+
+
+@prop(300)
+@given(random_graphs())
+def test_no_constant_that_the_diagonal_allows_is_better(graph):
+    laplacian = nx.laplacian_matrix(graph).toarray()
+    beta = mixing.best_constant(graph).beta
+    for weight in np.linspace(0, 1 / max(1, laplacian.max()), 20):
+        others = np.linalg.eigvalsh(np.eye(len(graph)) - weight * laplacian - 1 / len(graph))
+        assert beta <= np.abs(others).max() + 1e-9
+
+
+@pytest.mark.parametrize("name", ["ring", "path", "grid", "torus", "star", "random-3-regular"])
+@pytest.mark.parametrize("n", [4, 16, 36])
+def test_the_best_constant_is_no_worse_than_metropolis(name, n):
+    graph = topology.build(name, n)
+    assert mixing.best_constant(graph).beta <= mixing.metropolis(graph).beta + 1e-9
+
+
+@prop(300)
+@given(random_graphs())
+def test_optimal_weights_are_never_worse(graph):
+    if len(graph) > 1:
+        best = ratio(mixing.optimal(graph))
+        assert best >= ratio(mixing.metropolis(graph)) - 1e-12
+        assert best >= ratio(mixing.best_constant(graph)) - 1e-12
+
+
+@prop(200)
+@given(random_graphs(most=10).filter(lambda graph: len(graph) > 2))
+def test_optimal_weights_agree_with_a_semidefinite_programme(graph):
+    assert ratio(mixing.optimal(graph)) == pytest.approx(best_ratio(graph), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("graph", "gain"),
+    [
+        (topology.grid(16), 1.04),
+        (topology.grid(64), 1.09),
+        (nx.barbell_graph(6, 3), 1.25),
+        (nx.lollipop_graph(8, 4), 1.1),
+        (topology.random_regular(64, 3), 1.2),
+        (topology.exponential(64), 1.3),
+        (topology.erdos_renyi(40), 1.4),
+    ],
+)
+def test_optimal_weights_are_better_where_edges_differ(graph, gain):
+    best = mixing.optimal(graph)
+    assert ratio(best) >= gain * ratio(mixing.metropolis(graph))
+    assert best.beta < mixing.metropolis(graph).beta
+
+
+@pytest.mark.parametrize("name", ["ring", "star", "hypercube", "complete"])
+@pytest.mark.parametrize("n", [2, 4, 16])
+def test_where_all_edges_are_alike_the_constant_is_optimal(name, n):
+    graph = topology.build(name, n)
+    best, constant = mixing.optimal(graph), mixing.best_constant(graph)
+    assert np.array_equal(best.matrix.toarray(), constant.matrix.toarray())
+
+
+@pytest.mark.parametrize("make", BETTER)
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 60, 600])
+def test_better_weights_average_exactly_on_the_complete_graph(make, n):
+    w = make(topology.complete(n))
+    np.testing.assert_allclose(w.matrix.toarray(), 1 / n, rtol=0, atol=1e-14)
+    assert (w.lambda2, w.beta) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("make", BETTER)
+def test_better_weights_of_known_graphs(make):
+    lowest = 2 - 2 * np.cos(2 * np.pi / 16)
+    ring = make(topology.ring(16)).matrix
+    assert ring[0, 1] == ring[0, 15] == pytest.approx(2 / (lowest + 4))
+    star = make(topology.star(5)).matrix.toarray()  # 2/(1 + 5) would leave -1/3 on the hub
+    np.testing.assert_allclose(star[0], [0, 0.25, 0.25, 0.25, 0.25], atol=1e-12)
+    path = make(topology.path(16))
+    assert ratio(path) == pytest.approx(np.tan(np.pi / 32) ** 2)
+
+
+def test_the_best_constant_of_a_large_ring():
+    n = 4096
+    w = mixing.best_constant(topology.ring(n))
+    assert w.matrix[0, 1] == pytest.approx(0.5, rel=2e-3)
+    assert w.spectral_gap == pytest.approx(1 - np.cos(2 * np.pi / n), rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("graph", "size"), [(topology.ring(301), "301 and 301"), (topology.cycle(200, 11), "200 and 2200")]
+)
+def test_optimal_weights_of_a_large_graph_are_refused(graph, size):
+    with pytest.raises(InvalidNetwork) as caught:
+        mixing.optimal(graph)
+    assert f"the graph has {size}; mixing.best_constant(graph) or mixing.metropolis(graph)" in str(caught.value)
+
+
+@many
+@given(random_mixings())
+def test_top_is_a_tight_upper_bound(w):
+    top, bound = 1 - eigenvalues(w)[0], 2 * (1 - w.matrix.diagonal().min())
+    assert top - 1e-14 <= w.top <= min(top + 2e-12, bound)
+
+
+@pytest.mark.parametrize("name", topology.names())
+@pytest.mark.parametrize("make", [mixing.metropolis, mixing.best_constant])
+def test_top_by_lanczos_is_an_upper_bound(name, make):
+    w = make(topology.build(name, 256))
+    top, bound = 1 - eigenvalues(w)[0], 2 * (1 - w.matrix.diagonal().min())
+    assert top - 1e-14 <= mixing._top(w.matrix, dense_limit=0) <= min(1.0011 * top, bound)
+
+
+def test_top_of_networks_with_little_to_say():
+    assert mixing.uniform(1).top == 0.0
+    assert mixing.metropolis(topology.path(2)).top == 1.0
+    assert mixing.uniform(600).top == pytest.approx(1.0)
+    silent, _ = mixing.sequence([nx.empty_graph(600), topology.ring(600)])
+    assert silent.top == 0.0
+    assert mixing.metropolis(topology.star(4096)).top == pytest.approx(1.0, rel=2e-3)
+
+
+def test_top_without_convergence_is_the_free_bound(monkeypatch):
+    def fails(*args, **kwargs):
+        raise mixing.splinalg.ArpackNoConvergence("none", np.zeros(0), np.zeros((0, 0)))
+
+    matrix = mixing.metropolis(topology.star(600)).matrix
+    monkeypatch.setattr(mixing.splinalg, "eigsh", fails)
+    assert mixing._top(matrix) == pytest.approx(2 * 599 / 600)
 
 
 # --- large networks: the sparse ways agree with the dense one --------------------------------------

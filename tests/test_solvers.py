@@ -1,6 +1,7 @@
 """One suite for all local solvers: the compiled one, scikit-learn's and a user's own."""
 
 import importlib.util
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from glmesh.columns import Columns
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import L1, L2, Box, ElasticNet, GroupLasso, LogisticDual, Table
 from glmesh.problem import Form
-from glmesh.solvers import CoordinateDescent, SklearnCoordinateDescent, Subproblems
+from glmesh.solvers import CoordinateDescent, NodewiseSolver, SklearnCoordinateDescent, Subproblems
 from tests.cases import prop
 
 _spec = importlib.util.spec_from_file_location("own_solver", Path(__file__).parents[1] / "examples" / "own_solver.py")
@@ -27,6 +28,7 @@ _spec.loader.exec_module(own_solver)
 SOLVERS = {
     "cyclic": CoordinateDescent(),
     "shuffled": CoordinateDescent("shuffled"),
+    "symmetric": CoordinateDescent("symmetric"),
     "sklearn": SklearnCoordinateDescent(),
     "sklearn_random": SklearnCoordinateDescent("random"),
     "own": own_solver.ProximalGradient(),
@@ -70,11 +72,11 @@ class Case:
         self.x = np.clip(0.3 * rng.standard_normal(8), *self.block.table[:, 3:].T)
         self.w, self.q = 2.0 * rng.standard_normal((3, self.d)), 0.5 + rng.random(3)
 
-    def solve(self, solver, passes, *, gamma=1.0, accuracy=-1.0):
+    def solve(self, solver, passes, *, gamma=1.0, accuracy=-1.0, rows=None):
         """(x, estimates, theta) after so many passes, from estimates of zero and step 1/q."""
         x, v = self.x.copy(), np.zeros((3, self.d))
         counts, theta = np.full(3, passes, dtype=np.uint64), np.full(3, accuracy)
-        task = Subproblems(x, self.w, v, self.q, 1.0 / self.q, gamma, counts, theta, 0)
+        task = Subproblems(x, self.w, v, self.q, 1.0 / self.q, gamma, counts, theta, 0, rows)
         reached, visited = solver.solve(self.block, solver.prepare(self.block), task)
         assert visited.shape == (3,)
         assert (visited >= 0).all()
@@ -85,10 +87,10 @@ class Case:
         u = self.matrices[k] @ (x[own] - self.x[own])
         return self.w[k] @ u + 0.5 * self.q[k] * u @ u + self.gs[k].value(x[own])
 
-    def slack(self, k, x):
+    def slack(self, k, x, h=1.0):
         """|x - prox(x - gradient)|: zero at the subproblem's optimum and nowhere else."""
         own, A = self.block.of_node(k), self.matrices[k]
-        slope = A.T @ (self.w[k] + self.q[k] * A @ (x[own] - self.x[own]))
+        slope = A.T @ (self.w[k] + self.q[k] * h * (A @ (x[own] - self.x[own])))
         return np.abs(x[own] - self.gs[k].prox(x[own] - slope, 1.0)).max()
 
 
@@ -115,6 +117,61 @@ def test_many_passes_reach_the_optimum(solver, g, seed, sparse):
     x, _, theta = case.solve(SOLVERS[solver], 1000)
     assert max(case.slack(k, x) for k in (0, 2)) <= 1e-6
     assert np.isnan(theta[[0, 2]]).all()  # none was asked for
+
+
+@pytest.mark.parametrize("g", {**PLAIN, **REST})
+@prop(20)
+@given(seed=st.integers(0, 10**6), sparse=st.booleans())
+def test_many_passes_reach_the_optimum_with_weights_per_row(g, seed, sparse):
+    case = Case(g, seed, sparse)
+    rows = 0.2 + 0.8 * np.random.default_rng(seed).random((3, case.d))
+    x, v, _ = case.solve(SOLVERS["cyclic"], 3000, rows=rows)
+    assert max(case.slack(k, x, rows[k]) for k in (0, 2)) <= 1e-6
+    for k in (0, 2):
+        np.testing.assert_allclose(v[k], case.matrices[k] @ (x - case.x)[case.block.of_node(k)], atol=1e-12)
+
+
+class Spy(NodewiseSolver):
+    """Keeps what it is asked."""
+
+    def __init__(self):
+        self.tasks = []
+
+    def solve_node(self, task):
+        self.tasks.append(task)
+        return task.x
+
+
+def test_weights_per_row_reach_a_solver_of_single_nodes():
+    case, rows, spy = Case("l1", 0, False), np.random.default_rng(0).random((3, 9)), Spy()
+    case.solve(spy, 1, rows=rows)
+    case.solve(spy, 1)
+    assert [task.rows is None for task in spy.tasks] == [False, False, True, True]
+    np.testing.assert_array_equal(spy.tasks[1].rows, rows[2])
+
+
+def test_weights_per_row_are_refused_where_they_cannot_be_used():
+    case, rows = Case("l1", 0, False), np.ones((3, 9))
+    for name in ("sklearn", "sklearn_random"):
+        with pytest.raises(UnsuitablePair, match=r"CoordinateDescent\(\)"):
+            case.solve(SOLVERS[name], 1, rows=rows)
+    for solver in (CoordinateDescent(), Spy()):
+        with pytest.raises(AssertionError):
+            case.solve(solver, 1, accuracy=0.1, rows=rows)
+
+
+@pytest.mark.parametrize("g", ["l1", "logistic_dual", "groups"])
+def test_moved_wakes_the_units_of_changed_columns_only(g):
+    case, solver = Case(g, 0, False), CoordinateDescent()
+    _, bounds, _ = case.block.units
+    for changed in np.random.default_rng(0).random((40, 8)) < np.linspace(0, 1, 40)[:, None]:
+        memory = solver.prepare(case.block)
+        memory["wake"][:] = np.inf
+        solver.moved(case.block, memory, changed)
+        woken = [changed[int(a) : int(b)].any() for a, b in itertools.pairwise(bounds)]
+        np.testing.assert_array_equal(memory["wake"] == 0.0, woken)
+        for other in (SklearnCoordinateDescent(), own_solver.ProximalGradient()):
+            other.moved(case.block, {}, changed)
 
 
 @pairs
@@ -198,7 +255,7 @@ def test_an_unsuitable_solver_is_refused_before_the_first_round():
     problem = Problem.glm(X, np.sign(y), loss="hinge", split="samples")
     with pytest.raises(UnsuitablePair, match="scikit-learn"):
         solve(problem, method=Cola(solver=SklearnCoordinateDescent()), n_nodes=3)
-    with pytest.raises(InvalidInput, match="'cyclic' or 'shuffled'"):
+    with pytest.raises(InvalidInput, match="'cyclic', 'shuffled' or 'symmetric'"):
         CoordinateDescent("backwards")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from glmesh.columns import Columns
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS
 from glmesh.gossip.letter import Letter
+from glmesh.gossip.parcel import Parcel
 from glmesh.kernels.mix import mix
 from glmesh.mixing import Mixing
 from glmesh.problem import Form
@@ -25,12 +26,13 @@ class Rows:
     """What the nodes of a block send to their neighbours: a vector each, and a few scalars that ride along.
 
     `vectors` must not be written to until the next exchange has returned (double-buffer it). A scalar of minus
-    infinity stands for nothing: it is not sent. `letters` are for single neighbours.
+    infinity stands for nothing: it is not sent. `letters` and `parcels` are for single neighbours.
     """
 
     vectors: Matrix | None = None
     scalars: Matrix | None = None
     letters: list[Letter] = field(default_factory=list)
+    parcels: list[Parcel] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Halo:
 
     The neighbours of the block's k-th node (itself included, ascending ids) are pointers[k]..pointers[k+1] of
     `neighbours`: rows of `vectors` and `scalars`; `weights` are the entries of the mixing matrix, zero for a neighbour
-    that is missing. `letters` are those that reached the block's nodes.
+    that is missing. `letters` and `parcels` are those that reached the block's nodes.
     """
 
     pointers: Unsigned
@@ -50,12 +52,22 @@ class Halo:
     scalars: Matrix | None
     own: Unsigned  # the rows of the block's own nodes
     letters: list[Letter] = field(default_factory=list)
+    parcels: list[Parcel] = field(default_factory=list)
 
-    def mix(self, out: Matrix) -> Matrix:
-        """out_k = sum_l W_kl vectors_l."""
+    def mix(self, out: Matrix, scale: float = 1.0) -> Matrix:
+        """out_k = sum_l P_kl vectors_l with P = I - scale (I - W)."""
         assert self.vectors is not None
-        mix(self.pointers, self.neighbours, self.weights, self.vectors, out)
+        weights = self.weights
+        if scale != 1.0:
+            counts = self.pointers[1:].astype(np.int64) - self.pointers[:-1].astype(np.int64)
+            own = np.repeat(self.own, counts) == self.neighbours
+            weights = scale * weights + np.where(own, 1.0 - scale, 0.0)
+        mix(self.pointers, self.neighbours, weights, self.vectors, out)
         return out
+
+    def of_scalars(self, which: slice) -> Halo:
+        """With these of the scalars only."""
+        return self if self.scalars is None else replace(self, scalars=self.scalars[:, which])
 
     def around(self, k: int) -> tuple[Indices, Vector]:
         """(rows of the neighbours of the block's k-th node, itself included; their weights)."""
@@ -83,6 +95,7 @@ class Facts:
     seed: int
     mixing: Mixing
     schedule: tuple[Mixing, ...]  # the mixing of each exchange in turn: one where the graph stands still
+    damping: float  # of the gossip under momentum: I - W is multiplied by it
     speeds: Vector | None = None  # nonzeros a second that each node works through, if there is a clock
 
 
@@ -137,6 +150,11 @@ class Block:
     def kind(self) -> int:
         """Which kind of g: TABLE, LOGISTIC_DUAL or GROUPS."""
         return self.terms[0].kind
+
+    @cached_property
+    def node_of(self) -> Indices:
+        """The hosted node that each column belongs to."""
+        return np.repeat(np.arange(self.size), [self.n_columns(k) for k in range(self.size)])
 
     def n_columns(self, k: int) -> int:
         """Columns of the k-th hosted node."""

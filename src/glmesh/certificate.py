@@ -222,8 +222,12 @@ class Certifier:
         """What rides along with the next exchange."""
         return None if self._gather is None else self._gather.outgoing()
 
-    def incoming(self, halo: Halo, x: Vector, v: Matrix, round: int, q: Vector, rest: Rest) -> None:
+    def incoming(
+        self, halo: Halo, x: Vector, v: Matrix, round: int, q: Vector, rest: Rest, *, begin: bool = True
+    ) -> None:
         """Takes the neighbours' records, and their vectors v_j of the round that the block's (x, v) is from.
+
+        Without vectors all v_k are one and the same. begin: whether a new record may be made of this state.
 
         q: sigma'/tau of each node's subproblem. rest: nodes that have nothing to gain are sent to rest.
         """
@@ -231,7 +235,8 @@ class Certifier:
             self._gather.incoming(halo)
             self._heard += 1
             self._conclude_if_complete()
-        if self._gather is None and (self.latest is None or round >= self._round + max(_PERIOD, _PATIENCE * round)):
+        due = begin and self._gather is None
+        if due and (self.latest is None or round >= self._round + max(_PERIOD, _PATIENCE * round)):
             self._gather, self._heard, self._round = (
                 gather(self.block, self._records(halo, x, v, q, rest), SMALLEST),
                 0,
@@ -242,15 +247,21 @@ class Certifier:
 
     def _records(self, halo: Halo, x: Vector, v: Matrix, q: Vector, rest: Rest) -> Matrix:
         block, vectors = self.block, halo.vectors
-        assert vectors is not None
-        gradients = {int(j): block.f.gradient(vectors[j]) for j in np.unique(halo.neighbours)}
+        gradients: dict[int, Vector] = {}
+        if vectors is None:
+            agreed, nowhere = block.f.gradient(v[0]), np.zeros(1)
+        else:
+            gradients = {int(j): block.f.gradient(vectors[j]) for j in np.unique(halo.neighbours)}
         records = []
         for k in range(block.size):
-            own = gradients[int(halo.own[k])]
-            away_v, away_w = v[k].copy(), own.copy()
-            for j, weight in zip(*halo.around(k), strict=True):
-                away_v -= weight * vectors[j]
-                away_w -= weight * gradients[int(j)]
+            if vectors is None:
+                own, away_v, away_w = agreed, nowhere, nowhere
+            else:
+                own = gradients[int(halo.own[k])]
+                away_v, away_w = v[k].copy(), own.copy()
+                for j, weight in zip(*halo.around(k), strict=True):
+                    away_v -= weight * vectors[j]
+                    away_w -= weight * gradients[int(j)]
             record = node_record(
                 block,
                 k,

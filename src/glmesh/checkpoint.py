@@ -30,10 +30,14 @@ from glmesh.exchange.network import Network
 from glmesh.functions import LOSSES, Separable
 from glmesh.gossip.edge import Edge, Offer
 from glmesh.gossip.ledger import Account, Ledger
-from glmesh.gossip.letter import Letter, Note
+from glmesh.gossip.letter import Letter, Note, Pulse
 from glmesh.gossip.matrix import MatrixGossip
+from glmesh.gossip.parcel import Parcel
 from glmesh.methods import Cocoa, Cola
 from glmesh.methods.cola import ColaState
+from glmesh.methods.momentum import Beat, Momentum, Rumour, Snapshot
+from glmesh.methods.sums import Sums, Tree
+from glmesh.methods.trial import Trial
 from glmesh.problem import Model, NodeData, Problem
 from glmesh.witness import Memo
 
@@ -41,7 +45,8 @@ KIND, VERSION = "checkpoint", 1
 
 _CLASSES: list[type] = [
     *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
-    *(Model, Network, Note, Offer, Rest, *LOSSES.values()),
+    *(Beat, Model, Momentum, Network, Note, Offer, Parcel, Pulse, Rest, Rumour, Snapshot, Sums, Tree, Trial),
+    *LOSSES.values(),
     *(kind for kind in vars(functions).values() if isinstance(kind, type) and issubclass(kind, Separable)),
     *(solvers.CoordinateDescent, solvers.SklearnCoordinateDescent),
 ]

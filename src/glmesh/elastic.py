@@ -62,6 +62,10 @@ class Crew:
             self.method.solver.forget(block, state.memory, k)
         if isinstance(state.gossip, Ledger):
             state.gossip.refresh_node(block, state.x, k)
+        if state.momentum is not None:
+            state.momentum.still(block, state, k)
+        if state.sums is not None:
+            state.sums.forget()
         if self.witnesses:
             self.witnesses[number].disturb(k, round)
 

@@ -7,6 +7,9 @@ certificate rests on that, so `consensus_gap` is proven to be at most 1 - λ_2.
 
 Where the graph changes from exchange to exchange (`sequence`), no single W need connect everybody;
 `window_beta` is the β of several exchanges in a row.
+
+With L the Laplacian of weights on the edges, W = I - L. Plain gossip is as fast as β; with momentum it is as fast as
+λ_2(L)/λ_max(L), whatever the scale of L. `optimal` makes that ratio as large as the graph allows.
 """
 
 from bisect import bisect_left
@@ -19,6 +22,7 @@ import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy import linalg
 from scipy.sparse import csgraph
 from scipy.sparse import linalg as splinalg
 
@@ -28,6 +32,9 @@ from glmesh.topology import adjacency, check_connected, diameter, positive_int
 DENSE_LIMIT = 512  # nodes; up to here all eigenvalues take less than 0.1 s
 ROUNDING = 1e-12  # error of a dense eigenvalue: a few K eps, with ‖W‖ = 1 and K <= DENSE_LIMIT
 SLACK = 1e-3  # share of the gap given away, so that its proof does not sit on an eigenvalue
+OPTIMAL_NODES = 300  # `optimal` takes some 50 steps that cost (links)³ and (nodes)³: seconds up to here
+OPTIMAL_LINKS = 1024  # half of all pairs of 64 nodes
+CLOSE = 5e-4  # share of the best ratio that `optimal` may miss
 INDEX = np.int32  # one index type, whatever scipy would choose, so that kernels compile once
 EPS = float(np.finfo(np.float64).eps)
 
@@ -36,8 +43,8 @@ EPS = float(np.finfo(np.float64).eps)
 class Mixing:
     """W as a `csr_array` of float64 and int32: sorted rows, the diagonal always stored, no other zeros.
 
-    Made by `metropolis`, `uniform` or `from_matrix`, which vouch for it. Only one of a `sequence` may be
-    disconnected: it has λ_2 = β = 1 and a consensus gap of 0.
+    Made by `metropolis`, `best_constant`, `optimal`, `uniform` or `from_matrix`, which vouch for it. Only one of a
+    `sequence` may be disconnected: it has λ_2 = β = 1 and a consensus gap of 0.
     """
 
     matrix: sp.csr_array
@@ -78,10 +85,53 @@ class Mixing:
         """A proven lower bound of 1 - λ_2, about one part in a thousand below it."""
         return _consensus_gap(self.matrix, self.lambda2)
 
+    @cached_property
+    def top(self) -> float:
+        """An upper bound of 1 - λ_K, the largest eigenvalue of I - W: exact up to rounding, or up to a thousandth."""
+        return _top(self.matrix)
+
 
 def metropolis(graph: nx.Graph) -> Mixing:
     """W_kl = 1 / (1 + max(d_k, d_l)) on the edges, the rest on the diagonal: local, and always valid."""
     return _metropolis(adjacency(graph).tocoo())
+
+
+def best_constant(graph: nx.Graph) -> Mixing:
+    """One weight a on all edges, a = 2/(λ_2 + λ_max) of the graph's Laplacian, or what the diagonal allows if less."""
+    links = adjacency(graph).tocoo()
+    most = np.bincount(links.row, minlength=links.shape[0]).max()
+    plain = _assemble(links.shape[0], links.row, links.col, np.full(links.nnz, 1.0 / (1.0 + most)))
+    if _is_averaging(plain.matrix):
+        return plain
+    scale = _gossip_scale(1.0 - plain.lambda2, plain.top, most / (1.0 + most))
+    return _assemble(links.shape[0], links.row, links.col, np.full(links.nnz, scale / (1.0 + most)))
+
+
+def optimal(graph: nx.Graph) -> Mixing:
+    """Weights with the largest λ_2(L)/λ_max(L) of all on this graph, up to a thousandth; no edge is left without.
+
+    A convex problem, which no node could solve on its own: for up to 300 nodes and 1,024 links. Where all edges are
+    alike (a ring, a star, a hypercube), `best_constant` is optimal already.
+    """
+    linked = adjacency(graph)
+    n, half = linked.shape[0], sp.triu(linked).tocoo()
+    if half.nnz == n * (n - 1) // 2:
+        return best_constant(graph)  # all with all: the ratio is 1
+    if n > OPTIMAL_NODES or half.nnz > OPTIMAL_LINKS:
+        raise InvalidNetwork(
+            f"optimal weights are for up to {OPTIMAL_NODES} nodes and {OPTIMAL_LINKS} links, the graph has {n} and "
+            f"{half.nnz}; mixing.best_constant(graph) or mixing.metropolis(graph) would do"
+        )
+    links = _Links(n, half.row, half.col)
+    local = metropolis(graph).matrix.toarray()[half.row, half.col]
+    tried = [np.ones(half.nnz), local, links.best(local)]
+    ratios = np.array([links.ratio(weights) for weights in tried])
+    first = int(np.argmax(ratios >= (1.0 - ROUNDING) * ratios.max()))  # of those that are equally good
+    if first == 0:
+        return best_constant(graph)
+    weights = tried[first]
+    weights = weights * _gossip_scale(*links.ends(weights), links.degrees(weights).max())
+    return _assemble(n, half.row, half.col, 2.0 * weights)  # twice, as each link is given once
 
 
 def uniform(n: int) -> Mixing:
@@ -158,6 +208,111 @@ def _metropolis(links: sp.coo_array) -> Mixing:
     degree = np.bincount(links.row, minlength=links.shape[0])
     weights = 1.0 / (1.0 + np.maximum(degree[links.row], degree[links.col]))
     return _assemble(len(degree), links.row, links.col, weights)
+
+
+def _gossip_scale(lowest: float, highest: float, degree: float) -> float:
+    """s for which I - sL has the least β with no negative diagonal entry: λ_2 and λ_max of L, and its largest entry."""
+    return min(2.0 / (lowest + highest), 1.0 / degree)
+
+
+@dataclass(frozen=True)
+class _Links:
+    """The links of a connected graph of n > 2 nodes, each once, and the Laplacians L of weights on them."""
+
+    n: int
+    tails: NDArray[np.intp]
+    heads: NDArray[np.intp]
+
+    @cached_property
+    def incidence(self) -> NDArray[np.float64]:
+        """One column per link: 1 at its tail, -1 at its head."""
+        columns = np.arange(len(self.tails))
+        incidence = np.zeros((self.n, len(columns)))
+        incidence[self.tails, columns], incidence[self.heads, columns] = 1.0, -1.0
+        return incidence
+
+    def degrees(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The diagonal of L."""
+        both = np.r_[self.tails, self.heads]
+        return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
+
+    def laplacian(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """L."""
+        matrix = np.diag(self.degrees(weights))
+        matrix[self.tails, self.heads] = matrix[self.heads, self.tails] = -weights
+        return matrix
+
+    def ends(self, weights: NDArray[np.float64]) -> tuple[float, float]:
+        """(λ_2, λ_max) of L."""
+        spectrum = np.linalg.eigvalsh(self.laplacian(weights))
+        return float(spectrum[1]), float(spectrum[-1])
+
+    def ratio(self, weights: NDArray[np.float64]) -> float:
+        """λ_2/λ_max of L."""
+        lowest, highest = self.ends(weights)
+        return lowest / highest
+
+    def best(self, weights: NDArray[np.float64], cap: int = 200) -> NDArray[np.float64]:
+        """The largest t with t <= L <= 1 on the vectors of mean zero and weights >= 0, by Newton steps on a barrier.
+
+        The barrier -τt - log det(L - t) - log det(1 - L) - Σ log w has its minimum within ν/τ of the optimum, with
+        ν = 2(n - 1) + links, and far from zero weights: none is below about CLOSE/(2ν).
+        """
+        lowest, highest = self.ends(weights)
+        point = np.append(weights, lowest / 2.0) / (2.0 * highest)
+        parameter = 2.0 * (self.n - 1) + len(weights)
+        tau = parameter / point[-1]
+        for _ in range(cap):
+            gradient, hessian = self._derivatives(point, tau)
+            try:
+                step = linalg.cho_solve(linalg.cho_factor(hessian, overwrite_a=True), -gradient)
+            except np.linalg.LinAlgError:
+                break  # rounding is in the way
+            slope = float(gradient @ step)
+            if -slope > 0.1:
+                length = self._step_length(point, step, slope, tau)
+                if length == 0.0:
+                    break
+                point = point + length * step
+            elif parameter <= tau * CLOSE * point[-1]:
+                break
+            else:
+                tau *= 10.0
+        return point[:-1]
+
+    def _slacks(self, point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """L - t and 1 - L on the vectors of mean zero, the identity on the rest."""
+        laplacian, t, mean = self.laplacian(point[:-1]), point[-1], 1.0 / self.n
+        return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
+
+    def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
+        """Its value, infinite where the point is not allowed."""
+        if point.min() <= 0.0:
+            return np.inf
+        try:
+            roots = [np.linalg.cholesky(slack).diagonal() for slack in self._slacks(point)]
+        except np.linalg.LinAlgError:
+            return np.inf
+        return float(-tau * point[-1] - 2.0 * np.log(roots).sum() - np.log(point[:-1]).sum())
+
+    def _derivatives(self, point: NDArray[np.float64], tau: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gradient and Hessian of the barrier."""
+        weights, a = point[:-1], self.incidence
+        below, above = (np.linalg.inv(slack) for slack in self._slacks(point))
+        at_below, at_above = a.T @ (below @ a), a.T @ (above @ a)
+        slopes = at_above.diagonal() - at_below.diagonal() - 1.0 / weights
+        hessian = np.empty((len(point), len(point)))
+        hessian[:-1, :-1] = at_below**2 + at_above**2
+        hessian[np.diag_indices(len(weights))] += weights**-2
+        hessian[:-1, -1] = hessian[-1, :-1] = -np.square(below @ a).sum(axis=0)
+        hessian[-1, -1] = np.square(below).sum() - 1.0
+        return np.append(slopes, below.trace() - 1.0 - tau), hessian
+
+    def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
+        """The first of 1, 1/2, 1/4, ... that lowers the barrier by a share of what its slope promises; else 0."""
+        before = self._barrier(point, tau)
+        lengths = (0.5**halvings for halvings in range(40))
+        return next((s for s in lengths if self._barrier(point + s * step, tau) <= before + 0.1 * s * slope), 0.0)
 
 
 def _possibly_disconnected(graph: nx.Graph, n: int, t: int) -> sp.coo_array:
@@ -378,6 +533,24 @@ def _beta(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) 
         return max(lambda2, -float(np.linalg.eigvalsh(matrix.toarray())[0]))
     # W² is a mixing matrix too, and its second eigenvalue is β²
     return float(np.sqrt(_second_eigenvalue(matrix @ matrix, dense_limit)))
+
+
+def _top(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
+    """At least 1 - λ_K, and at most Gershgorin's 2 max(1 - W_kk)."""
+    n, bound = matrix.shape[0], 2.0 * (1.0 - float(matrix.diagonal().min()))
+    if bound <= 0.0:  # I - W = 0: one node, or an exchange without messages
+        return 0.0
+    if _is_averaging(matrix):
+        return min(bound, 1.0 + ROUNDING)
+    if n <= dense_limit:
+        return min(bound, 1.0 - float(np.linalg.eigvalsh(matrix.toarray())[0]) + ROUNDING)
+    rest = splinalg.LinearOperator((n, n), lambda x: x - matrix @ x, dtype=np.float64)
+    try:
+        # what Lanczos finds is from below, by about its tolerance
+        found = splinalg.eigsh(rest, 1, which="LA", v0=_start(n), ncv=min(32, n), maxiter=100, tol=0.1 * SLACK)
+    except splinalg.ArpackNoConvergence:
+        return bound
+    return min(bound, (1.0 + SLACK) * float(found[0][0]))
 
 
 def _consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:

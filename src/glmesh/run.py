@@ -26,11 +26,12 @@ class Run(Simulation):
     """A run in progress: `next(run)` (or a for loop) does a round; all state is plain arrays.
 
     problem: what to solve. method: `Cola(...)`. topology: a name or a networkx graph. n_nodes: K, for a named topology.
-    mixing: the weights; Metropolis unless a matrix of your own. partition: "shuffled", "contiguous", "balanced" or
-    your own. seed: of the partition, random graphs and local shuffles. warm_start: variables in the user's order, or a
-    Result. network: a virtual clock. certify: let the nodes exchange certificate records. tol: the relative gap aimed
-    at, so that nodes whose part is done may rest. faults: what fails and when (`glmesh.faults`), as a dict or a TOML
-    file. n_jobs: threads (None: as many as cores if the problem is worth it); the result is the same bits for any.
+    mixing: "metropolis", "best-constant", "optimal", or a matrix of your own. partition: "shuffled", "contiguous",
+    "balanced" or your own. seed: of the partition, random graphs and local shuffles. warm_start: variables in the
+    user's order, or a Result. network: a virtual clock. certify: let the nodes exchange certificate records. tol: the
+    relative gap aimed at, so that nodes whose part is done may rest. faults: what fails and when (`glmesh.faults`), as
+    a dict or a TOML file. n_jobs: threads (None: as many as cores if the problem is worth it); the result is the same
+    bits for any.
     """
 
     def add_columns(
@@ -99,6 +100,8 @@ class Run(Simulation):
             table = block.table
             state.x = np.clip(self._by_block(x, self.blocks)[number], table[:, 3], table[:, 4])
             state.memory = self.method.solver.prepare(block)
+            if state.momentum is not None:
+                state.momentum.forget(state)
             if crew.witnesses:
                 crew.witnesses[number].block = block
         by_samples = problem.model.split == "samples"
@@ -207,7 +210,8 @@ class Run(Simulation):
         for number, saved in enumerate(state["states"]):
             own = self.states[number].gossip
             if not isinstance(own, Ledger):  # its arrays are shared with the exchange
-                own.v[:], own.spare[:], saved.gossip = saved.gossip.v, saved.gossip.spare, own
+                own.v[:], own.spare[:], own.before[:] = saved.gossip.v, saved.gossip.spare, saved.gossip.before
+                saved.gossip = own
             self.states[number] = saved
         if self.elastic is not None:
             self.elastic.frozen = state["frozen"]

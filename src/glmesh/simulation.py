@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from glmesh import topology as topology_module
-from glmesh.block import Block, Facts, Halo, Rounds
+from glmesh.block import Block, Facts, Halo, Rounds, Rows
 from glmesh.certificate import Certificate, Certifier
 from glmesh.elastic import Crew, Elastic
 from glmesh.errors import InvalidInput
@@ -31,6 +31,7 @@ from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
 from glmesh.witness import Witness
 
+_DAMPING = 1.3  # times 1/lambda_max(I - W): 1 is proven, 4/3 is where momentum becomes unstable
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
 
 
@@ -65,7 +66,7 @@ class Simulation:
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
         self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
-        self._metropolis = isinstance(mixing, str)
+        self._metropolis = isinstance(mixing, str) and (mixing == "metropolis" or self.method.averages_exactly)
         plan = Plan.of(faults)
         self._links = sorted(topology_module.links_of(self.mixing.matrix))
         self.mixing, schedule = schedule_of(plan, self.mixing, mixing)
@@ -94,13 +95,21 @@ class Simulation:
         blocks = [self._block(b, part, forms) for b, part in enumerate(ids)]
         xs = self._warm_start(warm_start, blocks)
         members = plan.members(0, self.n_nodes).astype(np.int64) if uses_ledger else None
-        states = [self.method.init(block, x, members) for block, x in zip(blocks, xs, strict=True)]
+        acceleration, reason = self.method.choose(reliable=uses_ledger or not plan.loses_messages)
+        if acceleration == "sums" and uses_ledger and certify:
+            acceleration, reason = "momentum", "certificates under faults are not made with exact sums"
+        states = [
+            self.method.init(block, x, members, acceleration, reason) for block, x in zip(blocks, xs, strict=True)
+        ]
         by_samples = problem.model.split == "samples"
         self.certifiers: list[Certifier] = []
         witnesses: list[Witness] = []
         if certify and uses_ledger:
             gaps = Gaps(self.mixing, plan)
-            witnesses = [Witness(block, by_samples=by_samples, gap_of=gaps, tol=tol) for block in blocks]
+            fast = acceleration == "momentum"
+            witnesses = [
+                Witness(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=fast) for block in blocks
+            ]
         elif certify:
             self.certifiers = [Certifier(block, by_samples=by_samples, tol=tol) for block in blocks]
         self.crew = Crew(self.method, blocks, states, witnesses)
@@ -127,6 +136,7 @@ class Simulation:
             self.seed,
             self.mixing,
             schedule,
+            _DAMPING / top if (top := max(one.top for one in schedule)) > 0 else 1.0,
             speeds,
         )
 
@@ -198,14 +208,19 @@ class Simulation:
     def _drive(self, generators: list[Any]) -> list[Any]:
         """Steps one generator per block in lock-step, exchanging what they yield; returns what they return."""
         send: list[Halo | None] = [None] * len(generators)
+        returned: dict[int, Any] = {}
         while True:
             if self._pool is None:
                 steps = [_step(generators[0], send[0])]
             else:
                 steps = list(self._pool.map(_step, generators, send))
-            if all(done for done, _ in steps):
-                return [value for _, value in steps]
-            send = list(self.exchange.swap([rows for _, rows in steps]))
+            for number, (done, value) in enumerate(steps):
+                if done and number not in returned:
+                    returned[number] = value
+            if len(returned) == len(generators):
+                return [returned[number] for number in range(len(generators))]
+            # a block that is done waits for the others: only where a sum failed do some need longer
+            send = list(self.exchange.swap([Rows() if done else rows for done, rows in steps]))
 
     def __iter__(self) -> Self:
         return self
@@ -232,19 +247,27 @@ class Simulation:
         return self.rounds
 
     def _certified(self, number: int, rounds: Rounds) -> Rounds:
-        """A round whose first exchange carries certificate records along."""
+        """A round whose exchanges carry certificate records along: the first, or each where a sum takes several."""
         certifier, state = self.certifiers[number], self.states[number]
-        rows = next(rounds)
-        rows.scalars = certifier.outgoing()
-        halo = yield rows
-        q = self.method.curvature(self.blocks[number], state)
-        certifier.incoming(halo, state.x, rows.vectors, state.round, q, state.rest)  # type: ignore[arg-type]
+        sums, halo, first = state.sums, None, True
         while True:
             try:
-                rows = rounds.send(halo)
+                rows = next(rounds) if halo is None else rounds.send(halo)
             except StopIteration:
                 return
+            if not first and sums is None:
+                halo = yield rows
+                continue
+            width = 0 if rows.scalars is None else rows.scalars.shape[1]
+            records = certifier.outgoing()
+            if records is not None:
+                rows.scalars = records if rows.scalars is None else np.hstack([rows.scalars, records])
             halo = yield rows
+            q = self.method.curvature(self.blocks[number], state)
+            theirs, agree = halo.of_scalars(slice(width, None)), sums is not None and sums.v is not None
+            v = state.v if rows.vectors is None else rows.vectors
+            certifier.incoming(theirs, state.x, v, state.round, q, state.rest, begin=sums is None or agree)
+            halo, first = halo.of_scalars(slice(width)), False
 
     def _witnessed(self, number: int, rounds: Rounds) -> Rounds:
         block, state = self.blocks[number], self.states[number]
@@ -259,6 +282,11 @@ class Simulation:
     def estimates(self) -> Matrix:
         """Every node's v_k, a row each (a copy)."""
         return np.concatenate([state.v for state in self.states])
+
+    @property
+    def story(self) -> list[tuple[int, str, str]]:
+        """(round, acceleration from then on, why), as `Cola(acceleration=...)` chose."""
+        return list(self.states[0].story)
 
     @property
     def theta(self) -> Vector:

@@ -45,9 +45,15 @@ def network_of(
         if chosen.n_nodes == n_nodes:
             mixing_module.check_support(chosen, graph)
     elif isinstance(weights, str):
-        if weights != "metropolis":
-            raise InvalidInput(f"mixing must be 'metropolis', a Mixing or a matrix, got {weights!r}")
-        chosen = mixing_module.metropolis(graph)
+        named = {
+            "best-constant": mixing_module.best_constant,
+            "optimal": mixing_module.optimal,
+            "metropolis": mixing_module.metropolis,
+        }
+        if weights not in named:
+            names = ", ".join(map(repr, named))
+            raise InvalidInput(f"mixing must be {names}, a Mixing or a matrix, got {weights!r}")
+        chosen = named[weights](graph)
     else:
         chosen = mixing_module.from_matrix(weights, graph)
     if chosen.n_nodes != n_nodes:
@@ -99,7 +105,7 @@ def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, tuple[M
     plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:
         return mixing, (mixing,)
-    if not isinstance(given, str):
+    if not (isinstance(given, str) and given == "metropolis"):
         raise InvalidInput("graphs that change have Metropolis weights; leave mixing= away, or the plan's graphs")
     graphs = [nx.empty_graph(mixing.n_nodes) for _ in plan.graphs]
     for graph, edges in zip(graphs, plan.graphs, strict=True):

@@ -92,12 +92,19 @@ class Witness:
     """The memos of a block's nodes; rides along with their letters."""
 
     def __init__(
-        self, block: Block, *, by_samples: bool, gap_of: Callable[[Indices, int], float], tol: float | None
+        self,
+        block: Block,
+        *,
+        by_samples: bool,
+        gap_of: Callable[[Indices, int], float],
+        tol: float | None,
+        extrapolates: bool,
     ) -> None:
         self.block = block
         self.by_samples = by_samples
         self.gap_of = gap_of  # a lower bound of 1 - lambda_2 of the mixing among the members of a view
         self.tol = tol
+        self.extrapolates = extrapolates  # offers are of another point than the nodes' own
         self.memos: list[Memo | None] = [None] * block.size
         self.last: list[Memo | None] = [None] * block.size  # the newest that led to a certificate
         self.since = [0] * block.size  # a node's state was changed from outside at this round
@@ -141,8 +148,8 @@ class Witness:
             self.memos[k] = Memo(
                 round=now,
                 x=state.x[self.block.of_node(k)].copy(),
-                s=ledger.u[k] + ledger.flows[k],
-                flows=ledger.flows[k].copy(),
+                s=ledger.u[k] + (flows := ledger.committed(k)),
+                flows=flows,
                 view=account.view,
                 digest=account.digest,
                 ends={peer: (edge.version, edge.digest) for peer, edge in account.edges.items()},
@@ -154,8 +161,9 @@ class Witness:
     def _attach(self, letters: list[Letter], round: int, *, first: bool) -> None:
         for letter in letters:
             memo, peer = self.memos[letter.sender - int(self.block.ids[0])], letter.receiver
-            if memo is None or (first and memo.round == round) or peer not in memo.ends:
-                continue  # the first offers of round T themselves say all that there is to say then
+            opening = first and memo is not None and memo.round == round
+            if memo is None or (opening and not self.extrapolates) or peer not in memo.ends:
+                continue  # without momentum the first offers of round T say all that there is to say then
             note = letter.note = Note(
                 memo.round,
                 memo.ends[peer],
@@ -166,6 +174,8 @@ class Witness:
                 not memo.behind(peer) or peer in memo.their_flows,
                 memo.known,
             )
+            if opening:
+                note.vector = memo.s
             heard = memo.heard.get(peer)
             news = memo.known if heard is None else memo.known & ~heard.known
             if news:
@@ -182,7 +192,7 @@ class Witness:
             if memo is None or edge is None or peer not in memo.ends:
                 continue
             offers_snapshot = first and memo.round == state.round and offer.attempt == edge.attempt
-            if offers_snapshot and offer.vector is not None:
+            if offers_snapshot and offer.vector is not None and not self.extrapolates:
                 memo.their_ends[peer] = (offer.version, offer.digest)
                 memo.offered[peer] = offer.vector
             if letter.note is not None and letter.note.round == memo.round:
@@ -205,8 +215,10 @@ class Witness:
         if note.flow is not None:
             memo.their_flows[peer] = note.flow
         if note.vector is not None:
-            memo.offered[peer] = memo.final[peer] = note.vector
-        elif note.settled and not note.corrected and peer in memo.offered:
+            memo.offered[peer] = note.vector
+            if note.settled:
+                memo.final[peer] = note.vector
+        if note.settled and not note.corrected and peer in memo.offered:
             memo.final[peer] = memo.offered[peer]
 
     def _record(self, k: int, memo: Memo, state: Any, curvature: Callable[[], Vector]) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.exchange.local import LocalExchange
+from glmesh.exchange.local import LocalExchange, Mail
 from glmesh.exchange.network import Network
 from glmesh.faults import Plan
-from glmesh.gossip.letter import Letter
 from glmesh.mixing import Mixing
 from glmesh.types import Flags, Indices, Vector
 
@@ -21,7 +20,7 @@ class Late:
     """A letter on its way."""
 
     due: int  # the exchange in which it arrives
-    letter: Letter
+    letter: Mail
 
 
 class FaultyExchange(LocalExchange):
@@ -67,7 +66,7 @@ class FaultyExchange(LocalExchange):
         super().restore(state)
         self.exchanges, self.late = state["exchanges"], state["late"]
 
-    def _deliver(self, row_sizes: Vector, letters: list[Letter]) -> list[Letter]:
+    def _deliver(self, row_sizes: Vector, letters: list[Mail]) -> list[Mail]:
         if self.round is None:
             return super()._deliver(row_sizes, letters)
         senders, receivers = self.links
@@ -85,7 +84,7 @@ class FaultyExchange(LocalExchange):
         self.exchanges += 1
         return arrived
 
-    def _arrivals(self, letters: list[Letter], places: list[int]) -> list[Letter]:
+    def _arrivals(self, letters: list[Mail], places: list[int]) -> list[Mail]:
         """What comes in time, then copies, then what is late from before: the order in which it hurts most."""
         assert self.round is not None
         senders, receivers = self.links

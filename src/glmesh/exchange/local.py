@@ -11,8 +11,11 @@ import numpy as np
 from glmesh.block import Halo, Rows
 from glmesh.exchange.network import Clock, Network
 from glmesh.gossip.letter import Letter
+from glmesh.gossip.parcel import Parcel
 from glmesh.mixing import Mixing
 from glmesh.types import Indices, Matrix, Unsigned, Vector
+
+Mail = Letter | Parcel
 
 
 @dataclass
@@ -59,8 +62,9 @@ class LocalExchange:
         """Everybody sees everybody's rows; the kernels read only the neighbours'."""
         vectors = self._together([r.vectors for r in rows])
         scalars = self._together([r.scalars for r in rows])
-        letters = [letter for r in rows for letter in r.letters]
-        arrived = self._deliver(self.row_sizes(vectors, scalars), letters)
+        mail: list[Mail] = [letter for r in rows for letter in r.letters]
+        mail += [parcel for r in rows for parcel in r.parcels]
+        arrived = self._deliver(self.row_sizes(vectors, scalars), mail)
         return [
             Halo(
                 pointers,
@@ -70,7 +74,8 @@ class LocalExchange:
                 vectors,
                 scalars,
                 own,
-                [letter for letter in arrived if own[0] <= letter.receiver <= own[-1]],
+                [one for one in arrived if isinstance(one, Letter) and own[0] <= one.receiver <= own[-1]],
+                [one for one in arrived if isinstance(one, Parcel) and own[0] <= one.receiver <= own[-1]],
             )
             for (pointers, neighbours, _, own), weights in zip(self._graphs, self.weights_now(), strict=True)
         ]
@@ -99,13 +104,13 @@ class LocalExchange:
         """The mixing weights of this exchange, for each block."""
         return [weights for _, _, weights, _ in self._graphs]
 
-    def _deliver(self, row_sizes: Vector, letters: list[Letter]) -> list[Letter]:
+    def _deliver(self, row_sizes: Vector, letters: list[Mail]) -> list[Mail]:
         """Counts what is sent; the letters that arrive."""
         senders, receivers = self.links
         self._count(senders, receivers, row_sizes[senders], letters)
         return letters
 
-    def _count(self, senders: Indices, receivers: Indices, sizes: Vector, letters: list[Letter]) -> None:
+    def _count(self, senders: Indices, receivers: Indices, sizes: Vector, letters: list[Mail]) -> None:
         """Rows of these sizes along these links, and letters, cross the network."""
         if letters:
             senders = np.concatenate([senders, [letter.sender for letter in letters]])

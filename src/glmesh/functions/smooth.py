@@ -19,6 +19,7 @@ class Smooth(ABC):
     """A convex f whose gradient is 1/tau-Lipschitz."""
 
     tau: float
+    is_quadratic = False
     has_quadratic_conjugate = False
 
     @abstractmethod
@@ -32,6 +33,10 @@ class Smooth(ABC):
     @abstractmethod
     def curvature(self, v: Vector) -> Vector:
         """The diagonal of the Hessian at v (an element of its generalised Jacobian at kinks)."""
+
+    def majorant(self, v: Vector) -> Vector:
+        """m with f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u; m tau is in [0, 1]."""
+        return np.full(len(v), 1.0 / self.tau)
 
     @abstractmethod
     def prox(self, v: Vector, step: float) -> Vector:
@@ -70,6 +75,10 @@ class _RowLoss(Smooth):
         self._all_weigh = bool((self.c > 0).all())
         self.tau = 1.0 / (self._LARGEST_SECOND_DERIVATIVE * heaviest) if heaviest > 0 else 1.0
 
+    def majorant(self, v: Vector) -> Vector:
+        """c times the largest second derivative: none is smaller for the squared loss and the squared hinge."""
+        return self._LARGEST_SECOND_DERIVATIVE * self.c
+
     def _per_weight(self, w: Vector) -> Vector:
         """w / c; for rows without weight 0 if w is 0, else infinity with its sign."""
         if self._all_weigh:
@@ -80,6 +89,7 @@ class _RowLoss(Smooth):
 class Squared(_RowLoss):
     """sum_i c_i/2 (v_i - y_i)^2."""
 
+    is_quadratic = True
     has_quadratic_conjugate = True
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
@@ -137,6 +147,11 @@ class Logistic(_RowLoss):
         """c expit(v) expit(-v)."""
         return np.asarray(self.c * expit(v) * expit(-v))  # not p (1 - p), which is 0 from v = 37 on
 
+    def majorant(self, v: Vector) -> Vector:
+        """c tanh(v/2) / (2 v), which is c/4 at zero (Jaakkola and Jordan)."""
+        z = np.maximum(np.abs(v), 1e-8)
+        return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
+
     def prox(self, v: Vector, step: float) -> Vector:
         """-y t, where t + step c expit(t) = -y v."""
         return -self.y * logistic_root(step * self.c, -self.y * v)
@@ -188,6 +203,10 @@ class Huber(_RowLoss):
     def curvature(self, v: Vector) -> Vector:
         """c where |v - y| <= delta."""
         return np.where(np.abs(v - self.y) <= self.delta, self.c, 0.0)
+
+    def majorant(self, v: Vector) -> Vector:
+        """c min(1, delta / |v - y|)."""
+        return self.c * (self.delta / np.maximum(np.abs(v - self.y), self.delta))
 
     def prox(self, v: Vector, step: float) -> Vector:
         """v - step c clip((v - y) / (1 + step c), -delta, delta)."""
@@ -275,6 +294,7 @@ class ConjugateOf(Smooth):
             and not penalty.linear.any()
             and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
         )
+        self.is_quadratic = self._plain_l2
 
     def value(self, v: Vector) -> float:
         """<v, w> - r(w) at w = gradient(v)."""
@@ -295,6 +315,11 @@ class ConjugateOf(Smooth):
         p, w = self.penalty, self.gradient(v)
         free = ((np.abs(v - p.linear) > p.l1) | (p.l1 == 0)) & (w > p.lo) & (w < p.hi)
         return np.divide(1.0, p.l2, out=np.zeros_like(v), where=free)
+
+    def majorant(self, v: Vector) -> Vector:
+        """1/l2, and 0 where lo = hi."""
+        p = self.penalty
+        return np.divide(1.0, p.l2, out=np.zeros_like(v), where=p.lo < p.hi)
 
     def prox(self, v: Vector, step: float) -> Vector:
         """v - step prox_{r/step}(v/step) (Moreau)."""
@@ -329,7 +354,7 @@ class Profiled(Smooth):
         if self.direction.shape != f.y.shape or not np.isfinite(self.direction).all():
             raise InvalidInput("the direction must be finite and have one number per row of the loss")
         self.tau = f.tau
-        self.has_quadratic_conjugate = f.has_quadratic_conjugate
+        self.is_quadratic, self.has_quadratic_conjugate = f.is_quadratic, f.has_quadratic_conjugate
 
     def offset(self, v: Vector) -> float:
         """The minimising b: a root of <e, grad f(v + b e)>, which is increasing in b."""
@@ -373,6 +398,10 @@ class Profiled(Smooth):
     def curvature(self, v: Vector) -> Vector:
         """The diagonal of f's Hessian at v + b e: an upper bound, since profiling only removes curvature."""
         return self.f.curvature(v + self.offset(v) * self.direction)
+
+    def majorant(self, v: Vector) -> Vector:
+        """That of f at v + b e: min_b f(u + b e) is below f(u + b e) at any b, and touches it at u = v."""
+        return self.f.majorant(v + self.offset(v) * self.direction)
 
     def prox(self, v: Vector, step: float) -> Vector:
         """prox_f(v + b e) - b e, with b such that the prox moves nothing along e."""

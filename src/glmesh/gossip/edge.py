@@ -8,7 +8,7 @@ An exchange is an *attempt* with a number e. Each end sends OFFER(e, version, di
 later offer has a larger e. `version` and `digest` say from which flow the offer starts. What follows is a function of
 the two offers of one attempt alone, so both ends that see both of them do the same:
 
-- same version, same digest: F += W (s_l - s_k), and the version becomes e;
+- same version, same digest: F += coast D + push D + W (s_l - s_k), and the version becomes e (momentum, below);
 - same version, other digest (somebody returned from an old backup): the flow becomes zero, and the version e;
 - different versions (a message was lost one way): nothing; the end with the higher version sends its flow along with
   its next offer, and the other adopts the negative.
@@ -17,12 +17,16 @@ So one version stands for one flow. An end that is behind is repaired by a singl
 or twice finds its attempt over. An end that lost its memory has a new `incarnation`; offers name the incarnations of
 both ends, and one that names another than the present one is not acted upon. The first message on a new connection does
 not know the other's incarnation yet: it is the HELLO, and carries no vector.
+
+Momentum: D is what the last exchange added to F, and goes with its version. An end lets its flow coast while exchanges
+fail, F + coast D, so that a link that is silent for a while does not break the motion of all the others. Both numbers
+are named in the offers, and the smaller counts; who adopts a flow knows no D, and names zero.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -48,6 +52,8 @@ class Offer:
     limit: float  # the largest weight that the sender allows; the smaller of the two counts
     vector: Vector | None  # s of the sender
     flow: Vector | None = None  # the sender's flow, for a receiver that is behind
+    coast: float = 0.0  # how far the sender's flow has coasted, and by how much it would go on;
+    push: float = 0.0  # the smaller of the two ends counts
 
     @property
     def size(self) -> int:
@@ -83,6 +89,11 @@ class Edge:
     owes: bool = False  # the peer is behind: the next offer brings it our flow
     flow_sent: int = -1  # the attempt that last did
     early: Offer | None = None  # an offer of an attempt that we have not come to yet
+    drift: Vector = field(default_factory=lambda: np.zeros(0))  # D; empty where flows have no momentum
+    drifts: bool = False  # whether D belongs to this version of the flow
+    coast: float = 0.0  # in units of D, before the attempt under way
+    push: float = 0.0  # and what that attempt adds, unless it succeeds
+    pace: float = 1.0  # what is left of D's speed
 
     def __post_init__(self) -> None:
         if self.digest < 0:
@@ -91,7 +102,7 @@ class Edge:
     def _fingerprint(self) -> int:
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
-    def offer(self, s: Vector, limit: float, clock: int = 0) -> Offer:
+    def offer(self, s: Vector, limit: float, clock: int = 0, push: float = 0.0) -> Offer:
         """Begins the next attempt; `clock` is a number that both ends count alike, if there is one (the round).
 
         An end that finds itself ahead of the other repeats its last offer, so that the two fall into step again.
@@ -99,6 +110,9 @@ class Edge:
         if self.ahead and self.open and self.made is not None and clock <= self.attempt:
             self.ahead = False
             return self.made
+        if self.drifts and self.version < self.attempt:  # the last attempt came to nothing
+            self.coast += self.push
+        self.push = self.pace = self.pace * push if self.drifts else 0.0
         self.attempt, self.ahead = max(self.attempt + 1, self.heard, clock), False
         greeting = self.peer_incarnation == _UNKNOWN
         self.open = not greeting
@@ -116,6 +130,8 @@ class Edge:
             limit,
             None if greeting else s,
             flow,
+            self.coast if self.drifts else 0.0,
+            self.push,
         )
         if self.early is not None and self.early.attempt <= self.attempt:
             early, self.early = self.early, None
@@ -136,7 +152,7 @@ class Edge:
         adopts = False
         if offer.flow is not None and offer.version > self.version:
             np.negative(offer.flow, out=self.flow)
-            self.version, self.digest, adopts = offer.version, self._fingerprint(), True
+            self.version, self.digest, self.drifts, adopts = offer.version, self._fingerprint(), False, True
         outcome = Outcome.NOTHING
         if offer.attempt > self.heard:  # else late, or a copy
             self.heard = offer.attempt
@@ -162,19 +178,31 @@ class Edge:
         if not offer.version == made.version == self.version or offer.vector is None or made.vector is None:
             return Outcome.NOTHING
         if offer.digest == self.digest:
-            add_flow(self.flow, made.vector, offer.vector, min(made.limit, offer.limit))
+            weight, coast, push = (
+                min(made.limit, offer.limit),
+                min(made.coast, offer.coast),
+                min(made.push, offer.push),
+            )
+            add_flow(self.flow, self.drift, made.vector, offer.vector, weight, coast, push)
+            self.drifts, self.coast, self.push, self.pace = self.drift.size > 0, 0.0, 0.0, 1.0
             outcome = Outcome.COMMITTED
         else:
             self.flow[:] = 0.0
+            self.drifts = False
             outcome = Outcome.ZEROED
         self.owes = False
         self.version, self.digest = self.attempt, self._fingerprint()
         return outcome
 
+    @property
+    def lean(self) -> float:
+        """How far the flow is ahead of F at present, in units of D."""
+        return self.coast + self.push if self.drifts else 0.0
+
     def drop(self) -> None:
         """The peer is gone for good: what it had borrowed or lent comes back by itself."""
         self.flow[:] = 0.0
-        self.version, self.digest = NEVER, self._fingerprint()
+        self.version, self.digest, self.drifts = NEVER, self._fingerprint(), False
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
 
     def restart(self, incarnation: int) -> None:
@@ -184,4 +212,5 @@ class Edge:
         """
         self.incarnation = incarnation
         self.peer_incarnation = _UNKNOWN
+        self.drifts = False
         self.open, self.owes, self.early, self.heard, self.flow_sent = False, False, None, -1, -1

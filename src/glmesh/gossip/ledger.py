@@ -3,6 +3,8 @@
 s_k = u_k + sum_l F_kl with u_k = A_k x_k, and v_k = K s_k. Without faults this is matrix gossip; with them the sum of
 all s_k is that of all u_k as soon as both ends of every link have heard of each other again. Nothing in s depends on K,
 so nodes may disagree about K for a while: each counts the members in its own view, and views travel along.
+
+With momentum u_k and every flow are extrapolated by what the exchange before added to them; the sum stays right.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import numpy as np
 
 from glmesh.block import Block, Rounds, Rows
 from glmesh.gossip.edge import Edge
-from glmesh.gossip.letter import Letter
+from glmesh.gossip.letter import Letter, Pulse
+from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Indices, Matrix, Vector
 
 _REFRESH = 64  # rounds after which u_k is computed afresh, so that rounding cannot pile up
@@ -78,14 +81,19 @@ class Ledger:
     flows: Matrix  # sum_l F_kl, and what was inherited
     v: Matrix  # K s_k
     believed: Vector  # K, as each node believes
+    before: Matrix  # u of the round before; empty without momentum
+    pushes: Vector  # theta of the coming exchange
     clock: int = 0  # exchanges so far, the greeting included
 
     @staticmethod
-    def of(block: Block, x: Vector, members: Indices) -> Ledger:
+    def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> Ledger:
         """No flows yet; `members` is 1 for nodes that take part from the start."""
         accounts = [Account({}, members.copy()) for _ in range(block.size)]
         shape = (block.size, block.d)
-        ledger = Ledger(accounts, np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(block.size))
+        before = np.zeros(shape if momentum else (0, 0))
+        u, flows, v = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        believed, pushes = np.zeros(block.size), np.zeros(block.size)
+        ledger = Ledger(accounts, u, flows, v, believed, before, pushes)
         for k in range(block.size):
             ledger.open(block, k)
         ledger.refresh(block, x)
@@ -101,26 +109,47 @@ class Ledger:
             return
         for peer, _ in block.neighbours(k):
             if not (has_left(account.view[peer]) or peer in account.edges or peer in account.closed):
-                account.edges[peer] = Edge(me, peer, np.zeros(block.d))
+                drift = np.zeros(block.d if self.before.size else 0)
+                account.edges[peer] = Edge(me, peer, np.zeros(block.d), drift=drift)
 
-    def step(self, block: Block, up: Flags) -> Rounds:
-        """One exchange: an offer to every neighbour, and what the letters that came say."""
+    def extrapolate(self, theta: Vector) -> None:
+        """u_k <- u_k + theta_k (u_k - before_k), and the flows likewise in the coming exchange."""
+        extrapolate(self.u, self.before, theta)
+        self.u, self.before = self.before, self.u
+        self.pushes = theta
+
+    def move(self, block: Block, k: int, change: Vector) -> None:
+        """The variables of the k-th hosted node are changed from outside."""
+        self.u[k] += block.node_columns(k).dot(change)
+
+    def still(self, k: int) -> None:
+        """The k-th hosted node has no momentum."""
+        if self.before.size:
+            self.before[k] = self.u[k]
+
+    def step(self, block: Block, up: Flags, pulses: list[Pulse] | None = None) -> Rounds:
+        """One exchange: an offer to every neighbour, and what the letters that came say; pulses ride along."""
         s = self.u + self.flows  # a fresh array: letters refer to its rows
-        halo = yield Rows(
-            letters=[
-                self._write(account, edge, s[k], weight)
-                for k, account in enumerate(self.accounts)
-                if up[k]
-                for peer, weight in block.weights(k, self.clock - 1)
-                if (edge := account.edges.get(peer)) is not None
-            ]
-        )
+        damping = block.facts.damping if self.before.size else 1.0
+        letters = [
+            self._write(account, edge, s[k], damping * weight, self.pushes[k], None if pulses is None else pulses[k])
+            for k, account in enumerate(self.accounts)
+            if up[k]
+            for peer, weight in block.weights(k, self.clock - 1)
+            if (edge := account.edges.get(peer)) is not None
+        ]
+        for k in np.flatnonzero(up & (self.pushes > 0)):
+            for edge in self.accounts[k].edges.values():
+                if edge.push:
+                    s[k] += edge.push * edge.drift
+        halo = yield Rows(letters=letters)
         self.clock += 1
         for letter in halo.letters:
             self._read(block, letter.receiver - int(block.ids[0]), letter)
         for k in np.flatnonzero(up):
             self.sum_flows(int(k))
         self.derive()
+        return halo
 
     def greet(self, block: Block) -> Rounds:
         """The HELLO that opens every link: offers without a vector."""
@@ -135,10 +164,12 @@ class Ledger:
         for letter in halo.letters:
             self._read(block, letter.receiver - int(block.ids[0]), letter)
 
-    def _write(self, account: Account, edge: Edge, s: Vector, weight: float) -> Letter:
+    def _write(
+        self, account: Account, edge: Edge, s: Vector, weight: float, push: float = 0.0, pulse: Pulse | None = None
+    ) -> Letter:
         news = account.heard.get(edge.peer) != account.digest
-        offer = edge.offer(s, weight, self.clock)
-        return Letter(offer, account.digest, account.view if news else None)
+        offer = edge.offer(s, weight, self.clock, float(push))
+        return Letter(offer, account.digest, account.view if news else None, pulse=pulse)
 
     def _read(self, block: Block, k: int, letter: Letter) -> None:
         account = self.accounts[k]
@@ -154,7 +185,18 @@ class Ledger:
         account, total = self.accounts[k], self.flows[k]
         total[:] = 0.0 if account.inherited is None else account.inherited
         for peer in sorted(account.edges):
+            edge = account.edges[peer]
+            total += edge.flow
+            if edge.lean:
+                total += edge.lean * edge.drift
+
+    def committed(self, k: int) -> Vector:
+        """The flows of the k-th hosted node without what they have coasted since the last exchange: a fresh array."""
+        account = self.accounts[k]
+        total = np.zeros_like(self.u[k]) if account.inherited is None else account.inherited.copy()
+        for peer in sorted(account.edges):
             total += account.edges[peer].flow
+        return total
 
     def derive(self) -> None:
         """v_k = K s_k."""
@@ -179,9 +221,12 @@ class Ledger:
             self.derive()
 
     def refresh(self, block: Block, x: Vector) -> None:
-        """Everything that can be derived, derived afresh."""
+        """Everything that can be derived, derived afresh; momentum stays as it is."""
         for k in range(block.size):
+            old = self.u[k].copy()
             self.refresh_node(block, x, k)
+            if self.before.size:
+                self.before[k] += self.u[k] - old
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
         """All that is derived of the k-th hosted node."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from glmesh.gossip.edge import Offer
 from glmesh.types import Indices, Vector
 
@@ -33,6 +35,20 @@ class Note:
 
 
 @dataclass(slots=True)
+class Pulse:
+    """What a node has heard of everybody's part of H, and of when momentum began anew; passed on with every letter."""
+
+    stamps: Indices  # the round that each node's part is of; -1: not heard of
+    parts: Vector
+    restart: int  # the round of the newest restart
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire: a number, its round, and whose it is."""
+        return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))
+
+
+@dataclass(slots=True)
 class Letter:
     """An offer, and what the sender knows of the members and of a certificate in the making."""
 
@@ -40,6 +56,7 @@ class Letter:
     members: int  # a digest of the sender's view of who takes part
     view: Indices | None = None  # the view itself, for a receiver that seems to have another
     note: Note | None = None
+    pulse: Pulse | None = None
 
     @property
     def sender(self) -> int:
@@ -59,4 +76,5 @@ class Letter:
             + 8
             + (4 * len(self.view) if self.view is not None else 0)
             + (self.note.size if self.note else 0)
+            + (self.pulse.size if self.pulse else 0)
         )

@@ -4,9 +4,14 @@ Node k minimises <w_k, A_k D> + q_k/2 |A_k D|^2 + sum_i g_i(x_i + D_i), q_k = si
 through w_k, the gradient at its estimate. r_k = w_k + q_k A_k D is kept up to date, so a column costs one product
 and, if it moves, one addition. A *unit* is a column, or a group of columns (kind GROUPS).
 
+Weights per row h_kj in [0, 1] turn the square into q_k/2 sum_j h_kj (A_k D)_j^2, and r_k into w_k + q_k h_k o (A_k D).
+A unit's curvature is then q sum_j h_j a_ij^2, but at least _FLOOR of what it is without weights: where h is zero, the
+slope alone would send a unit as far as g lets it. A larger curvature only shortens steps.
+
 Sleeping units. A unit that sits at a kink or a bound stays there until its slope has moved by a margin that is known
 when it is visited, and |a_i|*(path length of r_k) bounds that move. `path[k]` is the path length so far, `wake[j]` the
 length at which unit j must be looked at again. Skipping a sleeping unit changes nothing, not even a bit of x.
+Weights are at most 1, so r_k moves no further than without, and the margin of a unit does not depend on its curvature.
 """
 
 import math
@@ -29,12 +34,14 @@ from glmesh.kernels.terms import (
 
 CYCLIC = np.int64(0)
 SHUFFLED = np.int64(1)
+SYMMETRIC = np.int64(2)  # forward, backward, forward, ...
 
 _ZERO = np.uint64(0)
 # Rounding of a slope, relative to |a_i| |r|: a margin is trusted only beyond it.
 _ROUNDING = 1e-12
 # Path lengths are rounded up and wake-up times down: steps may be tiny beside the whole path, and there are many.
 _UP, _DOWN = 1.0 + 4.5e-16, 1.0 - 4.5e-16
+_FLOOR = 1e-3
 
 
 @njit(nogil=True, cache=True)
@@ -55,8 +62,60 @@ def shuffle(order, key):
         order[i], order[j] = order[j], order[i]
 
 
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _weighted_square(indptr, indices, data, i, h):
+    """sum_j h_j a_ij^2, in four partial sums."""
+    a, b = indptr[i], indptr[i + ONE]
+    j, s0, s1, s2, s3 = a, 0.0, 0.0, 0.0, 0.0
+    if indices.size > 0:
+        while j + FOUR <= b:
+            s0 += data[j] * data[j] * h[indices[j]]
+            s1 += data[j + ONE] * data[j + ONE] * h[indices[j + ONE]]
+            s2 += data[j + TWO] * data[j + TWO] * h[indices[j + TWO]]
+            s3 += data[j + THREE] * data[j + THREE] * h[indices[j + THREE]]
+            j += FOUR
+        while j < b:
+            s0 += data[j] * data[j] * h[indices[j]]
+            j += ONE
+    else:
+        while j + FOUR <= b:
+            s0 += data[j] * data[j] * h[j - a]
+            s1 += data[j + ONE] * data[j + ONE] * h[j - a + ONE]
+            s2 += data[j + TWO] * data[j + TWO] * h[j - a + TWO]
+            s3 += data[j + THREE] * data[j + THREE] * h[j - a + THREE]
+            j += FOUR
+        while j < b:
+            s0 += data[j] * data[j] * h[j - a]
+            j += ONE
+    return (s0 + s1) + (s2 + s3)
+
+
+@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+def _weighted_add(indptr, indices, data, i, factor, h, r):
+    """r += factor h o a_i."""
+    a, b = indptr[i], indptr[i + ONE]
+    if indices.size > 0:
+        for j in range(a, b):
+            r[indices[j]] += factor * data[j] * h[indices[j]]
+    else:
+        for j in range(a, b):
+            r[j - a] += factor * data[j] * h[j - a]
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def _group_step(indptr, indices, data, begin, end, weight, curvature, q, x, r, slopes):
+def _group_square(indptr, indices, data, begin, end, h, square):
+    """A bound of |diag(h)^(1/2) A|_2^2 for a group with |A|_2^2 = square: that times the largest h, or Frobenius."""
+    total = top = 0.0
+    for c in range(begin, end):
+        total += _weighted_square(indptr, indices, data, c, h)
+        for i in range(indptr[c], indptr[c + ONE]):
+            if data[i] != 0.0:
+                top = max(top, h[indices[i]] if indices.size > 0 else h[i - indptr[c]])
+    return min(total, top * square)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _group_step(indptr, indices, data, begin, end, weight, curvature, q, x, r, slopes, h):
     """One proximal step on a group; returns the path length of r and the margin of a group at zero (or -1)."""
     size = end - begin
     norm = 0.0
@@ -72,30 +131,51 @@ def _group_step(indptr, indices, data, begin, end, weight, curvature, q, x, r, s
         change = shrink * slopes[c] - x[begin + c]
         if change != 0.0:
             x[begin + c] += change
-            add(indptr, indices, data, begin + c, q * change, r)
+            if h.size > 0:
+                _weighted_add(indptr, indices, data, begin + c, q * change, h, r)
+            else:
+                add(indptr, indices, data, begin + c, q * change, r)
             moved += change * change
     return math.sqrt(moved), (weight - norm if at_zero and moved == 0.0 else -1.0)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _pass(first, last, order, kind, bounds, indptr, indices, data, norms, table, q, x, r, slopes, wake, path, scale):
-    """One pass over a node's units. Returns (path length of r so far, nonzeros visited, whether anything moved)."""
+def _pass(
+    first, last, order, backward, kind, bounds, indptr, indices, data, norms, table, q, x, r, slopes, wake, path, scale,
+    h, squares,
+):  # fmt: skip
+    """One pass over a node's units. Returns (path length of r so far, nonzeros visited, whether anything moved).
+
+    With weights h (empty: none), squares holds a unit's curvature over q once it was visited (before, -1).
+    """
     visited = _ZERO
     moved = False
-    shuffled, sparse = order.size > 0, indices.size > 0
+    shuffled, sparse, weighted = order.size > 0, indices.size > 0, h.size > 0
     for position in range(last - first):
         j = first + (order[position] if shuffled else position)
+        if backward:
+            j = last - ONE - position
         if wake[j] > path:
             continue
         norm = norms[j]
-        curvature = q * norm * norm
+        curvature = largest = q * norm * norm
         begin = bounds[j]
+        if weighted:
+            square = squares[j - first]
+            if square < 0.0:
+                if kind == GROUPS:
+                    square = _group_square(indptr, indices, data, begin, bounds[j + ONE], h, norm * norm)
+                else:
+                    square = _weighted_square(indptr, indices, data, begin, h)
+                square = max(square, _FLOOR * norm * norm)
+                squares[j - first] = square
+            curvature = q * square
         visited += indptr[bounds[j + ONE]] - indptr[begin]
         margin = -1.0
         change = 0.0
         if kind == GROUPS:
             change, margin = _group_step(
-                indptr, indices, data, begin, bounds[j + ONE], table[begin, 0], curvature, q, x, r, slopes
+                indptr, indices, data, begin, bounds[j + ONE], table[begin, 0], curvature, q, x, r, slopes, h
             )
         else:
             # dot and add by hand: a call would count references of five arrays, as much as twenty nonzeros cost
@@ -132,7 +212,9 @@ def _pass(first, last, order, kind, bounds, indptr, indices, data, norms, table,
             if change != 0.0:
                 x[begin] = new
                 factor = q * change
-                if sparse:
+                if weighted:
+                    _weighted_add(indptr, indices, data, begin, factor, h, r)
+                elif sparse:
                     for i in range(a, b):
                         r[indices[i]] += factor * data[i]
                 else:
@@ -147,7 +229,7 @@ def _pass(first, last, order, kind, bounds, indptr, indices, data, norms, table,
         elif norm == 0.0:
             wake[j] = math.inf
         else:
-            at = abs(x[begin]) * (curvature + table[begin, 1])
+            at = abs(x[begin]) * (largest + table[begin, 1])
             margin -= _ROUNDING * (norm * scale + table[begin, 0] + abs(table[begin, 2]) + at)
             wake[j] = (path + margin / norm * (1.0 - 1e-9)) * _DOWN if margin > 0.0 else 0.0
     return path, visited, moved
@@ -205,13 +287,15 @@ def _local_gap(kind, bounds, indptr, indices, data, table, first, last, before, 
 @njit(nogil=True, cache=True, error_model="numpy")
 def solve_nodes(
     starts, unit_starts, bounds, indptr, indices, data, norms, kind, table,  # the block's columns and g
-    x, w, r, out, q, gamma, step, passes, target, order_kind, seed, round_, ids,  # this round's subproblems
+    x, w, r, out, q, gamma, step, passes, target, order_kind, seed, round_, ids, rows,  # this round's subproblems
     wake, path, theta, visited,  # memory of sleeping units; what was reached
 ):  # fmt: skip
     """For every node k of the block: x_k += gamma D_k and out_k += step_k A_k D_k.
 
     passes[k] is the cap of passes; target[k] is Theta (negative: none), and then theta[k] the accuracy reached.
+    rows[k] are the weights h_k (shape (0, 0): none); Theta is not defined with them.
     """
+    weighted = rows.size > 0
     width = np.uint64(w.shape[1])
     for k in range(np.uint64(starts.size) - ONE):
         first, last = unit_starts[k], unit_starts[k + ONE]
@@ -228,7 +312,7 @@ def solve_nodes(
             rk[j] = wk[j]
         length = (path[k] + math.sqrt(drift) * (1.0 + 1e-9)) * _UP
         scale = math.sqrt(scale)
-        before = x[starts[k] : starts[k + ONE]].copy() if gamma != 1.0 or target[k] >= 0.0 else x[:0]
+        before = x[starts[k] : starts[k + ONE]].copy() if weighted or gamma != 1.0 or target[k] >= 0.0 else x[:0]
         old_terms = _terms(kind, bounds, table, first, last, x) if target[k] >= 0.0 else 0.0
         order = np.empty(last - first if order_kind == SHUFFLED else _ZERO, np.uint64)
         for j in range(np.uint64(order.size)):
@@ -238,13 +322,16 @@ def solve_nodes(
             for j in range(first, last):
                 largest = max(largest, bounds[j + ONE] - bounds[j])
         slopes = np.empty(largest)
+        h = rows[k] if weighted else x[:0]
+        squares = np.full(last - first if weighted else _ZERO, -1.0)
         theta[k] = math.nan
         for pass_ in range(passes[k]):
             if order_kind == SHUFFLED:
                 shuffle(order, hash64(hash64(hash64(seed, ids[k]), round_), np.uint64(pass_)))
             length, seen, moved = _pass(
-                first, last, order, kind, bounds, indptr, indices, data, norms, table,
-                q[k], x, rk, slopes, wake, length, scale,
+                first, last, order, order_kind == SYMMETRIC and pass_ % TWO == ONE,
+                kind, bounds, indptr, indices, data, norms, table, q[k], x, rk, slopes, wake, length, scale,
+                h, squares,
             )  # fmt: skip
             visited[k] += seen
             if target[k] >= 0.0:
@@ -263,6 +350,14 @@ def solve_nodes(
             if not moved:
                 break
         path[k] = length
+        if weighted:  # r - w = q h o (A D) does not tell A D where h is zero
+            for i in range(starts[k], starts[k + ONE]):
+                change = x[i] - before[i - starts[k]]
+                if change != 0.0:
+                    add(indptr, indices, data, i, step[k] * q[k] * change, out[k])
+        else:
+            for j in range(width):
+                out[k, j] += step[k] * (rk[j] - wk[j])
         if gamma != 1.0:
             for i in range(starts[k], starts[k + ONE]):
                 old = before[i - starts[k]]
@@ -270,5 +365,3 @@ def solve_nodes(
                     x[i] = old + gamma * (x[i] - old)
             for j in range(first, last):
                 wake[j] = 0.0
-        for j in range(width):
-            out[k, j] += step[k] * (rk[j] - wk[j])

@@ -13,10 +13,19 @@ _ZERO = np.uint64(0)
 
 
 @njit(nogil=True, cache=True)
-def add_flow(flow, mine, theirs, weight):
-    """flow += weight (theirs - mine): the other end, with the two swapped, gets exactly the negative."""
-    for j in range(np.uint64(flow.size)):
-        flow[j] += weight * (theirs[j] - mine[j])
+def add_flow(flow, drift, mine, theirs, weight, coast, push):
+    """flow += coast drift; drift = push drift + weight (theirs - mine); flow += drift.
+
+    The other end, with `mine` and `theirs` swapped, gets exactly the negative. `drift` is empty without momentum.
+    """
+    if drift.size == _ZERO:
+        for j in range(np.uint64(flow.size)):
+            flow[j] += weight * (theirs[j] - mine[j])
+    else:
+        for j in range(np.uint64(flow.size)):
+            flow[j] += coast * drift[j]
+            drift[j] = push * drift[j] + weight * (theirs[j] - mine[j])
+            flow[j] += drift[j]
 
 
 @njit(nogil=True, cache=True)

@@ -1,4 +1,4 @@
-"""One gossip step."""
+"""One gossip step, and the extrapolation before it."""
 
 import numpy as np
 from numba import njit
@@ -23,3 +23,13 @@ def mix(pointers, neighbours, weights, rows, out):
                 source = rows[neighbours[e]]
                 for j in range(begin, end):
                     target[j] += weight * source[j]
+
+
+@njit(nogil=True, cache=True)
+def extrapolate(rows, before, theta):
+    """before_k = rows_k + theta_k (rows_k - before_k)."""
+    width = np.uint64(rows.shape[1])
+    for k in range(np.uint64(rows.shape[0])):
+        new, old, push = rows[k], before[k], theta[k]
+        for j in range(width):
+            old[j] = new[j] + push * (new[j] - old[j])

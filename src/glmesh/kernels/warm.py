@@ -17,11 +17,12 @@ def warm_up() -> None:
     row, x, count = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64)
     matrix = (ends, np.zeros(1, np.uint32), one)
     mix(ends, zero, one, row, row.copy())
-    add_flow(x, x, x, 1.0)
+    add_flow(x, x, x, x, 1.0, 0.0, 0.0)
     fingerprint(x.view(np.uint64), np.uint64(0))
     products(ends, *matrix, x, zero, row)
     transposed_products(ends, *matrix, zero, row, x)
     solve_nodes(
         ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5)), x, row, row.copy(), row.copy(), one, 1.0, one,
-        count, -one, CYCLIC, np.uint64(0), np.uint64(0), zero, np.zeros(1), np.zeros(1), np.zeros(1), count.copy(),
+        count, -one, CYCLIC, np.uint64(0), np.uint64(0), zero, np.zeros((0, 0)),
+        np.zeros(1), np.zeros(1), np.zeros(1), count.copy(),
     )  # fmt: skip

@@ -12,6 +12,9 @@ from glmesh.block import Block, Rest, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.gossip.ledger import Ledger
 from glmesh.gossip.matrix import MatrixGossip
+from glmesh.methods.momentum import Momentum
+from glmesh.methods.sums import Sums, suits
+from glmesh.methods.trial import Trial
 from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
@@ -28,6 +31,10 @@ class ColaState:
     rest: Rest  # nodes that skip their subproblem because it has nothing to gain
     asked: Vector  # the accuracy Theta that circumstances impose on a node; NaN: none
     round: int = 0
+    momentum: Momentum | None = None
+    sums: Sums | None = None  # in use, if there
+    story: list[tuple[int, str, str]] = field(default_factory=list)  # (round, acceleration from then on, why)
+    trial: Trial | None = None  # whether sums pay
     theta: Vector = field(default_factory=lambda: np.zeros(0))  # local accuracy reached in the last round
     visited: Vector = field(default_factory=lambda: np.zeros(0))  # nonzeros visited in the last round
 
@@ -42,21 +49,24 @@ class Cola:
     """v_k <- sum_l W_kl v_l;  x_k <- x_k + gamma D_k;  v_k <- v_k + gamma K A_k D_k, D_k from the local subproblem.
 
     gamma: aggregation; 1 adds, 1/K averages. sigma: relaxation sigma' of the subproblem; None is the safe gamma*K.
-    local_passes: passes over a node's data each round. local_accuracy: the paper's Theta; a node stops as soon as its
-    local gap is at most Theta times the decrease so far, and `local_passes` is then the cap. Both may be one for all
-    nodes or one per node. time_budget: seconds that a node may compute each round, on the virtual clock; a slow node
-    makes fewer passes, or one in some of the rounds only, instead of holding the others up. gossip_steps: mixing steps
-    each round. gossip: "matrix", "ledger" (whose estimates survive lost messages), or "auto": a ledger as soon as
-    something can be lost. solver: the local solver.
+    local_passes: passes over a node's data each round; None is one, or two with acceleration. local_accuracy: the
+    paper's Theta; a node stops as soon as its local gap is at most Theta times the decrease so far, and `local_passes`
+    is then the cap. Both may be one for all nodes or one per node. time_budget: seconds that a node may compute each
+    round, on the virtual clock; a slow node makes fewer passes, or one in some of the rounds only, instead of holding
+    the others up. gossip_steps: mixing steps each round. gossip: "matrix", "ledger" (whose estimates survive lost
+    messages), or "auto": a ledger as soon as something can be lost. solver: the local solver. acceleration: "momentum"
+    (`glmesh.methods.momentum`), "sums" (`glmesh.methods.sums`), "none", or "auto", which chooses wherever the other
+    settings allow it; `Run.story` says what and why.
     """
 
     gamma: float = 1.0
     sigma: float | None = None
-    local_passes: int | Sequence[int] = 1
+    local_passes: int | Sequence[int] | None = None
     local_accuracy: float | Sequence[float] | None = None
     gossip_steps: int = 1
     time_budget: float | None = field(default=None, kw_only=True)
     gossip: Literal["auto", "matrix", "ledger"] = field(default="auto", kw_only=True)
+    acceleration: Literal["auto", "momentum", "sums", "none"] = field(default="auto", kw_only=True)
     solver: LocalSolver = field(default_factory=CoordinateDescent, kw_only=True)
 
     averages_exactly: ClassVar[bool] = False
@@ -66,7 +76,7 @@ class Cola:
             raise InvalidInput(f"gamma must be in (0, 1], got {self.gamma}")
         if self.sigma is not None and not 0 < self.sigma < np.inf:
             raise InvalidInput(f"sigma must be positive and finite (None is the safe gamma*K), got {self.sigma}")
-        passes = np.atleast_1d(np.asarray(self.local_passes))
+        passes = np.atleast_1d(np.asarray(1 if self.local_passes is None else self.local_passes))
         if passes.ndim > 1 or passes.dtype.kind not in "iu" or (passes < 0).any() or not passes.any():
             raise InvalidInput(f"local_passes must be whole numbers >= 0, and not all 0; got {self.local_passes!r}")
         if self.local_accuracy is not None:
@@ -79,38 +89,118 @@ class Cola:
             raise InvalidInput(f"gossip must be 'auto', 'matrix' or 'ledger', got {self.gossip!r}")
         if self.time_budget is not None and not 0 < self.time_budget < np.inf:
             raise InvalidInput(f"time_budget must be a positive number of seconds, got {self.time_budget!r}")
+        if self.acceleration not in ("auto", "momentum", "sums", "none"):
+            raise InvalidInput(f"acceleration must be 'auto', 'momentum', 'sums' or 'none', got {self.acceleration!r}")
+        if self.acceleration in ("momentum", "sums") and self.unsuited is not None:
+            raise InvalidInput(
+                f"acceleration={self.acceleration!r} needs {self.unsuited}; 'auto' goes without it in such a case"
+            )
 
     @staticmethod
     def printed() -> Cola:
         """The paper's method exactly: gamma = 1, sigma' = K, one pass, one gossip step; never changed by defaults."""
-        solver = CoordinateDescent(order="cyclic")
-        return Cola(gamma=1.0, sigma=None, local_passes=1, local_accuracy=None, gossip_steps=1, solver=solver)
+        return Cola(
+            gamma=1.0,
+            sigma=None,
+            local_passes=1,
+            local_accuracy=None,
+            gossip_steps=1,
+            solver=CoordinateDescent(order="cyclic"),
+            acceleration="none",
+        )
 
-    def init(self, block: Block, x: Vector | None = None, members: Indices | None = None) -> ColaState:
+    @property
+    def unsuited(self) -> str | None:
+        """What acceleration needs that these settings do not give; None if nothing."""
+        passes = 2 if self.local_passes is None else self.local_passes
+        if self.gamma != 1:
+            return f"gamma=1, got {self.gamma:g}"
+        if self.sigma is not None:
+            return f"the safe sigma=None, got {self.sigma:g}"
+        if self.gossip_steps != 1:
+            return f"gossip_steps=1, got {self.gossip_steps}"
+        if self.local_accuracy is not None or self.time_budget is not None:
+            return "the same passes in every round: no local_accuracy and no time_budget"
+        if not isinstance(passes, int | np.integer) or passes % 2:
+            return f"an even number of local_passes (forward and backward), the same for all nodes; got {passes}"
+        if self.solver != CoordinateDescent(order="symmetric"):
+            return f"sweeps forward and backward, CoordinateDescent('symmetric'); got {self.solver}"
+        return None
+
+    def choose(self, *, reliable: bool) -> tuple[str, str]:
+        """(the acceleration that these settings lead to, and why); not `reliable`: rows may get lost one way."""
+        if self.acceleration != "auto":
+            return self.acceleration, "as asked for"
+        if self.unsuited is not None:
+            return "none", f"acceleration needs {self.unsuited}"
+        if not reliable:
+            return "none", "plain gossip loses its mean when messages get lost, and momentum would make that worse"
+        return "momentum", "it needs fewest communications on most networks, and stands what fails"
+
+    def init(
+        self,
+        block: Block,
+        x: Vector | None = None,
+        members: Indices | None = None,
+        acceleration: str | None = None,
+        why: str = "",
+    ) -> ColaState:
         """x = 0 (or the nearest feasible point), and estimates that are right on average.
 
         members: 1 for nodes that take part from the start, for a ledger; None is matrix gossip among all.
+        acceleration: as chosen, and why; None chooses.
         """
+        if acceleration is None:
+            acceleration, why = self.choose(reliable=True)
         for per_node in (self.local_passes, self.local_accuracy):
             self._per_node(per_node, block)  # refuses a wrong length before any work
         if self.time_budget is not None and block.facts.speeds is None:
             raise InvalidInput("time_budget needs a clock: give network=Network(nonzeros_per_second=...)")
         x = np.array(start_of(block) if x is None else x, dtype=np.float64)
-        return ColaState(
+        momentum = acceleration != "none"
+        gossip: MatrixGossip | Ledger = MatrixGossip.of(block, x, momentum=momentum)
+        if members is not None:
+            gossip = Ledger.of(block, x, members, momentum=momentum)
+        state = ColaState(
             x=x,
-            gossip=MatrixGossip.of(block, x) if members is None else Ledger.of(block, x, members),
+            gossip=gossip,
             w=np.zeros((block.size, block.d)),
             memory=self.solver.prepare(block),
             up=np.ones(block.size, dtype=bool),
             rest=Rest.of(block),
             asked=np.full(block.size, np.nan),
         )
+        if momentum:
+            state.momentum = Momentum.of(block, state)
+        if acceleration == "sums":
+            state.sums = Sums()
+        elif self.acceleration == "auto" and momentum and members is None and suits(block):
+            state.trial = Trial.of(block)
+        state.story.append((0, acceleration, why))
+        if state.trial is not None and block.facts.diameter <= 1:
+            state.trial = None
+            self._switch(state, "sums", "all are neighbours, so an exact sum takes a single exchange")
+        return state
+
+    def _switch(self, state: ColaState, to: str, why: str) -> None:
+        """From now on another acceleration."""
+        at = state.round
+        state.story = [entry for entry in state.story if entry[0] != at] + [(at, to, why)]
+        state.sums = Sums() if to == "sums" else None
+        if to == "momentum" and state.momentum is not None:
+            state.momentum.forget(state)
 
     def round(self, block: Block, state: ColaState) -> Rounds:
         """One round of Algorithm 1."""
-        gossip = state.gossip
-        for _ in range(self.gossip_steps):
-            yield from gossip.step(block, state.up)
+        if state.sums is not None:
+            yield from self._sums_round(block, state, state.sums)
+            return
+        gossip, momentum = state.gossip, state.momentum
+        if momentum is not None:
+            halo = yield from gossip.step(block, state.up, momentum.begin(block, state, self.solver))
+        else:
+            for _ in range(self.gossip_steps):
+                yield from gossip.step(block, state.up)
         for k in range(block.size):
             block.f.gradient(gossip.v[k], out=state.w[k])
         q = self.curvature(block, state)
@@ -131,7 +221,26 @@ class Cola:
             ),
         )
         gossip.settle(block, state.x, state.round)
+        if momentum is not None:
+            momentum.end(block, state, halo, self.solver)
         state.round += 1
+        if state.trial is not None and momentum is not None and state.trial.begins(state.round, momentum.best[0]):
+            self._switch(state, "sums", f"still going after {state.round:,} rounds: perhaps exact sums are faster")
+
+    def _sums_round(self, block: Block, state: ColaState, sums: Sums) -> Rounds:
+        yield from sums.round(block, state, self.solver, self._passes(block, state))
+        gossip = state.gossip
+        if isinstance(gossip, Ledger):
+            gossip.refresh(block, state.x)
+        if sums.v is not None:
+            gossip.v[:] = sums.v
+        state.round += 1
+        if sums.broken:
+            if isinstance(gossip, Ledger):
+                gossip.derive()
+            self._switch(state, "momentum", "a part of a sum was missing: the network does not stand still")
+        elif state.trial is not None and not state.trial.pays(state.round, sums.value):
+            self._switch(state, "momentum", "exact sums were slower")
 
     def curvature(self, block: Block, state: ColaState) -> Vector:
         """sigma'/tau of every hosted node; the safe sigma' is gamma times as many nodes as it believes there are."""
@@ -141,7 +250,8 @@ class Cola:
 
     def _passes(self, block: Block, state: ColaState) -> Unsigned:
         """Passes of every node in this round: none for those that are away, at rest, or out of time."""
-        passes = self._per_node(self.local_passes, block).astype(np.int64)
+        default = 1 if state.momentum is None else 2
+        passes = self._per_node(default if self.local_passes is None else self.local_passes, block).astype(np.int64)
         if self.time_budget is not None:
             assert block.facts.speeds is not None
             work = np.array([max(block.node_columns(k).nnz, 1) for k in range(block.size)])

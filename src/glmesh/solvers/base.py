@@ -1,7 +1,8 @@
 """The seam between a method and its local solver.
 
 Node k is to decrease  <w, A D> + q/2 |A D|^2 + sum_i g_i(x_i + D_i)  over D. It needs w, the gradient of f at its
-estimate, and q = sigma'/tau; it never sees f.
+estimate, and q = sigma'/tau; it never sees f. Where the caller knows f better than its Lipschitz constant, the square
+has a weight per row: q/2 sum_j h_j (A D)_j^2 with 0 <= h_j <= 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from glmesh.block import Block
 from glmesh.columns import Columns
 from glmesh.functions import Separable
-from glmesh.types import Matrix, Unsigned, Vector
+from glmesh.types import Flags, Matrix, Unsigned, Vector
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Subproblems:
     passes: Unsigned  # cap of passes, per node
     accuracy: Vector  # Theta asked for, per node; negative: none, make the passes
     round: int
+    rows: Matrix | None = None  # h, a row per node (C order): the weights of the square; not together with accuracies
 
 
 class LocalSolver(Protocol):
@@ -42,6 +44,10 @@ class LocalSolver(Protocol):
 
     def forget(self, block: Block, memory: dict[str, Any], k: int) -> None:
         """The variables of the block's k-th node were changed from outside."""
+        ...
+
+    def moved(self, block: Block, memory: dict[str, Any], changed: Flags) -> None:
+        """The variables of these columns of the block were changed from outside."""
         ...
 
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
@@ -61,9 +67,11 @@ class NodeTask:
     passes: int
     accuracy: float | None
     key: tuple[int, int, int]  # (seed, node id, round): seed your randomness with this
+    rows: Vector | None = None  # h, the weights of the square; without regard for them steps are shorter, not wrong
 
     def gap_and_decrease(self, x_new: Vector) -> tuple[float, float]:
-        """(duality gap of the subproblem at x_new, its decrease since x): what Theta is about."""
+        """(duality gap of the subproblem at x_new, its decrease since x): what Theta is about (without weights)."""
+        assert self.rows is None
         u = self.columns.dot(x_new - self.x)
         r = self.w + self.q * u
         pulls = -self.columns.transposed_dot(r)
@@ -104,6 +112,9 @@ class NodewiseSolver(ABC):
     def forget(self, block: Block, memory: dict[str, Any], k: int) -> None:  # noqa: B027 (most remember nothing)
         """The variables of the block's k-th node were changed from outside."""
 
+    def moved(self, block: Block, memory: dict[str, Any], changed: Flags) -> None:  # noqa: B027 (as above)
+        """The variables of these columns of the block were changed from outside."""
+
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
         """Node after node."""
         theta, visited = np.full(block.size, np.nan), np.zeros(block.size)
@@ -115,8 +126,9 @@ class NodewiseSolver(ABC):
                 continue
             accuracy = float(task.accuracy[k]) if task.accuracy[k] >= 0 else None
             key = (block.facts.seed, int(block.ids[k]), task.round)
+            rows = None if task.rows is None else task.rows[k]
             one = NodeTask(
-                columns, block.terms[k], old, task.w[k], float(task.q[k]), int(task.passes[k]), accuracy, key
+                columns, block.terms[k], old, task.w[k], float(task.q[k]), int(task.passes[k]), accuracy, key, rows
             )
             new = self.solve_node(one)
             if accuracy is not None:

@@ -9,25 +9,27 @@ import numpy as np
 
 from glmesh.block import Block
 from glmesh.errors import InvalidInput
-from glmesh.kernels.cd import CYCLIC, SHUFFLED, solve_nodes
+from glmesh.kernels.cd import CYCLIC, SHUFFLED, SYMMETRIC, solve_nodes
 from glmesh.solvers.base import Subproblems
-from glmesh.types import Vector
+from glmesh.types import Flags, Vector
 
-_ORDERS = {"cyclic": CYCLIC, "shuffled": SHUFFLED}
+_ORDERS = {"cyclic": CYCLIC, "shuffled": SHUFFLED, "symmetric": SYMMETRIC}
+_NO_ROWS = np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
 class CoordinateDescent:
-    """Coordinate descent over the whole catalogue, sparse or dense; `order` is "cyclic" or freshly "shuffled".
+    """Coordinate descent over the whole catalogue, sparse or dense.
 
+    `order` is "cyclic", freshly "shuffled" for every pass, or "symmetric": forward, backward, forward, ...
     Columns that provably cannot move (at a kink or a bound) sleep; skipping them changes nothing.
     """
 
-    order: Literal["cyclic", "shuffled"] = "cyclic"
+    order: Literal["symmetric", "cyclic", "shuffled"] = "symmetric"
 
     def __post_init__(self) -> None:
         if self.order not in _ORDERS:
-            raise InvalidInput(f"order must be 'cyclic' or 'shuffled', got {self.order!r}")
+            raise InvalidInput(f"order must be 'cyclic', 'shuffled' or 'symmetric', got {self.order!r}")
 
     def prepare(self, block: Block) -> dict[str, Any]:
         """r: the residual a node ended with; wake and path: when sleeping units must be looked at again."""
@@ -42,8 +44,15 @@ class CoordinateDescent:
         unit_starts, _, _ = block.units
         memory["wake"][int(unit_starts[k]) : int(unit_starts[k + 1])] = 0.0
 
+    def moved(self, block: Block, memory: dict[str, Any], changed: Flags) -> None:
+        """The units of these columns are looked at again."""
+        _, bounds, _ = block.units
+        so_far = np.concatenate(([0], np.cumsum(changed)))[bounds]
+        memory["wake"][so_far[1:] > so_far[:-1]] = 0.0
+
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
         """One call of the kernel for all nodes of the block."""
+        assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         unit_starts, bounds, norms = block.units
         theta, visited = np.empty(block.size), np.empty(block.size, dtype=np.uint64)
         solve_nodes(
@@ -69,6 +78,7 @@ class CoordinateDescent:
             np.uint64(block.facts.seed),
             np.uint64(task.round),
             block.ids,
+            _NO_ROWS if task.rows is None else task.rows,
             memory["wake"],
             memory["path"],
             theta,

@@ -48,6 +48,11 @@ class SklearnCoordinateDescent(NodewiseSolver):
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import ElasticNet
 
+        if task.rows is not None:
+            raise UnsuitablePair(
+                "scikit-learn's coordinate descent knows one curvature for all rows of the data. "
+                "Use solver=CoordinateDescent(), which takes a weight per row."
+            )
         assert isinstance(task.g, Table)
         l1, l2 = float(task.g.l1.flat[0]), float(task.g.l2.flat[0])
         target = task.columns.dot(task.x) - task.w / task.q

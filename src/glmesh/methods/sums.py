@@ -1,0 +1,249 @@
+"""Exact sums with a plane search, for networks that stand still: fewest bytes, and conjugate gradients on quadratics.
+
+A round: every node solves its subproblem at the exact v = Ax, with sigma' = 1, and all sum up A_k p_k and a few numbers
+about g. Then everybody knows A p, and the best point of the plane x + a p + b (x - x_before) (`plane`); the
+objective falls in every round, whatever p is. A sum is made in one of two ways, both with the same bits at every node:
+
+- along a spanning tree, up and down: 2 (K - 1) vectors in all, 2 depth exchanges;
+- by flooding: everybody's vector to everybody, and each adds them up; `diameter` exchanges and many more bytes, so for
+  short vectors, or where all are neighbours.
+
+The tree is found by messages to neighbours: the smallest id becomes the root. A sum that lacks somebody's part is not
+made, nothing is lost by it, and the run goes on with momentum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glmesh.block import Block, Rounds, Rows
+from glmesh.functions.separable import TABLE
+from glmesh.gossip.parcel import Parcel
+from glmesh.methods.plane import Plane, along
+from glmesh.solvers import LocalSolver, Subproblems
+from glmesh.types import Indices, Matrix, Vector
+
+_SHORT = 2**20  # bytes of all nodes' vectors together, up to which waiting costs more than sending
+_REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
+_FLAT = 1e-3  # sigma' where p need not know A: see Sums.sigma
+
+
+def suits(block: Block) -> bool:
+    """Whether steps along a plane get anywhere: with bounds the variables at them hold everybody back."""
+    return block.kind != TABLE or bool(np.isinf(block.table[:, 3:]).all())
+
+
+def floods(block: Block) -> bool:
+    """Whether a sum is made by flooding."""
+    return block.facts.diameter <= 1 or 8 * block.d * block.facts.n_nodes <= _SHORT
+
+
+def waits(block: Block) -> int:
+    """Exchanges that a sum takes."""
+    return block.facts.diameter if floods(block) else 2 * block.facts.depth
+
+
+@dataclass
+class Tree:
+    """A spanning tree, as the hosted nodes know it."""
+
+    parents: Indices  # -1 at the root
+    depths: Indices
+    children: list[list[int]]
+
+
+def find_tree(block: Block) -> Rounds:
+    """Everybody adopts the smallest id it hears of as the root, and who told it first as its parent."""
+    ids = block.ids.astype(np.float64)
+    known = np.stack([ids, np.zeros(block.size), np.full(block.size, -1.0)], axis=1)  # root, depth, parent
+    for _ in range(block.facts.diameter + 1):
+        halo = yield Rows(scalars=known)
+        assert halo.scalars is not None
+        known, heard = known.copy(), halo.scalars
+        for k in range(block.size):
+            for row, node in zip(*_around(block, halo, k), strict=True):
+                offer = (heard[row, 0], heard[row, 1] + 1, float(node))
+                if offer[:2] < (known[k, 0], known[k, 1]):
+                    known[k] = offer
+    children, last = [], halo.scalars
+    assert last is not None
+    for k in range(block.size):
+        rows, nodes = _around(block, halo, k)
+        children.append([int(n) for row, n in zip(rows, nodes, strict=True) if last[row, 2] == block.ids[k]])
+    return Tree(known[:, 2].astype(np.int64), known[:, 1].astype(np.int64), children)
+
+
+def _around(block: Block, halo: Any, k: int) -> tuple[Indices, Indices]:
+    """(rows, ids) of the neighbours that were heard."""
+    rows, weights = halo.around(k)
+    ids = halo.ids[int(halo.pointers[k]) : int(halo.pointers[k + 1])].astype(np.int64)
+    there = (ids != int(block.ids[k])) & (weights > 0)
+    return rows[there], ids[there]
+
+
+def tree_sum(block: Block, tree: Tree, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
+    """(sum of all vectors, of all numbers), or None where a part is missing."""
+    height, first = block.facts.depth, int(block.ids[0])
+    waiting = [set(children) for children in tree.children]
+    parts: list[dict[int, tuple[Vector, Vector]]] = [{} for _ in range(block.size)]
+    totals: list[tuple[Vector, Vector] | None] = [None] * block.size
+
+    def subtotal(k: int) -> tuple[Vector, Vector]:
+        vector, number = vectors[k].copy(), numbers[k].copy()
+        for child in sorted(parts[k]):
+            vector += parts[k][child][0]
+            number += parts[k][child][1]
+        return vector, number
+
+    for stage in range(2 * height):
+        parcels = []
+        for k in range(block.size):
+            me, depth = int(block.ids[k]), int(tree.depths[k])
+            if stage < height and depth == height - stage and not waiting[k]:
+                vector, number = subtotal(k)
+                parcels.append(Parcel(me, int(tree.parents[k]), round, {me: vector}, {me: number}))
+            if stage >= height and depth == stage - height:
+                if depth == 0 and not waiting[k]:
+                    totals[k] = subtotal(k)
+                if (total := totals[k]) is not None:
+                    parcels += [Parcel(me, c, round, {me: total[0]}, {me: total[1]}) for c in tree.children[k]]
+        halo = yield Rows(parcels=parcels)
+        for parcel in halo.parcels:
+            if parcel.round != round:
+                continue
+            k = parcel.receiver - first
+            part = parcel.vectors[parcel.sender], parcel.numbers[parcel.sender]
+            if parcel.sender == tree.parents[k]:
+                totals[k] = part
+            elif parcel.sender in waiting[k]:
+                waiting[k].discard(parcel.sender)
+                parts[k][parcel.sender] = part
+    if height == 0:
+        totals[0] = subtotal(0)
+    return None if any(total is None for total in totals) else totals[0]
+
+
+def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
+    """The same, by passing on everybody's part; added up in the order of ids."""
+    first = int(block.ids[0])
+    known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
+    fresh = [dict.fromkeys(mine, -1) for mine in known]  # and from whom
+    for _ in range(block.facts.diameter):
+        parcels = []
+        for k in range(block.size):
+            me = int(block.ids[k])
+            for peer, _ in block.neighbours(k):
+                news = {node: known[k][node] for node, source in fresh[k].items() if source != peer}
+                if news:
+                    split = {n: part[0] for n, part in news.items()}, {n: part[1] for n, part in news.items()}
+                    parcels.append(Parcel(me, peer, round, *split))
+        halo = yield Rows(parcels=parcels)
+        fresh = [{} for _ in range(block.size)]
+        for parcel in halo.parcels:
+            if parcel.round != round:
+                continue
+            k = parcel.receiver - first
+            for node, vector in parcel.vectors.items():
+                if node not in known[k]:
+                    known[k][node] = vector, parcel.numbers[node]
+                    fresh[k][node] = parcel.sender
+    if any(len(mine) < block.facts.n_nodes for mine in known):
+        return None
+    parts = [known[0][node] for node in sorted(known[0])]
+    return np.sum([vector for vector, _ in parts], axis=0), np.sum([number for _, number in parts], axis=0)
+
+
+@dataclass
+class Sums:
+    """What a block carries from round to round."""
+
+    v: Vector | None = None  # Ax, the same at every node; None: not known yet
+    step: Vector | None = None  # how it came about: v minus that of the round before
+    x: Vector | None = None  # the variables of the round before
+    value: float = np.inf  # the objective when it was last known
+    cautious: bool = False
+    tree: Tree | None = None
+    broken: bool = False  # a part was missing: the network does not stand still
+
+    def forget(self) -> None:
+        """Variables were changed from outside."""
+        self.v = self.step = self.x = None
+        self.value, self.cautious = np.inf, False
+
+    def sigma(self, block: Block) -> Vector:
+        """1; or almost 0 where both f and g are quadratic and there seem to be more columns than rows, per node.
+
+        Then g alone preconditions conjugate gradients: A^T A has at most d eigenvalues that are not zero, so they end
+        after about d sums. Blocks of it would only hide that.
+        """
+        smooth = block.kind == TABLE and not block.table[:, 0].any() and bool((block.table[:, 1] > 0).all())
+        many = np.diff(block.starts.astype(np.int64)) * block.facts.n_nodes > 2 * block.d
+        return np.where(many & (smooth and block.f.is_quadratic), _FLAT, 1.0)
+
+    def _sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
+        if floods(block):
+            return (yield from flood_sum(block, round, vectors, numbers))
+        if self.tree is None:
+            self.tree = yield from find_tree(block)
+        return (yield from tree_sum(block, self.tree, round, vectors, numbers))
+
+    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Any) -> Rounds:
+        """One round; sets `broken` instead if the sum could not be made."""
+        if self.v is None and not state.x.any():
+            self.v = np.zeros(block.d)
+        if self.v is None:  # where another acceleration left off
+            found = yield from self._sum(block, state.round, _shares(block, state.x), np.zeros((block.size, 1)))
+            self.broken = found is None
+            self.v = None if found is None else found[0]
+            return
+        x, v = state.x, self.v
+        d = np.zeros_like(x) if self.x is None else x - self.x
+        step = np.zeros_like(v) if self.step is None else self.step
+        target = x.copy()
+        q = self.sigma(block) / block.f.tau
+        state.w[:] = block.f.gradient(v)
+        state.theta, state.visited = solver.solve(
+            block,
+            state.memory,
+            Subproblems(
+                x=target,
+                w=state.w,
+                estimate=np.zeros_like(state.w),
+                q=q,
+                step=1.0 / q,
+                gamma=1.0,
+                passes=passes,
+                accuracy=np.full(block.size, -1.0),
+                round=state.round,
+            ),
+        )
+        p = target - x
+        vectors, afresh = _shares(block, p), state.round % _REFRESH == 0
+        if afresh:
+            vectors = np.hstack([vectors, _shares(block, x)])
+        found = yield from self._sum(block, state.round, vectors, along(block, x, p, d))
+        self.broken = found is None
+        if found is None:
+            solver.moved(block, state.memory, p != 0)
+            return
+        total, numbers = found
+        if afresh:
+            total, v = np.split(total, 2)
+        value = block.f.value(v) + float(numbers[0])
+        if value > self.value + 1e-12 * abs(self.value) and self.x is not None and not self.cautious:
+            state.x, self.v, self.x, self.step, self.cautious = self.x, v - step, None, None, True
+        else:
+            self.value = min(value, self.value)
+            c = Plane(block.f, v, np.stack([total, step]), numbers).best(cautious=self.cautious)
+            step = c[0] * total + c[1] * step
+            self.x, self.step, self.cautious = x, step, False
+            state.x, self.v = np.clip(x + c[0] * p + c[1] * d, block.table[:, 3], block.table[:, 4]), v + step
+        solver.moved(block, state.memory, state.x != target)
+
+
+def _shares(block: Block, x: Vector) -> Matrix:
+    """A_k x_k of every hosted node."""
+    return np.stack([block.node_columns(k).dot(x[block.of_node(k)]) for k in range(block.size)])

@@ -1,0 +1,63 @@
+"""Whether exact sums are faster than momentum: found out by trying, when a run goes on for long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.block import Block
+from glmesh.methods.sums import waits
+
+_LEAD = (
+    40  # sums are tried when momentum has used as many exchanges as so many sums: what they need for an easy problem
+)
+_LOOK = 10  # and as many exchanges as so many sums are what momentum is judged by
+_LEAST = 5  # sums before they can pass
+_LENGTH = 40  # sums that make a trial: conjugate gradients begin slowly
+
+
+@dataclass
+class Trial:
+    """Everybody counts alike and knows the same values, so everybody decides alike."""
+
+    waits: int  # exchanges of one sum
+    next: int  # the round in which the next trial begins
+    lead: int
+    mark: float = np.nan  # H some exchanges before the trial
+    pace: float = np.nan  # what momentum won since then, per exchange
+    start: float = np.nan  # H when the trial began
+    began: int = -1  # the round in which it did
+    passed: bool = False
+
+    @staticmethod
+    def of(block: Block) -> Trial:
+        """Before the first."""
+        lead = _LEAD * waits(block)
+        return Trial(waits(block), lead, lead)
+
+    def begins(self, round: int, h: float) -> bool:
+        """Whether a trial begins, now that momentum has done so many rounds and H was this."""
+        look = _LOOK * self.waits
+        if round == self.next - look:
+            self.mark = h
+        if round < self.next:
+            return False
+        self.pace, self.start = (self.mark - h) / look, h
+        self.began = round
+        return True
+
+    def pays(self, round: int, value: float) -> bool:
+        """Whether sums go on, now that the objective is this; once they have passed they stay.
+
+        They pass when they have won half as much per exchange as momentum had, at any time of the trial: who converges
+        wins little in the end.
+        """
+        exchanges = (round - self.began) * self.waits
+        if round >= self.began + _LEAST and self.start - value >= 0.5 * self.pace * exchanges:
+            self.passed = True
+        if self.passed or round < self.began + _LENGTH:
+            return True
+        self.lead *= 4
+        self.next = round + self.lead
+        return False
