@@ -525,7 +525,7 @@ def test_what_is_written_differently_but_is_the_same_is_taken(kept, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(kept.read_bytes())
     same = {
-        "method": Cola(local_passes=1),
+        "method": Cola(local_passes=None),
         "topology": topology.build("ring", NODES),
         "mixing": mixing.metropolis(topology.build("ring", NODES)),
         "partition": np.array_split(np.arange(20), NODES),

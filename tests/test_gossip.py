@@ -23,18 +23,23 @@ WIDTH = 3
 class Link:
     """Two ends, the messages between them, and an adversary's moves."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, momentum: bool = False) -> None:
         self.rng = np.random.default_rng(seed)
-        self.ends = [Edge(0, 1, np.zeros(WIDTH)), Edge(1, 0, np.zeros(WIDTH))]
+        self.momentum = momentum
+        self.ends = [self.fresh(0), self.fresh(1)]
         self.u = self.rng.normal(size=(2, WIDTH))
         self.on_the_way: list = []
         self.backups: list[list[Edge]] = [[copy.deepcopy(end)] for end in self.ends]
         self.seen: Counter = Counter()
         self.clock = 0
 
+    def fresh(self, k: int) -> Edge:
+        return Edge(k, 1 - k, np.zeros(WIDTH), drift=np.zeros(WIDTH if self.momentum else 0))
+
     def offer(self, k: int) -> None:
         s = self.u[k] + self.ends[k].flow
-        self.on_the_way.append(self.ends[k].offer(s, 1 / 3, self.clock))
+        push = self.rng.random() if self.momentum else 0.0
+        self.on_the_way.append(self.ends[k].offer(s, 1 / 3, self.clock, push))
 
     def deliver(self, i: int, *, keep: bool = False) -> None:
         message = self.on_the_way[i] if keep else self.on_the_way.pop(i)
@@ -53,7 +58,7 @@ class Link:
     def crash(self, k: int, backup: Edge | None) -> None:
         """The end restarts from a backup, or from nothing; only its incarnation is sure to be new."""
         life = self.ends[k].incarnation
-        self.ends[k] = Edge(k, 1 - k, np.zeros(WIDTH)) if backup is None else copy.deepcopy(backup)
+        self.ends[k] = self.fresh(k) if backup is None else copy.deepcopy(backup)
         self.ends[k].restart(life + 1)
 
     def move(self, draw: np.ndarray) -> None:
@@ -85,6 +90,7 @@ class Link:
         a, b = self.ends
         if a.version == b.version and a.digest == b.digest:
             assert np.array_equal(a.flow, -b.flow)
+            assert not (a.drifts and b.drifts) or np.array_equal(a.drift, -b.drift)
 
     def heal(self) -> None:
         """From now on messages arrive, in any order and after those that were on the way."""
@@ -107,9 +113,9 @@ class Link:
 
 
 @prop(1000)
-@given(seed=st.integers(0, 2**32 - 1), events=st.integers(0, 300))
-def test_after_healing_both_ends_are_bitwise_antisymmetric_whatever_an_adversary_did(seed, events):
-    link = Link(seed)
+@given(seed=st.integers(0, 2**32 - 1), events=st.integers(0, 300), momentum=st.booleans())
+def test_after_healing_both_ends_are_bitwise_antisymmetric_whatever_an_adversary_did(seed, events, momentum):
+    link = Link(seed, momentum=momentum)
     for draw in link.rng.random((events, 3)):
         link.move(draw)
     link.heal()
@@ -210,16 +216,26 @@ def test_two_backups_of_one_version_and_different_flows_become_zero():
 
 
 @prop(200)
-@given(st.lists(st.tuples(*[st.floats(-1e300, 1e300)] * 3), max_size=20), st.floats(0, 1))
-def test_kernels_equal_their_naive_twins_and_are_antisymmetric(rows, weight):
-    flow, mine, theirs = np.array(rows, dtype=float).reshape(-1, 3).T.copy()
+@given(
+    st.lists(st.tuples(*[st.floats(-1e300, 1e300)] * 4), max_size=20),
+    *[st.floats(0, 1)] * 3,
+    st.booleans(),
+)
+def test_kernels_equal_their_naive_twins_and_are_antisymmetric(rows, weight, coast, push, momentum):
+    flow, drift, mine, theirs = np.array(rows, dtype=float).reshape(-1, 4).T.copy()
     with np.errstate(over="ignore", invalid="ignore"):
-        expected = flow + weight * (theirs - mine)
+        moved = weight * (theirs - mine)
+        expected = flow + moved
+        if momentum:
+            moved = push * drift + moved
+            expected = flow + coast * drift + moved
     forth, back = flow.copy(), -flow
-    add_flow(forth, mine, theirs, weight)
-    add_flow(back, theirs, mine, weight)
+    drifts = [drift.copy(), -drift] if momentum else [np.zeros(0), np.zeros(0)]
+    add_flow(forth, drifts[0], mine, theirs, weight, coast, push)
+    add_flow(back, drifts[1], theirs, mine, weight, coast, push)
     np.testing.assert_array_equal(forth, expected)
     np.testing.assert_array_equal(forth, -back)
+    np.testing.assert_array_equal(drifts[0], -drifts[1])
     one, zero = np.uint64(1), np.uint64(0)
     assert fingerprint(forth.view(np.uint64), zero) == fingerprint(back.view(np.uint64), one)
     assert int(fingerprint(forth.view(np.uint64), zero)) == _twin(forth)

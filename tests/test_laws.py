@@ -140,6 +140,10 @@ def law(pairs=PAIRS, full=19, *, intercepts=True):
 
 def any_method(rng):
     """Any method at all, safe or not."""
+    if rng.random() < 0.5:
+        return Cola(
+            acceleration=str(rng.choice(["auto", "momentum", "sums"])), local_passes=2 * int(rng.integers(1, 3))
+        )
     return Cola(
         gamma=float(rng.choice([1.0, 0.5, 0.125])),
         sigma=rng.choice([None, 1.0, 20.0]),
@@ -203,8 +207,8 @@ def test_h_lies_between_the_value_and_its_consensus_bound(case, rng):
 
 @law()
 def test_h_never_rises_with_a_safe_sigma(case, rng):
-    method = Cola(local_passes=int(rng.integers(1, 4)), gossip_steps=int(rng.integers(1, 3)))
-    run = case.run(method)
+    passes, steps = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    run = case.run(Cola(local_passes=passes, gossip_steps=steps, acceleration="none"))
     last = run.measure().h
     for _ in range(15):
         next(run)
@@ -228,7 +232,8 @@ def test_a_complete_graph_is_cocoa(case, rng):
 @law()
 def test_cocoa_from_the_textbook(case, rng):
     """x_k += D_k with everybody's gradient taken at v = Ax itself: no estimates, no gossip."""
-    run = case.run(Cocoa(), topology="ring", n_nodes=case.n_nodes)
+    method = Cocoa(local_passes=1, acceleration="none", curvature="scalar")
+    run = case.run(method, topology="ring", n_nodes=case.n_nodes)
     form, K = case.problem.form, case.n_nodes
     A = form.columns.to_scipy()
     A = A.toarray() if sp.issparse(A) else A
@@ -241,7 +246,7 @@ def test_cocoa_from_the_textbook(case, rng):
             if len(own):
                 g = form.g.take(own)
                 units = range(len(g.pieces(len(own))) - 1)
-                new[own] = naive_node(A[:, own], g, x[own], w, K / form.f.tau, [units])
+                new[own] = naive_node(A[:, own], g, x[own], w, K / form.f.tau, [units], np.ones(len(w)))
         x = new
         near(run.x, x)
 
@@ -275,8 +280,8 @@ def test_one_node_is_plain_coordinate_descent(case, rng):
 def test_gossip_steps_are_powers_of_w(case, rng):
     steps = int(rng.integers(2, 5))
     W = np.linalg.matrix_power(metropolis(case.graph).matrix.toarray(), steps)
-    gossip = case.run(Cola(gossip_steps=steps))
-    power = case.run(Cola(), topology="complete", n_nodes=case.n_nodes, mixing=W)
+    gossip = case.run(Cola(gossip_steps=steps, acceleration="none"))
+    power = case.run(Cola(acceleration="none"), topology="complete", n_nodes=case.n_nodes, mixing=W)
     for _ in range(6):
         next(gossip)
         next(power)

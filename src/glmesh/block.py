@@ -96,6 +96,7 @@ class Facts:
     mixing: Mixing
     schedule: tuple[Mixing, ...]  # the mixing of each exchange in turn: one where the graph stands still
     damping: float  # of the gossip under momentum: I - W is multiplied by it
+    spectrum: tuple[float, float]  # the smallest and the second largest eigenvalue of the mixing matrix, or bounds
     speeds: Vector | None = None  # nonzeros a second that each node works through, if there is a clock
 
 

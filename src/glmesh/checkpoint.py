@@ -36,7 +36,8 @@ from glmesh.gossip.parcel import Parcel
 from glmesh.methods import Cocoa, Cola
 from glmesh.methods.cola import ColaState
 from glmesh.methods.momentum import Beat, Momentum, Rumour, Snapshot
-from glmesh.methods.sums import Sums, Tree
+from glmesh.methods.relaxation import Relaxation
+from glmesh.methods.sums import Summation, Sums, Tree
 from glmesh.methods.trial import Trial
 from glmesh.problem import Model, NodeData, Problem
 from glmesh.witness import Memo
@@ -45,7 +46,8 @@ KIND, VERSION = "checkpoint", 1
 
 _CLASSES: list[type] = [
     *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
-    *(Beat, Model, Momentum, Network, Note, Offer, Parcel, Pulse, Rest, Rumour, Snapshot, Sums, Tree, Trial),
+    *(Beat, Model, Momentum, Network, Note, Offer, Parcel, Pulse, Relaxation, Rest, Rumour, Snapshot),
+    *(Summation, Sums, Tree, Trial),
     *LOSSES.values(),
     *(kind for kind in vars(functions).values() if isinstance(kind, type) and issubclass(kind, Separable)),
     *(solvers.CoordinateDescent, solvers.SklearnCoordinateDescent),

@@ -75,7 +75,7 @@ class Crew:
         block, state = self.blocks[number], self.states[number]
         other, j = self.find(node if estimate_of is None else estimate_of)
         w = block.f.gradient(self.states[other].gossip.v[j])
-        return local_gap(block, k, state.x[block.of_node(k)], w, float(self.method.curvature(block, state)[k]))
+        return local_gap(block, k, state.x[block.of_node(k)], w, float(self.method.scale(block, state)[k]))
 
     def share(self, node: int) -> Vector:
         """A_k x_k."""

@@ -42,7 +42,8 @@ class Result:
     consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of. faults: the run's fault
     plan. events: who joined and left, and whose data changed. skipped, spared: subproblems that nodes which were done
     did not solve, and the nonzeros that those would have visited. thetas: a row per entry of the history, the local
-    accuracy that each node reached in that round (1: it did nothing; NaN: not measured, as none was asked for).
+    accuracy that each node reached in that round (1: it did nothing; NaN: not measured, as none was asked for). story:
+    (round, acceleration from then on, why), as the method chose.
     """
 
     x: Vector
@@ -65,6 +66,7 @@ class Result:
     skipped: int = 0
     spared: float = 0.0
     thetas: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
+    story: tuple[tuple[int, str, str], ...] = ()
 
     @cached_property
     def presence(self) -> Matrix:

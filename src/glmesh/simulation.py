@@ -31,7 +31,9 @@ from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
 from glmesh.witness import Witness
 
-_DAMPING = 1.3  # times 1/lambda_max(I - W): 1 is proven, 4/3 is where momentum becomes unstable
+_DAMPING = (
+    1.3  # times 1/lambda_max(I - W): 1 is proven (and agrees sooner if all are near), at 4/3 momentum is unstable
+)
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
 
 
@@ -136,7 +138,8 @@ class Simulation:
             self.seed,
             self.mixing,
             schedule,
-            _DAMPING / top if (top := max(one.top for one in schedule)) > 0 else 1.0,
+            (_DAMPING if diameter > 2 else 1.0) / top if (top := max(one.top for one in schedule)) > 0 else 1.0,
+            (1.0 - self.mixing.top, self.mixing.lambda2) if self.method.needs_spectrum else (np.nan, np.nan),
             speeds,
         )
 
@@ -263,7 +266,7 @@ class Simulation:
             if records is not None:
                 rows.scalars = records if rows.scalars is None else np.hstack([rows.scalars, records])
             halo = yield rows
-            q = self.method.curvature(self.blocks[number], state)
+            q = self.method.scale(self.blocks[number], state)
             theirs, agree = halo.of_scalars(slice(width, None)), sums is not None and sums.v is not None
             v = state.v if rows.vectors is None else rows.vectors
             certifier.incoming(theirs, state.x, v, state.round, q, state.rest, begin=sums is None or agree)
@@ -271,7 +274,7 @@ class Simulation:
 
     def _witnessed(self, number: int, rounds: Rounds) -> Rounds:
         block, state = self.blocks[number], self.states[number]
-        return self.crew.witnesses[number].attend(rounds, state, lambda: self.method.curvature(block, state))
+        return self.crew.witnesses[number].attend(rounds, state, lambda: self.method.scale(block, state))
 
     @property
     def x(self) -> Vector:

@@ -220,4 +220,5 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
         skipped=run.skipped,
         spared=run.spared,
         thetas=np.array([entry["thetas"] for entry in history]),
+        story=tuple(run.story),
     )

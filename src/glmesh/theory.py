@@ -78,6 +78,13 @@ def _check_accuracy(theta: float) -> None:
         raise UnsuitablePair(f"Theta must be in [0, 1); {theta} promises nothing (a node that never works)")
 
 
+def _steps(run: Run) -> int:
+    steps = run.method.gossip_steps
+    if isinstance(steps, str) or run.method.gossip == "chebyshev":
+        raise UnsuitablePair("the theory is about plain gossip with a fixed number of steps")
+    return int(steps)
+
+
 def constants(run: Run, beta: float | None = None) -> Constants:
     """The constants of a run's problem, partition, network and method.
 
@@ -87,6 +94,9 @@ def constants(run: Run, beta: float | None = None) -> Constants:
     if beta is not None and not 0 <= beta < 1:
         raise UnsuitablePair(f"beta must be in [0, 1), got {beta}; over a longer window it is smaller")
     blocks, method = run.blocks, run.method
+    steps, sigma = _steps(run), method.sigma
+    if isinstance(sigma, str):
+        raise UnsuitablePair("the theory is about a fixed sigma; sigma='safe' is looked for while running")
     squares = np.concatenate([block.node_norms**2 for block in blocks])
     counts = np.concatenate([np.diff(block.starts.astype(np.int64)) for block in blocks])
     g = [term for block in blocks for k, term in enumerate(block.terms) if block.n_columns(k)]
@@ -96,8 +106,8 @@ def constants(run: Run, beta: float | None = None) -> Constants:
         support=_support(run),
         sigma_max=float(squares.max()),
         sigma=float(squares @ counts),
-        beta=run.mixing.beta**method.gossip_steps if beta is None else beta,
-        relaxation=method.gamma * run.n_nodes if method.sigma is None else method.sigma,
+        beta=run.mixing.beta**steps if beta is None else beta,
+        relaxation=method.gamma * run.n_nodes if sigma is None else sigma,
         gamma=method.gamma,
         n_nodes=run.n_nodes,
     )
@@ -193,7 +203,7 @@ class AveragedIterates:
         """Counts the run's present state in."""
         self.count += 1
         mixed = self.run.estimates
-        for _ in range(self.run.method.gossip_steps):
+        for _ in range(_steps(self.run)):
             mixed = self.run.mixing.matrix @ mixed
         f = self.run.problem.form.f
         for mean, new in ((self.x, self.run.x), (self.v, mixed), (self.w, [f.gradient(row) for row in mixed])):

@@ -89,6 +89,8 @@ class Gaps:
 def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool) -> bool:
     """Refuses what does not go together; whether nodes keep ledgers."""
     uses_ledger = method.gossip == "ledger" or (method.gossip == "auto" and plan.loses_messages)
+    if method.gossip == "chebyshev" and plan.loses_messages:
+        raise InvalidInput("Chebyshev gossip is for networks that stand still; use gossip='auto' where things fail")
     if any(entry.delay for entry in plan.straggler) and network is None:
         raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
     if not uses_ledger and plan.loses_messages:

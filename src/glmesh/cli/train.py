@@ -41,7 +41,9 @@ def run(options: Namespace) -> int:
 
     graph = topology.build(options.topology, options.nodes, options.seed)
     plan, done = read_plan(options, graph), rounds_done(options)
-    method = Cola(local_passes=options.local_passes, gossip_steps=options.gossip_steps)
+    method = Cola(
+        local_passes=options.local_passes, gossip_steps=options.gossip_steps, acceleration=options.acceleration
+    )
     given = {"latency": options.latency, "bandwidth": options.bandwidth}
     clock = {name: value for name, value in given.items() if value is not None}
 
@@ -74,6 +76,7 @@ def run(options: Namespace) -> int:
         callback=progress,
         record_every=options.record_every,
         network=Network(**clock) if clock else None,
+        mixing=options.weights,
         partition=options.partition,
         faults=plan,
         checkpoint=make_checkpoint(options),
@@ -182,6 +185,12 @@ def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
     return [proven] if result.status is Status.CERTIFIED else [proven, measured]
 
 
+def _choices(result: Result) -> list[tuple[str, str]]:
+    """What the method chose by itself, and why."""
+    told = [f"{name}{f' from round {round:,}' if round else ''} ({why})" for round, name, why in result.story]
+    return [("acceleration" if not place else "", line) for place, line in enumerate(told)]
+
+
 def _summary(options: Namespace, model: Model, result: Result, X: AnyArray, y: AnyArray, *, virtual: bool) -> str:
     import numpy as np
 
@@ -189,6 +198,7 @@ def _summary(options: Namespace, model: Model, result: Result, X: AnyArray, y: A
     nonzero = int(np.count_nonzero(model.coef))
     lines = [
         ("rounds", f"{result.rounds:,}"),
+        *_choices(result),
         ("communications", f"{result.communications:,}, {size(result.bytes)} over all links, {time}"),
         ("objective", f"{result.objective:.8g}"),
         *_gaps(result, certifying=options.stop == "certificate"),

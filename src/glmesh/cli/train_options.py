@@ -66,7 +66,12 @@ def add_options(parser: Parser) -> None:
         help="who gets what: at random, in order, or equal numbers of nonzeros (default shuffled)")  # fmt: skip
 
     add = parser.add_argument_group("how to run").add_argument
-    add("--local-passes", type=whole(1), default=1, metavar="N", help="passes of a node over its data each round")
+    add("--acceleration", choices=("auto", "momentum", "sums", "none"), default="auto", help="momentum, exact sums "
+        "(for networks that stand still), none (the published method), or whichever is best (default)")  # fmt: skip
+    add("--weights", choices=("metropolis", "best-constant", "optimal"), default="metropolis",
+        help="how much nodes weigh what their neighbours say (default metropolis)")  # fmt: skip
+    add("--local-passes", type=whole(1), metavar="N", help="passes of a node over its data each round (default 2, or 1 "
+        "without acceleration); acceleration needs an even number")  # fmt: skip
     add("--gossip-steps", type=whole(1), default=1, metavar="N", help="exchanges with the neighbours each round")
     add("--tol", type=number(), default=1e-4, help="gap divided by the objective at which to stop (default 1e-4)")
     add("--max-rounds", type=whole(0), default=10_000, metavar="N", help="give up after so many (default 10000)")

@@ -15,11 +15,17 @@ from glmesh.types import Vector
 _OUTSIDE = 1e-13  # a mean of thousands of gradients may leave the domain of f* by so much, relatively, from rounding
 
 
+def weighted_sum(weights: Vector, values: Vector) -> float:
+    """Their inner product: not by BLAS, whose threads cost more than they bring, and whose bits depend on them."""
+    return float(np.einsum("i,i->", weights, values))
+
+
 class Smooth(ABC):
     """A convex f whose gradient is 1/tau-Lipschitz."""
 
     tau: float
     is_quadratic = False
+    bends = False  # whether its majorant is less than 1/tau anywhere
     has_quadratic_conjugate = False
 
     @abstractmethod
@@ -96,7 +102,7 @@ class Squared(_RowLoss):
     def value(self, v: Vector) -> float:
         """c/2 (v - y)^2."""
         r = v - self.y
-        return 0.5 * float(np.dot(self.c * r, r))
+        return 0.5 * weighted_sum(self.c * r, r)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """c (v - y)."""
@@ -114,7 +120,7 @@ class Squared(_RowLoss):
 
     def conjugate(self, w: Vector) -> float:
         """w^2/(2c) + w y."""
-        return float(np.dot(0.5 * self._per_weight(w) + self.y, w))
+        return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """w/c + y."""
@@ -122,18 +128,19 @@ class Squared(_RowLoss):
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Exactly s <w, y> + s^2 |w|^2/(2c)."""
-        return 0.0, float(np.dot(w, self.y)), 0.5 * float(np.dot(self._per_weight(w), w))
+        return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
 class Logistic(_RowLoss):
     """sum_i c_i log(1 + exp(-y_i v_i)), y_i = -1 or 1."""
 
+    bends = True
     _LARGEST_SECOND_DERIVATIVE = 0.25
     _LABELS = True
 
     def value(self, v: Vector) -> float:
         """c log(1 + exp(-y v))."""
-        return float(np.dot(self.c, np.logaddexp(0.0, -self.y * v)))
+        return weighted_sum(self.c, np.logaddexp(0.0, -self.y * v))
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """-c y expit(-y v)."""
@@ -163,7 +170,7 @@ class Logistic(_RowLoss):
     def conjugate(self, w: Vector) -> float:
         """c [p ln p + (1-p) ln(1-p)], p = -y w / c in [0, 1]."""
         p, inside = self._probability(w)
-        return float(np.dot(self.c, xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))) if inside else np.inf
+        return weighted_sum(self.c, xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)) if inside else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """-y logit(p), and 0 for rows without weight."""
@@ -179,6 +186,7 @@ class Huber(_RowLoss):
     """sum_i c_i h(v_i - y_i), h(r) = r^2/2 for |r| <= delta, else delta |r| - delta^2/2."""
 
     has_quadratic_conjugate = True
+    bends = True
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def __init__(self, target: Vector, weight: Vector | None = None, *, delta: float = 1.35) -> None:
@@ -191,7 +199,7 @@ class Huber(_RowLoss):
         """c h(v - y)."""
         r = np.abs(v - self.y)
         inner = np.minimum(r, self.delta)
-        return float(np.dot(self.c, inner * (r - 0.5 * inner)))
+        return weighted_sum(self.c, inner * (r - 0.5 * inner))
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """c clip(v - y, -delta, delta)."""
@@ -217,7 +225,7 @@ class Huber(_RowLoss):
         """w^2/(2c) + w y, on |w| <= c delta."""
         if (np.abs(w) > self.c * self.delta * (1 + _OUTSIDE)).any():
             return np.inf
-        return float(np.dot(0.5 * self._per_weight(w) + self.y, w))
+        return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """w/c + y."""
@@ -230,7 +238,7 @@ class Huber(_RowLoss):
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Exactly s <w, y> + s^2 |w|^2/(2c): the domain contains the ray."""
-        return 0.0, float(np.dot(w, self.y)), 0.5 * float(np.dot(self._per_weight(w), w))
+        return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
 class SquaredHinge(_RowLoss):
@@ -243,7 +251,7 @@ class SquaredHinge(_RowLoss):
     def value(self, v: Vector) -> float:
         """c max(0, 1 - y v)^2."""
         r = np.maximum(1.0 - self.y * v, 0.0)
-        return float(np.dot(self.c * r, r))
+        return weighted_sum(self.c * r, r)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """-2 c y max(0, 1 - y v)."""
@@ -267,7 +275,7 @@ class SquaredHinge(_RowLoss):
         """y w + w^2/(4c), on y w <= 0."""
         if (self.y * w > 0).any():
             return np.inf
-        return float(np.dot(self.y + 0.25 * self._per_weight(w), w))
+        return weighted_sum(self.y + 0.25 * self._per_weight(w), w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """y + w/(2c)."""
@@ -275,7 +283,7 @@ class SquaredHinge(_RowLoss):
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Exactly s <w, y> + s^2 |w|^2/(4c): the domain contains the ray."""
-        return 0.0, float(np.dot(w, self.y)), 0.25 * float(np.dot(self._per_weight(w), w))
+        return 0.0, weighted_sum(w, self.y), 0.25 * weighted_sum(self._per_weight(w), w)
 
 
 class ConjugateOf(Smooth):
@@ -354,7 +362,8 @@ class Profiled(Smooth):
         if self.direction.shape != f.y.shape or not np.isfinite(self.direction).all():
             raise InvalidInput("the direction must be finite and have one number per row of the loss")
         self.tau = f.tau
-        self.is_quadratic, self.has_quadratic_conjugate = f.is_quadratic, f.has_quadratic_conjugate
+        self.is_quadratic, self.bends = f.is_quadratic, f.bends
+        self.has_quadratic_conjugate = f.has_quadratic_conjugate
 
     def offset(self, v: Vector) -> float:
         """The minimising b: a root of <e, grad f(v + b e)>, which is increasing in b."""

@@ -2,6 +2,9 @@
 
 It keeps the mean of v as long as both ends of a link see each other, or neither. With momentum what is sent is
 v_k + theta (v_k - before_k), whose mean is A(x + theta (x - x_before)), and P = I - damping (I - W) mixes it.
+
+Chebyshev gossip does B exchanges that amount to the polynomial of degree B in W that is 1 at 1 and smallest on the
+other eigenvalues. It keeps the mean too, but its entries may be negative: H may rise, unless f is quadratic.
 """
 
 from __future__ import annotations
@@ -13,6 +16,20 @@ import numpy as np
 from glmesh.block import Block, Rounds, Rows
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Matrix, Vector
+
+_NARROWEST = 1e-3  # half the width of the interval of eigenvalues, at least
+
+
+def interval(spectrum: tuple[float, float]) -> tuple[float, float]:
+    """(middle, half the width) of the eigenvalues but the largest."""
+    low, high = spectrum
+    return (high + low) / 2, max((high - low) / 2, _NARROWEST)
+
+
+def chebyshev_beta(spectrum: tuple[float, float], steps: int) -> float:
+    """beta of Chebyshev gossip: 1 / T_B(x)."""
+    middle, half = interval(spectrum)
+    return float(1.0 / np.cosh(steps * np.arccosh((1.0 - middle) / half)))
 
 
 @dataclass
@@ -50,6 +67,22 @@ class MatrixGossip:
         halo = yield Rows(self.v, scalars)
         self.v, self.spare = halo.mix(self.spare, block.facts.damping if self.before.size else 1.0), self.v
         return halo
+
+    def chebyshev(self, block: Block, steps: int, scalars: Matrix | None = None) -> Rounds:
+        """So many exchanges, by the three-term recurrence of T_i(X)/T_i(x), X = (W - middle)/half, x likewise of 1."""
+        middle, half = interval(block.facts.spectrum)
+        x, ratio, older, first = (1.0 - middle) / half, 0.0, self.v.copy(), None
+        for step in range(steps):
+            halo = yield Rows(self.v, None if step else scalars)
+            first = first if step else halo
+            mixed = halo.mix(self.spare)
+            mixed -= middle * self.v
+            before, ratio = ratio, 1.0 / (2.0 * x - ratio if step else x)  # T_i(x) / T_(i+1)(x)
+            mixed *= (2.0 if step else 1.0) * ratio / half
+            mixed -= before * ratio * older
+            older = self.v.copy()
+            self.v, self.spare = mixed, self.v
+        return first
 
     @property
     def target(self) -> Matrix:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,12 +13,16 @@ import numpy as np
 from glmesh.block import Block, Rest, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.gossip.ledger import Ledger
-from glmesh.gossip.matrix import MatrixGossip
+from glmesh.gossip.matrix import MatrixGossip, chebyshev_beta
 from glmesh.methods.momentum import Momentum
+from glmesh.methods.relaxation import Relaxation
 from glmesh.methods.sums import Sums, suits
 from glmesh.methods.trial import Trial
 from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
+
+_BETA = 0.5  # of as many gossip steps as "auto" does
+_LEAST_BEND = 1e-2  # of 1/tau: where the Hessian is almost zero it tells nothing of what is a step away
 
 
 @dataclass
@@ -35,6 +41,7 @@ class ColaState:
     sums: Sums | None = None  # in use, if there
     story: list[tuple[int, str, str]] = field(default_factory=list)  # (round, acceleration from then on, why)
     trial: Trial | None = None  # whether sums pay
+    relaxation: Relaxation | None = None  # where sigma' is looked for
     theta: Vector = field(default_factory=lambda: np.zeros(0))  # local accuracy reached in the last round
     visited: Vector = field(default_factory=lambda: np.zeros(0))  # nonzeros visited in the last round
 
@@ -60,22 +67,26 @@ class Cola:
     """
 
     gamma: float = 1.0
-    sigma: float | None = None
+    sigma: float | Literal["safe"] | None = None
     local_passes: int | Sequence[int] | None = None
     local_accuracy: float | Sequence[float] | None = None
-    gossip_steps: int = 1
+    gossip_steps: int | Literal["auto"] = 1
     time_budget: float | None = field(default=None, kw_only=True)
-    gossip: Literal["auto", "matrix", "ledger"] = field(default="auto", kw_only=True)
+    gossip: Literal["auto", "matrix", "ledger", "chebyshev"] = field(default="auto", kw_only=True)
     acceleration: Literal["auto", "momentum", "sums", "none"] = field(default="auto", kw_only=True)
     solver: LocalSolver = field(default_factory=CoordinateDescent, kw_only=True)
+
+    curvature: Literal["auto", "scalar", "majorant", "hessian"] = field(default="auto", kw_only=True)
 
     averages_exactly: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.gamma, int | float | np.number) or not 0 < self.gamma <= 1:
             raise InvalidInput(f"gamma must be in (0, 1], got {self.gamma}")
-        if self.sigma is not None and not 0 < self.sigma < np.inf:
-            raise InvalidInput(f"sigma must be positive and finite (None is the safe gamma*K), got {self.sigma}")
+        if self.sigma not in (None, "safe") and not (isinstance(self.sigma, Real) and 0 < self.sigma < np.inf):
+            raise InvalidInput(
+                f"sigma must be positive and finite, 'safe', or None for the safe gamma*K; got {self.sigma!r}"
+            )
         passes = np.atleast_1d(np.asarray(1 if self.local_passes is None else self.local_passes))
         if passes.ndim > 1 or passes.dtype.kind not in "iu" or (passes < 0).any() or not passes.any():
             raise InvalidInput(f"local_passes must be whole numbers >= 0, and not all 0; got {self.local_passes!r}")
@@ -83,10 +94,12 @@ class Cola:
             theta = np.atleast_1d(np.asarray(self.local_accuracy, dtype=np.float64))
             if not ((theta >= 0) & (theta <= 1)).all():
                 raise InvalidInput(f"local_accuracy (Theta) must be between 0 and 1, got {self.local_accuracy!r}")
-        if not isinstance(self.gossip_steps, int | np.integer) or self.gossip_steps < 1:
-            raise InvalidInput(f"gossip_steps must be a whole number >= 1, got {self.gossip_steps!r}")
-        if self.gossip not in ("auto", "matrix", "ledger"):
-            raise InvalidInput(f"gossip must be 'auto', 'matrix' or 'ledger', got {self.gossip!r}")
+        steps = self.gossip_steps
+        if steps != "auto" and (not isinstance(steps, int | np.integer) or steps < 1):
+            raise InvalidInput(f"gossip_steps must be a whole number >= 1 or 'auto', got {steps!r}")
+        if self.gossip not in ("auto", "matrix", "ledger", "chebyshev"):
+            raise InvalidInput(f"gossip must be 'auto', 'matrix', 'ledger' or 'chebyshev', got {self.gossip!r}")
+        self._check_curvature()
         if self.time_budget is not None and not 0 < self.time_budget < np.inf:
             raise InvalidInput(f"time_budget must be a positive number of seconds, got {self.time_budget!r}")
         if self.acceleration not in ("auto", "momentum", "sums", "none"):
@@ -94,6 +107,17 @@ class Cola:
         if self.acceleration in ("momentum", "sums") and self.unsuited is not None:
             raise InvalidInput(
                 f"acceleration={self.acceleration!r} needs {self.unsuited}; 'auto' goes without it in such a case"
+            )
+
+    def _check_curvature(self) -> None:
+        if self.curvature not in ("auto", "scalar", "majorant", "hessian"):
+            raise InvalidInput(f"curvature must be 'auto', 'scalar', 'majorant' or 'hessian', got {self.curvature!r}")
+        if self.curvature in ("majorant", "hessian") and self.local_accuracy is not None:
+            raise InvalidInput("local_accuracy is measured with curvature='scalar' only")
+        if self.curvature == "hessian" and (self.acceleration == "none" or self.unsuited is not None):
+            raise InvalidInput(
+                "curvature='hessian' is a model, not a bound, and needs a safeguard: that of acceleration. "
+                "Use 'majorant', which is always safe"
             )
 
     @staticmethod
@@ -107,6 +131,7 @@ class Cola:
             gossip_steps=1,
             solver=CoordinateDescent(order="cyclic"),
             acceleration="none",
+            curvature="scalar",
         )
 
     @property
@@ -116,9 +141,9 @@ class Cola:
         if self.gamma != 1:
             return f"gamma=1, got {self.gamma:g}"
         if self.sigma is not None:
-            return f"the safe sigma=None, got {self.sigma:g}"
-        if self.gossip_steps != 1:
-            return f"gossip_steps=1, got {self.gossip_steps}"
+            return f"sigma=None, got {self.sigma}"
+        if self.gossip_steps != 1 or self.gossip == "chebyshev":
+            return f"gossip_steps=1 and no Chebyshev gossip, got {self.gossip_steps} and gossip={self.gossip!r}"
         if self.local_accuracy is not None or self.time_budget is not None:
             return "the same passes in every round: no local_accuracy and no time_budget"
         if not isinstance(passes, int | np.integer) or passes % 2:
@@ -126,6 +151,11 @@ class Cola:
         if self.solver != CoordinateDescent(order="symmetric"):
             return f"sweeps forward and backward, CoordinateDescent('symmetric'); got {self.solver}"
         return None
+
+    @property
+    def needs_spectrum(self) -> bool:
+        """Whether nodes must know the eigenvalues of the mixing matrix."""
+        return self.gossip == "chebyshev" or self.sigma == "safe"
 
     def choose(self, *, reliable: bool) -> tuple[str, str]:
         """(the acceleration that these settings lead to, and why); not `reliable`: rows may get lost one way."""
@@ -176,6 +206,10 @@ class Cola:
             state.sums = Sums()
         elif self.acceleration == "auto" and momentum and members is None and suits(block):
             state.trial = Trial.of(block)
+        if self.sigma == "safe":
+            if members is not None:
+                raise InvalidInput("sigma='safe' is for networks that stand still; leave sigma=None where things fail")
+            state.relaxation = Relaxation.of(block, self.gamma)
         state.story.append((0, acceleration, why))
         if state.trial is not None and block.facts.diameter <= 1:
             state.trial = None
@@ -199,11 +233,10 @@ class Cola:
         if momentum is not None:
             halo = yield from gossip.step(block, state.up, momentum.begin(block, state, self.solver))
         else:
-            for _ in range(self.gossip_steps):
-                yield from gossip.step(block, state.up)
+            yield from self._gossip(block, state)
         for k in range(block.size):
             block.f.gradient(gossip.v[k], out=state.w[k])
-        q = self.curvature(block, state)
+        q = self.scale(block, state)
         accuracy = self._per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
         state.theta, state.visited = self.solver.solve(
             block,
@@ -218,6 +251,7 @@ class Cola:
                 passes=self._passes(block, state),
                 accuracy=np.where(np.isnan(state.asked), accuracy, state.asked),
                 round=state.round,
+                rows=self._bends(block, state, gossip.v),
             ),
         )
         gossip.settle(block, state.x, state.round)
@@ -228,7 +262,8 @@ class Cola:
             self._switch(state, "sums", f"still going after {state.round:,} rounds: perhaps exact sums are faster")
 
     def _sums_round(self, block: Block, state: ColaState, sums: Sums) -> Rounds:
-        yield from sums.round(block, state, self.solver, self._passes(block, state))
+        bends = partial(self._bends, block, state)
+        yield from sums.round(block, state, self.solver, self._passes(block, state), bends)
         gossip = state.gossip
         if isinstance(gossip, Ledger):
             gossip.refresh(block, state.x)
@@ -242,10 +277,64 @@ class Cola:
         elif state.trial is not None and not state.trial.pays(state.round, sums.value):
             self._switch(state, "momentum", "exact sums were slower")
 
-    def curvature(self, block: Block, state: ColaState) -> Vector:
+    def _gossip(self, block: Block, state: ColaState) -> Rounds:
+        """The exchanges of a round without momentum."""
+        gossip, relaxation, steps = state.gossip, state.relaxation, self._steps(block)
+        chebyshev = self.gossip == "chebyshev"
+        if relaxation is not None and not relaxation.found:
+            relaxation.found = True
+            low, high = block.facts.spectrum
+            beta = chebyshev_beta((low, high), steps) if chebyshev else max(-low, high) ** steps
+            yield from relaxation.find(block, self.gamma, beta)
+        riding: Any = None if relaxation is None else relaxation.outgoing(block)
+        if chebyshev and isinstance(gossip, MatrixGossip):
+            halo = yield from gossip.chebyshev(block, steps, riding)
+        else:
+            halo = yield from gossip.step(block, state.up, riding)
+            for _ in range(steps - 1):
+                yield from gossip.step(block, state.up)
+        if relaxation is not None:
+            relaxation.incoming(block, halo, state, self.gamma)
+
+    def _steps(self, block: Block) -> int:
+        """Exchanges a round: as asked for, or as many as bring beta of Chebyshev gossip down to a half."""
+        if self.gossip_steps != "auto":
+            return int(self.gossip_steps)
+        if self.gossip != "chebyshev":
+            return 1
+        steps = 1
+        while chebyshev_beta(block.facts.spectrum, steps) > _BETA:
+            steps += 1
+        return steps
+
+    def _bends(self, block: Block, state: ColaState, v: Matrix) -> Matrix | None:
+        """The curvature of f at the estimates, as a part of 1/tau; None is all of it.
+
+        The majorant bounds f from above everywhere. The Hessian is a model; when momentum overshoots with it, the
+        majorant takes over for good.
+        """
+        if self.curvature == "scalar" or block.f.is_quadratic or self.local_accuracy is not None:
+            return None
+        if ((state.asked > 0) & (state.asked < 1)).any():  # an accuracy imposed from outside is measured without
+            return None
+        momentum = state.momentum
+        trusted = self.curvature == "hessian" and momentum is not None and momentum.falls == 0
+        if not trusted and not block.f.bends:
+            return None
+        bend = block.f.curvature if trusted else block.f.majorant
+        rows = np.stack([bend(row) for row in v]) * block.f.tau
+        if trusted:
+            rows = np.clip(rows, _LEAST_BEND, 1.0)
+        return np.broadcast_to(rows, (block.size, block.d)).copy()
+
+    def scale(self, block: Block, state: ColaState) -> Vector:
         """sigma'/tau of every hosted node; the safe sigma' is gamma times as many nodes as it believes there are."""
         believed = np.maximum(state.gossip.believed, 1.0)  # one that has left knows of nobody
-        sigma = self.gamma * believed if self.sigma is None else np.full(block.size, self.sigma)
+        sigma = self.gamma * believed
+        if state.relaxation is not None:
+            sigma = np.full(block.size, state.relaxation.sigma)
+        elif self.sigma is not None:
+            sigma = np.full(block.size, self.sigma)
         return np.asarray(sigma / block.f.tau)
 
     def _passes(self, block: Block, state: ColaState) -> Unsigned:

@@ -2,8 +2,9 @@
 
 CoLA descends in turn on one jointly convex function of the variables and the flows between nodes,
 H(x, F) = (1/K) sum f(v_k) + g(x): the local solve in x, gossip in F. So both are extrapolated together, by Nesterov's
-sequence, and one gossip step a round is enough. Momentum can overshoot: then H rises, and it begins anew. Nodes learn H
-from one number that each adds to its messages, some rounds late:
+sequence, and one gossip step a round is enough. Momentum can overshoot: then H rises, and it begins anew (as it does
+after a while that grows, in case it circles without H rising). Nodes learn H from one number that each adds to its
+messages, some rounds late:
 
 - In a network that stands still the parts of H are summed along a spanning tree, without a pause, and everybody knows H
   of round r in round r + 2 depth. All act alike, in the same round. If H is above the best that was confirmed by a good
@@ -27,9 +28,23 @@ from glmesh.solvers import LocalSolver
 from glmesh.types import Flags, Indices, Matrix, Vector
 
 _FALL = 0.1  # a rise beyond this part of all that was won brings the last good snapshot back
+_STRIDE, _SHORTEST, _LONGER = 10, 40.0, 1.5  # of `stride`: H may fall slowly for long where it would fall fast anew
 _PATIENCE = 20  # rounds without progress that do not mean anything where messages get lost
 _MEMORY = 100  # rounds for which a loss is remembered
+_DARE = 2.5  # t is at most this divided by the square of the share of neighbours that are silent: measured
+_FADE = 0.05  # of what a node remembers of that, per round
 _GROWTH = 1.05  # of the cap, in every round that goes well
+
+
+def parts_of_h(block: Block, state: Any) -> Vector:
+    """f(v_k)/K + g_k(x_k) of every hosted node; their sum is H."""
+    believed = np.maximum(state.gossip.believed, 1.0)
+    return np.array(
+        [
+            block.f.value(state.gossip.v[k]) / believed[k] + block.terms[k].value(state.x[block.of_node(k)])
+            for k in range(block.size)
+        ]
+    )
 
 
 @dataclass
@@ -152,9 +167,11 @@ class Momentum:
     views: Indices  # a digest of the members that `last` is about
     wait: Indices  # rounds since H was last below `last`
     noisy: Indices  # until this round losses make H uncertain
+    stride: Vector  # rounds after which momentum begins anew even though H falls
+    heard: Vector  # the share of its neighbours that a node hears in a round, lately
     news: Beat | Rumour
     restarts: int = 0
-    returns: int = 0  # to a snapshot
+    falls: int = 0  # restarts because H had risen too far
     good: Snapshot | None = None  # the best that was confirmed
     pending: Snapshot | None = None  # one that is not confirmed yet
 
@@ -175,6 +192,8 @@ class Momentum:
             views=np.full(size, -1),
             wait=np.zeros(size, dtype=np.int64),
             noisy=np.zeros(size, dtype=np.int64),
+            stride=np.full(size, max(2.0 * _STRIDE * block.facts.depth, _SHORTEST)),
+            heard=np.ones(size),
             news=news,
         )
 
@@ -195,7 +214,7 @@ class Momentum:
 
     def begin(self, block: Block, state: Any, solver: LocalSolver) -> Any:
         """Extrapolates; returns what rides along with the exchange."""
-        parts = self._parts(block, state)
+        parts = parts_of_h(block, state)
         riding: Any
         if isinstance(self.news, Beat):
             if self.pending is None:
@@ -218,16 +237,6 @@ class Momentum:
         self.x, state.x = state.x, y
         return riding
 
-    def _parts(self, block: Block, state: Any) -> Vector:
-        """f(v_k)/K + g_k(x_k) of every hosted node."""
-        believed = np.maximum(state.gossip.believed, 1.0)
-        return np.array(
-            [
-                block.f.value(state.gossip.v[k]) / believed[k] + block.terms[k].value(state.x[block.of_node(k)])
-                for k in range(block.size)
-            ]
-        )
-
     def end(self, block: Block, state: Any, halo: Halo, solver: LocalSolver) -> None:
         """After a round: how strong momentum is in the next one."""
         after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.t**2))
@@ -240,7 +249,20 @@ class Momentum:
                 state.x, state.gossip.v[:] = self.good.x.copy(), self.good.v
         else:
             self.news.incoming(block, halo)
+            self._listen(block, state, halo)
             self._hear(block, state)
+
+    def _listen(self, block: Block, state: Any, halo: Halo) -> None:
+        """The less a node hears of its neighbours the less momentum it dares."""
+        senders: list[set[int]] = [set() for _ in range(block.size)]
+        for letter in halo.letters:
+            senders[letter.receiver - int(block.ids[0])].add(letter.sender)
+        for k in np.flatnonzero(state.up):
+            links = len(state.gossip.accounts[k].edges)
+            share = min(len(senders[k]) / links, 1.0) if links else 1.0
+            self.heard[k] += _FADE * (share - self.heard[k])
+        silence = np.maximum(1.0 - self.heard, 1e-6)
+        self.t = np.minimum(self.t, np.maximum(_DARE / silence**2, 1.0))
 
     def _restart(self, nodes: Any, since: int) -> None:
         self.wait[nodes] = 0
@@ -260,10 +282,13 @@ class Momentum:
             self.pending = None
         won = self.first[0] - self.best[0]
         fell = self.good is not None and not h <= self.best[0] + _FALL * won
-        if h > self.last[0] or fell:
+        long = state.round - self.since[0] >= self.stride[0]
+        if h > self.last[0] or fell or long:
+            if long:
+                self.stride *= _LONGER
             self.restarts += 1
             if fell:
-                self.returns += 1
+                self.falls += 1
                 self.cap[:] = np.maximum(self.t / 2, 2.0)
             self._restart(everybody, state.round + 1)
             self.pending = None
@@ -289,14 +314,18 @@ class Momentum:
                 self._restart(k, int(news.restarts[k]))
             elif of <= self.since[k] or np.isnan(h):
                 continue
-            elif np.isnan(self.last[k]) or h <= self.last[k]:
-                self.last[k], self.wait[k] = h, 0
-                self.cap[k] *= _GROWTH
             else:
-                self.wait[k] += 1
+                long = state.round - self.since[k] >= self.stride[k]
+                if long:
+                    self.stride[k] *= _LONGER
                 fell = h > self.best[k] + _FALL * (self.first[k] - self.best[k])
-                if self.wait[k] >= (_PATIENCE if state.round < self.noisy[k] else 1) or fell:
+                self.wait[k] += 1
+                if np.isnan(self.last[k]) or h <= self.last[k]:
+                    self.last[k], self.wait[k] = h, 0
+                    self.cap[k] *= _GROWTH
+                if self.wait[k] >= (_PATIENCE if state.round < self.noisy[k] else 1) or fell or long:
                     if fell:
+                        self.falls += 1
                         self.cap[k] = max(self.t[k] / 2, 2.0)
                     self.restarts += 1
                     news.restarts[k] = state.round

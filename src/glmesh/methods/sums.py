@@ -14,7 +14,8 @@ made, nothing is lost by it, and the run goes on with momentum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from glmesh.solvers import LocalSolver, Subproblems
 from glmesh.types import Indices, Matrix, Vector
 
 _SHORT = 2**20  # bytes of all nodes' vectors together, up to which waiting costs more than sending
+Bends = Callable[[Matrix], Matrix | None]  # from estimates to weights per row
 _REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
 _FLAT = 1e-3  # sigma' where p need not know A: see Sums.sigma
 
@@ -43,7 +45,7 @@ def floods(block: Block) -> bool:
 
 def waits(block: Block) -> int:
     """Exchanges that a sum takes."""
-    return block.facts.diameter if floods(block) else 2 * block.facts.depth
+    return max(block.facts.diameter, 1) if floods(block) else 2 * block.facts.depth
 
 
 @dataclass
@@ -131,7 +133,7 @@ def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rou
     first = int(block.ids[0])
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(mine, -1) for mine in known]  # and from whom
-    for _ in range(block.facts.diameter):
+    for _ in range(waits(block)):
         parcels = []
         for k in range(block.size):
             me = int(block.ids[k])
@@ -157,20 +159,35 @@ def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rou
 
 
 @dataclass
+class Summation:
+    """How a block takes part in sums."""
+
+    tree: Tree | None = None  # once it is found
+
+    def sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
+        """(sum of all vectors, of all numbers), the same at every node, or None where a part is missing."""
+        if floods(block):
+            return (yield from flood_sum(block, round, vectors, numbers))
+        if self.tree is None:
+            self.tree = yield from find_tree(block)
+        return (yield from tree_sum(block, self.tree, round, vectors, numbers))
+
+
+@dataclass
 class Sums:
     """What a block carries from round to round."""
 
     v: Vector | None = None  # Ax, the same at every node; None: not known yet
-    step: Vector | None = None  # how it came about: v minus that of the round before
-    x: Vector | None = None  # the variables of the round before
+    step: Vector | None = None  # A d
+    d: Vector | None = None  # the last change of x; not a difference of two x, whose rounding b may multiply
     value: float = np.inf  # the objective when it was last known
     cautious: bool = False
-    tree: Tree | None = None
+    summation: Summation = field(default_factory=Summation)
     broken: bool = False  # a part was missing: the network does not stand still
 
     def forget(self) -> None:
         """Variables were changed from outside."""
-        self.v = self.step = self.x = None
+        self.v = self.step = self.d = None
         self.value, self.cautious = np.inf, False
 
     def sigma(self, block: Block) -> Vector:
@@ -183,24 +200,18 @@ class Sums:
         many = np.diff(block.starts.astype(np.int64)) * block.facts.n_nodes > 2 * block.d
         return np.where(many & (smooth and block.f.is_quadratic), _FLAT, 1.0)
 
-    def _sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-        if floods(block):
-            return (yield from flood_sum(block, round, vectors, numbers))
-        if self.tree is None:
-            self.tree = yield from find_tree(block)
-        return (yield from tree_sum(block, self.tree, round, vectors, numbers))
-
-    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Any) -> Rounds:
+    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Any, bends: Bends) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
         if self.v is None and not state.x.any():
             self.v = np.zeros(block.d)
         if self.v is None:  # where another acceleration left off
-            found = yield from self._sum(block, state.round, _shares(block, state.x), np.zeros((block.size, 1)))
+            nothing = np.zeros((block.size, 1))
+            found = yield from self.summation.sum(block, state.round, _shares(block, state.x), nothing)
             self.broken = found is None
             self.v = None if found is None else found[0]
             return
         x, v = state.x, self.v
-        d = np.zeros_like(x) if self.x is None else x - self.x
+        d = np.zeros_like(x) if self.d is None else self.d
         step = np.zeros_like(v) if self.step is None else self.step
         target = x.copy()
         q = self.sigma(block) / block.f.tau
@@ -218,13 +229,14 @@ class Sums:
                 passes=passes,
                 accuracy=np.full(block.size, -1.0),
                 round=state.round,
+                rows=bends(v[None]),
             ),
         )
         p = target - x
         vectors, afresh = _shares(block, p), state.round % _REFRESH == 0
         if afresh:
             vectors = np.hstack([vectors, _shares(block, x)])
-        found = yield from self._sum(block, state.round, vectors, along(block, x, p, d))
+        found = yield from self.summation.sum(block, state.round, vectors, along(block, x, p, d))
         self.broken = found is None
         if found is None:
             solver.moved(block, state.memory, p != 0)
@@ -233,14 +245,13 @@ class Sums:
         if afresh:
             total, v = np.split(total, 2)
         value = block.f.value(v) + float(numbers[0])
-        if value > self.value + 1e-12 * abs(self.value) and self.x is not None and not self.cautious:
-            state.x, self.v, self.x, self.step, self.cautious = self.x, v - step, None, None, True
+        if value > self.value + 1e-12 * abs(self.value) and self.d is not None and not self.cautious:
+            state.x, self.v, self.d, self.step, self.cautious = x - d, v - step, None, None, True
         else:
             self.value = min(value, self.value)
             c = Plane(block.f, v, np.stack([total, step]), numbers).best(cautious=self.cautious)
-            step = c[0] * total + c[1] * step
-            self.x, self.step, self.cautious = x, step, False
-            state.x, self.v = np.clip(x + c[0] * p + c[1] * d, block.table[:, 3], block.table[:, 4]), v + step
+            self.d, self.step, self.cautious = c[0] * p + c[1] * d, c[0] * total + c[1] * step, False
+            state.x, self.v = np.clip(x + self.d, block.table[:, 3], block.table[:, 4]), v + self.step
         solver.moved(block, state.memory, state.x != target)
 
 
