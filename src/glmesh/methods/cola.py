@@ -22,6 +22,7 @@ from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 _BETA = 0.5  # of as many gossip steps as "auto" does
+_IDLE = 6  # sums in a row that win nothing
 _LEAST_BEND = 1e-2  # of 1/tau: where the Hessian is almost zero it tells nothing of what is a step away
 
 
@@ -276,6 +277,9 @@ class Cola:
             self._switch(state, "momentum", "a part of a sum was missing: the network does not stand still")
         elif state.trial is not None and not state.trial.pays(state.round, sums.value):
             self._switch(state, "momentum", "exact sums were slower")
+        elif self.acceleration == "auto" and sums.idle >= _IDLE:
+            state.trial = None
+            self._switch(state, "momentum", "exact sums had nothing more to win")
 
     def _gossip(self, block: Block, state: ColaState) -> Rounds:
         """The exchanges of a round without momentum."""

@@ -32,7 +32,7 @@ _STRIDE, _SHORTEST, _LONGER = 10, 40.0, 1.5  # of `stride`: H may fall slowly fo
 _PATIENCE = 20  # rounds without progress that do not mean anything where messages get lost
 _MEMORY = 100  # rounds for which a loss is remembered
 _DARE = 2.5  # t is at most this divided by the square of the share of neighbours that are silent: measured
-_FADE = 0.05  # of what a node remembers of that, per round
+_FADE = 0.1  # of what a node remembers of that, per round
 _GROWTH = 1.05  # of the cap, in every round that goes well
 
 
@@ -179,7 +179,9 @@ class Momentum:
     def of(block: Block, state: Any) -> Momentum:
         """At rest."""
         size, unknown = block.size, np.full(block.size, np.nan)
-        news = Beat.of(block) if isinstance(state.gossip, MatrixGossip) else Rumour.of(block)
+        matrix = isinstance(state.gossip, MatrixGossip)
+        news = Beat.of(block) if matrix else Rumour.of(block)
+        views = [-1] * size if matrix else [account.digest for account in state.gossip.accounts]
         return Momentum(
             x=state.x.copy(),
             t=np.ones(size),
@@ -189,11 +191,11 @@ class Momentum:
             best=unknown.copy(),
             first=unknown.copy(),
             since=np.zeros(size, dtype=np.int64),
-            views=np.full(size, -1),
+            views=np.array(views),
             wait=np.zeros(size, dtype=np.int64),
             noisy=np.zeros(size, dtype=np.int64),
             stride=np.full(size, max(2.0 * _STRIDE * block.facts.depth, _SHORTEST)),
-            heard=np.ones(size),
+            heard=np.full(size, 0.5),
             news=news,
         )
 
@@ -307,7 +309,8 @@ class Momentum:
             h, whole = news.at(int(k), of, (account.view & 1).astype(bool))
             if account.digest != self.views[k]:  # H of other members, or other data, is another function
                 self.views[k] = account.digest
-                self.last[k] = self.best[k] = self.first[k] = np.nan
+                self._restart(k, state.round)
+                self.best[k], self.first[k], self.cap[k] = np.nan, np.nan, np.inf
             if not whole:
                 self.noisy[k] = state.round + _MEMORY
             if news.restarts[k] > self.since[k]:

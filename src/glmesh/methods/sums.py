@@ -30,7 +30,8 @@ from glmesh.types import Indices, Matrix, Vector
 _SHORT = 2**20  # bytes of all nodes' vectors together, up to which waiting costs more than sending
 Bends = Callable[[Matrix], Matrix | None]  # from estimates to weights per row
 _REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
-_FLAT = 1e-3  # sigma' where p need not know A: see Sums.sigma
+_SHORTER, _SHORTEST = 1 / 16, 1e-6  # of `reach`
+_FLAT = 1e-3  # what A may matter beside g where p need not know A: see Sums.scale
 
 
 def suits(block: Block) -> bool:
@@ -182,6 +183,8 @@ class Sums:
     d: Vector | None = None  # the last change of x; not a difference of two x, whose rounding b may multiply
     value: float = np.inf  # the objective when it was last known
     cautious: bool = False
+    reach: float = 1.0  # p is shortened by this where nothing is won along all of it
+    idle: int = 0  # rounds in which nothing was won
     summation: Summation = field(default_factory=Summation)
     broken: bool = False  # a part was missing: the network does not stand still
 
@@ -190,15 +193,16 @@ class Sums:
         self.v = self.step = self.d = None
         self.value, self.cautious = np.inf, False
 
-    def sigma(self, block: Block) -> Vector:
-        """1; or almost 0 where both f and g are quadratic and there seem to be more columns than rows, per node.
+    def scale(self, block: Block) -> Vector:
+        """sigma'/tau with sigma' = 1, or almost 0 where f and g are quadratic and columns outnumber rows, per node.
 
         Then g alone preconditions conjugate gradients: A^T A has at most d eigenvalues that are not zero, so they end
         after about d sums. Blocks of it would only hide that.
         """
         smooth = block.kind == TABLE and not block.table[:, 0].any() and bool((block.table[:, 1] > 0).all())
         many = np.diff(block.starts.astype(np.int64)) * block.facts.n_nodes > 2 * block.d
-        return np.where(many & (smooth and block.f.is_quadratic), _FLAT, 1.0)
+        flat = _FLAT * block.table[:, 1].min(initial=np.inf) / np.maximum(block.node_norms**2, 1e-300)
+        return np.where(many & (smooth and block.f.is_quadratic), flat, 1.0 / block.f.tau)
 
     def round(self, block: Block, state: Any, solver: LocalSolver, passes: Any, bends: Bends) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
@@ -214,7 +218,7 @@ class Sums:
         d = np.zeros_like(x) if self.d is None else self.d
         step = np.zeros_like(v) if self.step is None else self.step
         target = x.copy()
-        q = self.sigma(block) / block.f.tau
+        q = self.scale(block)
         state.w[:] = block.f.gradient(v)
         state.theta, state.visited = solver.solve(
             block,
@@ -232,24 +236,30 @@ class Sums:
                 rows=bends(v[None]),
             ),
         )
-        p = target - x
+        p = self.reach * (target - x)
         vectors, afresh = _shares(block, p), state.round % _REFRESH == 0
         if afresh:
             vectors = np.hstack([vectors, _shares(block, x)])
         found = yield from self.summation.sum(block, state.round, vectors, along(block, x, p, d))
         self.broken = found is None
         if found is None:
-            solver.moved(block, state.memory, p != 0)
+            solver.moved(block, state.memory, target != x)
             return
         total, numbers = found
         if afresh:
             total, v = np.split(total, 2)
         value = block.f.value(v) + float(numbers[0])
         if value > self.value + 1e-12 * abs(self.value) and self.d is not None and not self.cautious:
-            state.x, self.v, self.d, self.step, self.cautious = x - d, v - step, None, None, True
+            state.x, self.v, self.cautious, self.value = x - d, v - step, True, np.inf
+            self.d = self.step = None
         else:
             self.value = min(value, self.value)
-            c = Plane(block.f, v, np.stack([total, step]), numbers).best(cautious=self.cautious)
+            plane = Plane(block.f, v, np.stack([total, step]), numbers)
+            c = plane.best(cautious=self.cautious)
+            if plane.gain(c) > 0:
+                self.reach, self.idle = min(2.0 * self.reach, 1.0), 0
+            else:  # the grid is too coarse, or there is nothing left to win
+                c, self.reach, self.idle = np.zeros(2), max(_SHORTER * self.reach, _SHORTEST), self.idle + 1
             self.d, self.step, self.cautious = c[0] * p + c[1] * d, c[0] * total + c[1] * step, False
             state.x, self.v = np.clip(x + self.d, block.table[:, 3], block.table[:, 4]), v + self.step
         solver.moved(block, state.memory, state.x != target)
