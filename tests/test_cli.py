@@ -173,7 +173,7 @@ def test_history_is_read_back_to_the_last_bit(data, monkeypatch):
     kept = []
     monkeypatch.setattr("glmesh.cli.train.write_history", lambda path, history: kept.append(history))
     same = ["train", "numbers.csv", "--model", "lasso", "--max-rounds", 7, "--record-every", 2, *FAST, "--quiet"]
-    run(*same, "--history", "h.csv")
+    run(*same, "--history", "h.csv", "--stop", "rounds")
     output.write_history("h.csv", kept[0])
     assert Path("h.csv").read_text().splitlines()[0] == HISTORY
     table = np.genfromtxt("h.csv", delimiter=",", names=True)
@@ -323,7 +323,7 @@ def test_many_events_are_not_all_told(data, capsys):
 def test_nodes_that_rest_are_told(data, capsys):
     Path("plan.toml").write_text("[[random]]\nloss = 0.01\nuntil = 10\n")
     options = ["--alpha", 20, "--stop", "certificate", "--tol", 1e-3, "--faults", "plan.toml", *FAST]
-    assert run("train", "numbers.csv", "--model", "lasso", *options) == 0
+    assert run("train", "numbers.csv", "--model", "lasso", *options, "--acceleration", "none") == 0
     assert re.search(r"^  skipped +[\d,]+ subproblems? of nodes whose part was done$", capsys.readouterr().out, re.M)
 
 
@@ -730,3 +730,13 @@ def test_a_run_that_ends_before_its_plan_says_so():
     result = solve(problem, n_nodes=4, topology="complete", faults=plan)
     assert dict(told(result))["not seen"] == "node 2 was to join in round 5,000; --stop rounds goes on to the end"
     assert "not seen" not in dict(told(solve(problem, n_nodes=4, faults={"random": [{"dropout": 0.1}]})))
+
+
+def test_acceleration_and_weights(data, capsys):
+    options = ["--model", "lasso", "--nodes", 6, "--seed", 3]
+    assert run("train", "numbers.csv", *options, "--acceleration", "sums", "--weights", "optimal") == 0
+    assert re.search(r"^  acceleration +sums \(as asked for\)$", capsys.readouterr().out, re.MULTILINE)
+    assert run("train", "numbers.csv", *options, "--local-passes", 3) == 0
+    assert "none (acceleration needs an even number of local_passes" in capsys.readouterr().out
+    assert run("train", "numbers.csv", *options, "--acceleration", "momentum", "--local-passes", 3) == 2
+    assert "even number of local_passes" in capsys.readouterr().err
