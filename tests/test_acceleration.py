@@ -313,6 +313,32 @@ def test_sums_fall_back_to_momentum_when_a_link_dies(monkeypatch):
         assert run.measure().value == pytest.approx(best, rel=1e-8)
 
 
+@pytest.mark.parametrize("acceleration", ["auto", "momentum", "sums"])
+def test_data_may_change_in_the_middle(acceleration):
+    """However nodes are spread over threads."""
+    runs = []
+    for n_jobs in (1, 2):
+        run = advance(Run(lasso(), n_nodes=6, n_jobs=n_jobs, method=Cola(acceleration=acceleration)), 10)
+        X, _ = data(seed=5)
+        run.add_columns(4, X[:, :3])
+        advance(run, 10)
+        run.remove_columns([0, 31])
+        runs.append(advance(run, 200))
+        assert violation(run) < 1e-12
+    np.testing.assert_array_equal(runs[0].x, runs[1].x)
+    assert runs[0].measure().gap < 1e-4
+
+
+def test_momentum_needs_ledgers_where_messages_get_lost():
+    with pytest.raises(InvalidInput, match="needs gossip='ledger'"):
+        Run(
+            lasso(),
+            n_nodes=6,
+            method=Cola(gossip="matrix", acceleration="momentum"),
+            faults={"random": [{"loss": 0.1}]},
+        )
+
+
 # --- what is chosen -------------------------------------------------------------------------------------------------
 
 

@@ -64,8 +64,9 @@ class Crew:
             state.gossip.refresh_node(block, state.x, k)
         if state.momentum is not None:
             state.momentum.still(block, state, k)
-        if state.sums is not None:
-            state.sums.forget()
+        for every in self.states:  # the sums of all blocks are one
+            if every.sums is not None:
+                every.sums.forget()
         if self.witnesses:
             self.witnesses[number].disturb(k, round)
 
