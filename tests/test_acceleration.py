@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from glmesh import Cocoa, Cola, Problem, Run, solve
 from glmesh.errors import InvalidInput
-from glmesh.functions import Logistic, Squared
+from glmesh.functions import Logistic, Squared, Table
 from glmesh.methods import plane
 from glmesh.methods.momentum import Beat
 from glmesh.solvers import CoordinateDescent, SklearnCoordinateDescent, Subproblems
@@ -327,6 +327,34 @@ def test_data_may_change_in_the_middle(acceleration):
         assert violation(run) < 1e-12
     np.testing.assert_array_equal(runs[0].x, runs[1].x)
     assert runs[0].measure().gap < 1e-4
+
+
+def test_blocks_never_disagree_about_sums():
+    """One thread may host zeros only, or bounds, or other penalties than another."""
+    X, y = data()
+    start = np.zeros(30)
+    start[0] = 0.1
+    halves = [0.0] * 15 + [-np.inf] * 15
+    for penalty, options in (
+        ("l1", {"warm_start": start}),
+        (Table(l2=1.0, lo=halves), {}),
+        (Table(l2=[1.0] * 15 + [3.0] * 15), {}),
+    ):
+        problem = Problem.glm(X[:10], y[:10], penalty=penalty, alpha=1.0)
+        runs = [
+            Run(problem, n_nodes=6, topology="complete", partition="contiguous", n_jobs=n_jobs, **options)
+            for n_jobs in (1, 2)
+        ]
+        for run in runs:
+            advance(run, 8)
+        np.testing.assert_array_equal(runs[0].x, runs[1].x)
+
+
+def test_clocks_stay_together_when_a_sum_fails_in_one_thread_only():
+    plan = {"seed": 0, "random": [{"loss": 0.01}]}
+    run = advance(Run(lasso(), n_nodes=6, method=Cola(acceleration="sums"), faults=plan, n_jobs=2), 60)
+    assert len({state.gossip.clock for state in run.states}) == 1
+    assert run.measure().gap < 0.05 * run.measure().value
 
 
 def test_momentum_needs_ledgers_where_messages_get_lost():

@@ -38,8 +38,9 @@ class Link:
 
     def offer(self, k: int) -> None:
         s = self.u[k] + self.ends[k].flow
-        push = self.rng.random() if self.momentum else 0.0
-        self.on_the_way.append(self.ends[k].offer(s, 1 / 3, self.clock, push))
+        if self.momentum:
+            self.ends[k].advance(self.rng.random())
+        self.on_the_way.append(self.ends[k].offer(s, 1 / 3, self.clock))
 
     def deliver(self, i: int, *, keep: bool = False) -> None:
         message = self.on_the_way[i] if keep else self.on_the_way.pop(i)

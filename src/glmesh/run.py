@@ -14,6 +14,7 @@ from glmesh.certificate import Certifier
 from glmesh.errors import InvalidInput
 from glmesh.events import Event
 from glmesh.gossip.ledger import Ledger
+from glmesh.methods.relaxation import Relaxation
 from glmesh.mixing import Mixing
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Problem
@@ -102,6 +103,8 @@ class Run(Simulation):
             state.memory = self.method.solver.prepare(block)
             if state.momentum is not None:
                 state.momentum.forget(state)
+            if state.relaxation is not None:
+                state.relaxation = Relaxation.of(block, self.method.gamma)
             if crew.witnesses:
                 crew.witnesses[number].block = block
         by_samples = problem.model.split == "samples"

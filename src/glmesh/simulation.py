@@ -23,6 +23,8 @@ from glmesh.gather import flood_max
 from glmesh.kernels.warm import warm_up
 from glmesh.measures import Measures, observe
 from glmesh.methods import Cola
+from glmesh.methods.cola import start_of
+from glmesh.methods.sums import suits
 from glmesh.mixing import Mixing
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Form, Problem
@@ -100,8 +102,13 @@ class Simulation:
         acceleration, reason = self.method.choose(reliable=uses_ledger or not plan.loses_messages)
         if acceleration == "sums" and uses_ledger and certify:
             acceleration, reason = "momentum", "certificates under faults are not made with exact sums"
+        common = {
+            "cold": warm_start is None and not any(start_of(block).any() for block in blocks),
+            "planes": all(suits(block) for block in blocks),
+        }
         states = [
-            self.method.init(block, x, members, acceleration, reason) for block, x in zip(blocks, xs, strict=True)
+            self.method.init(block, x, members, acceleration, reason, **common)
+            for block, x in zip(blocks, xs, strict=True)
         ]
         by_samples = problem.model.split == "samples"
         self.certifiers: list[Certifier] = []
@@ -267,9 +274,10 @@ class Simulation:
                 rows.scalars = records if rows.scalars is None else np.hstack([rows.scalars, records])
             halo = yield rows
             q = self.method.scale(self.blocks[number], state)
-            theirs, agree = halo.of_scalars(slice(width, None)), sums is not None and sums.v is not None
+            theirs = halo.of_scalars(slice(width, None))
+            begin = rows.vectors is not None or (sums is not None and sums.v is not None)
             v = state.v if rows.vectors is None else rows.vectors
-            certifier.incoming(theirs, state.x, v, state.round, q, state.rest, begin=sums is None or agree)
+            certifier.incoming(theirs, state.x, v, state.round, q, state.rest, begin=begin)
             halo, first = halo.of_scalars(slice(width)), False
 
     def _witnessed(self, number: int, rounds: Rounds) -> Rounds:

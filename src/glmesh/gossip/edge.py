@@ -102,7 +102,13 @@ class Edge:
     def _fingerprint(self) -> int:
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
-    def offer(self, s: Vector, limit: float, clock: int = 0, push: float = 0.0) -> Offer:
+    def advance(self, push: float) -> None:
+        """Before an offer: the flow coasts on if the last attempt came to nothing, and is to move on by push D."""
+        if self.drifts and self.version < self.attempt:
+            self.coast += self.push
+        self.push = self.pace = self.pace * push if self.drifts else 0.0
+
+    def offer(self, s: Vector, limit: float, clock: int = 0) -> Offer:
         """Begins the next attempt; `clock` is a number that both ends count alike, if there is one (the round).
 
         An end that finds itself ahead of the other repeats its last offer, so that the two fall into step again.
@@ -110,9 +116,6 @@ class Edge:
         if self.ahead and self.open and self.made is not None and clock <= self.attempt:
             self.ahead = False
             return self.made
-        if self.drifts and self.version < self.attempt:  # the last attempt came to nothing
-            self.coast += self.push
-        self.push = self.pace = self.pace * push if self.drifts else 0.0
         self.attempt, self.ahead = max(self.attempt + 1, self.heard, clock), False
         greeting = self.peer_incarnation == _UNKNOWN
         self.open = not greeting

@@ -131,23 +131,28 @@ class Ledger:
         """One exchange: an offer to every neighbour, and what the letters that came say; pulses ride along."""
         s = self.u + self.flows  # a fresh array: letters refer to its rows
         damping = block.facts.damping if self.before.size else 1.0
-        letters = [
-            self._write(account, edge, s[k], damping * weight, self.pushes[k], None if pulses is None else pulses[k])
+        offered = [
+            (k, account, edge, damping * weight)
             for k, account in enumerate(self.accounts)
             if up[k]
             for peer, weight in block.weights(k, self.clock - 1)
             if (edge := account.edges.get(peer)) is not None
         ]
-        for k in np.flatnonzero(up & (self.pushes > 0)):
-            for edge in self.accounts[k].edges.values():
+        if self.before.size:
+            for k, _, edge, _ in offered:
+                edge.advance(float(self.pushes[k]))
                 if edge.push:
                     s[k] += edge.push * edge.drift
+        letters = [
+            self._write(account, edge, s[k], weight, None if pulses is None else pulses[k])
+            for k, account, edge, weight in offered
+        ]
         halo = yield Rows(letters=letters)
         self.clock += 1
         for letter in halo.letters:
             self._read(block, letter.receiver - int(block.ids[0]), letter)
-        for k in np.flatnonzero(up):
-            self.sum_flows(int(k))
+        for place in np.flatnonzero(up):
+            self.sum_flows(int(place))
         self.derive()
         return halo
 
@@ -164,11 +169,9 @@ class Ledger:
         for letter in halo.letters:
             self._read(block, letter.receiver - int(block.ids[0]), letter)
 
-    def _write(
-        self, account: Account, edge: Edge, s: Vector, weight: float, push: float = 0.0, pulse: Pulse | None = None
-    ) -> Letter:
+    def _write(self, account: Account, edge: Edge, s: Vector, weight: float, pulse: Pulse | None = None) -> Letter:
         news = account.heard.get(edge.peer) != account.digest
-        offer = edge.offer(s, weight, self.clock, float(push))
+        offer = edge.offer(s, weight, self.clock)
         return Letter(offer, account.digest, account.view if news else None, pulse=pulse)
 
     def _read(self, block: Block, k: int, letter: Letter) -> None:

@@ -16,7 +16,7 @@ from glmesh.gossip.ledger import Ledger
 from glmesh.gossip.matrix import MatrixGossip, chebyshev_beta
 from glmesh.methods.momentum import Momentum
 from glmesh.methods.relaxation import Relaxation
-from glmesh.methods.sums import Sums, suits
+from glmesh.methods.sums import Sums
 from glmesh.methods.trial import Trial
 from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
@@ -175,11 +175,15 @@ class Cola:
         members: Indices | None = None,
         acceleration: str | None = None,
         why: str = "",
+        *,
+        cold: bool = False,
+        planes: bool = False,
     ) -> ColaState:
         """x = 0 (or the nearest feasible point), and estimates that are right on average.
 
         members: 1 for nodes that take part from the start, for a ledger; None is matrix gossip among all.
-        acceleration: as chosen, and why; None chooses.
+        acceleration: as chosen, and why; None chooses. cold: whether everybody starts at x = 0. planes: whether
+        exact sums suit everybody (`sums.suits`).
         """
         if acceleration is None:
             acceleration, why = self.choose(reliable=True)
@@ -205,7 +209,7 @@ class Cola:
             state.momentum = Momentum.of(block, state)
         if acceleration == "sums":
             state.sums = Sums()
-        elif self.acceleration == "auto" and momentum and members is None and suits(block):
+        elif self.acceleration == "auto" and momentum and members is None and planes:
             state.trial = Trial.of(block)
         if self.sigma == "safe":
             if members is not None:
@@ -215,6 +219,8 @@ class Cola:
         if state.trial is not None and block.facts.diameter <= 1:
             state.trial = None
             self._switch(state, "sums", "all are neighbours, so an exact sum takes a single exchange")
+        if state.sums is not None and cold:
+            state.sums.v = np.zeros(block.d)
         return state
 
     def _switch(self, state: ColaState, to: str, why: str) -> None:
@@ -264,9 +270,10 @@ class Cola:
 
     def _sums_round(self, block: Block, state: ColaState, sums: Sums) -> Rounds:
         bends = partial(self._bends, block, state)
-        yield from sums.round(block, state, self.solver, self._passes(block, state), bends)
+        yield from sums.round(block, state, self.solver, partial(self._passes, block, state), bends)
         gossip = state.gossip
         if isinstance(gossip, Ledger):
+            gossip.clock += 1  # as in every round, so that all ends of links count alike
             gossip.refresh(block, state.x)
         if sums.v is not None:
             gossip.v[:] = sums.v

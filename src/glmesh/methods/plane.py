@@ -90,6 +90,7 @@ class Plane:
 
     def __init__(self, f: Smooth, v: Vector, steps: Matrix, totals: Vector) -> None:
         self.f, self.v, self.steps = f, v, steps
+        self.won = 0.0  # how far the objective falls to the best point, what is left of g interpolated
         self.slope = totals[1:3].copy()
         self.bend = np.array([[totals[3], totals[4]], [totals[4], totals[5]]])
         self.rest = None if totals[6] == 0 else totals[_MODEL:].reshape(A.size, B.size)
@@ -113,29 +114,24 @@ class Plane:
             bend = bend + (self.steps * self.f.curvature(at)) @ self.steps.T
         return slope, bend
 
-    def gain(self, c: Vector) -> float:
-        """How far the objective falls from the middle of the plane to c, what is left of g interpolated."""
-        rest = 0.0
-        if self.rest is not None:
-            cell = (
-                int(np.clip(np.searchsorted(A, c[0]), 1, A.size - 1)),
-                int(np.clip(np.searchsorted(B, c[1]), 1, B.size - 1)),
-            )
-            rest = self._interpolate(c, cell)[0] if np.isfinite(self.rest).all() else 0.0
-        return self.value(np.zeros(2)) - self.value(c) - rest
-
     def best(self, *, cautious: bool) -> Vector:
         """The minimiser; `cautious` looks at the points of the grid only, where everything is exact."""
+        nowhere = np.zeros(2)
         if self.rest is None:
-            return self._newton(np.array([float(self.free[0]), 0.0]), None)
+            c = self._newton(np.array([float(self.free[0]), 0.0]), None)
+            self.won = self.value(nowhere) - self.value(c)
+            return c
         points = [(i, j) for i in range(A.size) for j in range(B.size) if np.isfinite(self.rest[i, j])]
         values = [self.value(np.array([A[i], B[j]])) + self.rest[i, j] for i, j in points]
+        if not points:
+            return nowhere
         least = int(np.argmin(values))
         (i, j), lowest = points[least], values[least]
         best = np.array([A[i], B[j]])
+        start = best
+        self.won = self.value(nowhere) - lowest
         if cautious:
             return best
-        start = best
         for top in (i, i + 1):
             for right in (j, j + 1):
                 if (
@@ -147,6 +143,7 @@ class Plane:
                     value = self.value(c) + self._interpolate(c, (top, right))[0]
                     if value < lowest:
                         lowest, best = value, c
+        self.won = self.value(nowhere) - lowest
         return best
 
     def _interpolate(self, c: Vector, cell: tuple[int, int]) -> tuple[float, Vector]:

@@ -181,6 +181,7 @@ class Sums:
     v: Vector | None = None  # Ax, the same at every node; None: not known yet
     step: Vector | None = None  # A d
     d: Vector | None = None  # the last change of x; not a difference of two x, whose rounding b may multiply
+    before: tuple[Vector, Vector] | None = None  # (x, v) of the round before
     value: float = np.inf  # the objective when it was last known
     cautious: bool = False
     reach: float = 1.0  # p is shortened by this where nothing is won along all of it
@@ -190,7 +191,7 @@ class Sums:
 
     def forget(self) -> None:
         """Variables were changed from outside."""
-        self.v = self.step = self.d = None
+        self.v = self.step = self.d = self.before = None
         self.value, self.cautious = np.inf, False
 
     def scale(self, block: Block) -> Vector:
@@ -199,16 +200,19 @@ class Sums:
         Then g alone preconditions conjugate gradients: A^T A has at most d eigenvalues that are not zero, so they end
         after about d sums. Blocks of it would only hide that.
         """
-        smooth = block.kind == TABLE and not block.table[:, 0].any() and bool((block.table[:, 1] > 0).all())
-        many = np.diff(block.starts.astype(np.int64)) * block.facts.n_nodes > 2 * block.d
-        flat = _FLAT * block.table[:, 1].min(initial=np.inf) / np.maximum(block.node_norms**2, 1e-300)
-        return np.where(many & (smooth and block.f.is_quadratic), flat, 1.0 / block.f.tau)
+        scale = np.full(block.size, 1.0 / block.f.tau)
+        if block.kind != TABLE or not block.f.is_quadratic:
+            return scale
+        for k in range(block.size):
+            l1, l2 = block.table[block.of_node(k), 0], block.table[block.of_node(k), 1]
+            many = block.n_columns(k) * block.facts.n_nodes > 2 * block.d
+            if many and not l1.any() and l2.min() > 0 and block.node_norms[k] > 0:
+                scale[k] = _FLAT * l2.min() / block.node_norms[k] ** 2
+        return scale
 
-    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Any, bends: Bends) -> Rounds:
+    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Callable[[], Any], bends: Bends) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
-        if self.v is None and not state.x.any():
-            self.v = np.zeros(block.d)
-        if self.v is None:  # where another acceleration left off
+        if self.v is None:  # where something else left off
             nothing = np.zeros((block.size, 1))
             found = yield from self.summation.sum(block, state.round, _shares(block, state.x), nothing)
             self.broken = found is None
@@ -230,7 +234,7 @@ class Sums:
                 q=q,
                 step=1.0 / q,
                 gamma=1.0,
-                passes=passes,
+                passes=passes(),
                 accuracy=np.full(block.size, -1.0),
                 round=state.round,
                 rows=bends(v[None]),
@@ -249,18 +253,20 @@ class Sums:
         if afresh:
             total, v = np.split(total, 2)
         value = block.f.value(v) + float(numbers[0])
-        if value > self.value + 1e-12 * abs(self.value) and self.d is not None and not self.cautious:
-            state.x, self.v, self.cautious, self.value = x - d, v - step, True, np.inf
-            self.d = self.step = None
+        if value > self.value + 1e-12 * abs(self.value) and self.before is not None and not self.cautious:
+            state.x, self.v = self.before
+            self.cautious, self.value = True, np.inf
+            self.d = self.step = self.before = None
         else:
             self.value = min(value, self.value)
             plane = Plane(block.f, v, np.stack([total, step]), numbers)
             c = plane.best(cautious=self.cautious)
-            if plane.gain(c) > 0:
+            if plane.won > 0:
                 self.reach, self.idle = min(2.0 * self.reach, 1.0), 0
             else:  # the grid is too coarse, or there is nothing left to win
                 c, self.reach, self.idle = np.zeros(2), max(_SHORTER * self.reach, _SHORTEST), self.idle + 1
             self.d, self.step, self.cautious = c[0] * p + c[1] * d, c[0] * total + c[1] * step, False
+            self.before = x, v
             state.x, self.v = np.clip(x + self.d, block.table[:, 3], block.table[:, 4]), v + self.step
         solver.moved(block, state.memory, state.x != target)
 
