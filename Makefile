@@ -33,6 +33,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/elastic.py
+	$(BIN)/python benchmarks/communications.py
 
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
