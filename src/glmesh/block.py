@@ -74,6 +74,10 @@ class Halo:
         a, b = int(self.pointers[k]), int(self.pointers[k + 1])
         return self.neighbours[a:b].astype(np.int64), self.weights[a:b]
 
+    def ids_around(self, k: int) -> Indices:
+        """The ids of the same."""
+        return self.ids[int(self.pointers[k]) : int(self.pointers[k + 1])].astype(np.int64)
+
 
 class Exchange(Protocol):
     """Moves rows between nodes; knows no algebra. One entry per block of this process."""
@@ -168,6 +172,10 @@ class Block:
     def node_columns(self, k: int) -> Columns:
         """A_k of the k-th hosted node."""
         return self.columns.between(int(self.starts[k]), int(self.starts[k + 1]))
+
+    def share(self, k: int, x: Vector) -> Vector:
+        """A_k x_k of the k-th hosted node, from the variables of all hosted ones."""
+        return self.node_columns(k).dot(x[self.of_node(k)])
 
     def neighbours(self, k: int) -> list[tuple[int, float]]:
         """(neighbour, W_kl) of the k-th hosted node, ascending."""

@@ -81,8 +81,7 @@ class Crew:
     def share(self, node: int) -> Vector:
         """A_k x_k."""
         number, k = self.find(node)
-        block = self.blocks[number]
-        return block.node_columns(k).dot(self.states[number].x[block.of_node(k)])
+        return self.blocks[number].share(k, self.states[number].x)
 
     def clear(self, node: int) -> None:
         """The node's variables as at the start."""

@@ -117,7 +117,7 @@ class Tree:
         parents = self._block.facts.parents
         for k in range(self._block.size):
             rows, _ = halo.around(k)
-            ids = halo.ids[int(halo.pointers[k]) : int(halo.pointers[k + 1])].astype(np.int64)
+            ids = halo.ids_around(k)
             children = halo.scalars[rows[parents[ids] == self._block.ids[k]], :width]
             if np.isneginf(self._up[k]).any() and not np.isneginf(children).any():
                 total = self._own[k] + children.sum(axis=0)

@@ -184,21 +184,21 @@ class Ledger:
             account.edges[letter.sender].receive(letter.offer)
 
     def sum_flows(self, k: int) -> None:
-        """In ascending order of neighbours, so that the sum has the same bits wherever it is computed."""
-        account, total = self.accounts[k], self.flows[k]
-        total[:] = 0.0 if account.inherited is None else account.inherited
-        for peer in sorted(account.edges):
-            edge = account.edges[peer]
-            total += edge.flow
+        """All that has flowed to the k-th hosted node, and what flows have coasted since."""
+        self.flows[k] = self.committed(k)
+        for _, edge in sorted(self.accounts[k].edges.items()):
             if edge.lean:
-                total += edge.lean * edge.drift
+                self.flows[k] += edge.lean * edge.drift
 
     def committed(self, k: int) -> Vector:
-        """The flows of the k-th hosted node without what they have coasted since the last exchange: a fresh array."""
+        """The flows of the k-th hosted node as the last exchanges left them, in a fresh array.
+
+        In ascending order of neighbours, so that the sum has the same bits wherever it is computed.
+        """
         account = self.accounts[k]
         total = np.zeros_like(self.u[k]) if account.inherited is None else account.inherited.copy()
-        for peer in sorted(account.edges):
-            total += account.edges[peer].flow
+        for _, edge in sorted(account.edges.items()):
+            total += edge.flow
         return total
 
     def derive(self) -> None:
@@ -235,7 +235,7 @@ class Ledger:
         """All that is derived of the k-th hosted node."""
         account = self.accounts[k]
         takes_part = account.view[int(block.ids[k])] & 1
-        self.u[k] = block.node_columns(k).dot(x[block.of_node(k)]) if takes_part else 0.0
+        self.u[k] = block.share(k, x) if takes_part else 0.0
         self.sum_flows(k)
         self.believed[k] = float(np.sum(account.view & 1))
         self.v[k] = self.believed[k] * (self.u[k] + self.flows[k])

@@ -50,7 +50,7 @@ class MatrixGossip:
         for k in range(block.size):
             own = block.of_node(k)
             if x[own].any():
-                v[k] = n_nodes * block.node_columns(k).dot(x[own])
+                v[k] = n_nodes * block.share(k, x)
         return MatrixGossip(v, spare, np.full(block.size, float(n_nodes)), before)
 
     def extrapolate(self, theta: Vector) -> None:

@@ -56,15 +56,18 @@ class ColaState:
 class Cola:
     """v_k <- sum_l W_kl v_l;  x_k <- x_k + gamma D_k;  v_k <- v_k + gamma K A_k D_k, D_k from the local subproblem.
 
-    gamma: aggregation; 1 adds, 1/K averages. sigma: relaxation sigma' of the subproblem; None is the safe gamma*K.
-    local_passes: passes over a node's data each round; None is one, or two with acceleration. local_accuracy: the
-    paper's Theta; a node stops as soon as its local gap is at most Theta times the decrease so far, and `local_passes`
-    is then the cap. Both may be one for all nodes or one per node. time_budget: seconds that a node may compute each
-    round, on the virtual clock; a slow node makes fewer passes, or one in some of the rounds only, instead of holding
-    the others up. gossip_steps: mixing steps each round. gossip: "matrix", "ledger" (whose estimates survive lost
-    messages), or "auto": a ledger as soon as something can be lost. solver: the local solver. acceleration: "momentum"
-    (`glmesh.methods.momentum`), "sums" (`glmesh.methods.sums`), "none", or "auto", which chooses wherever the other
-    settings allow it; `Run.story` says what and why.
+    gamma: aggregation; 1 adds, 1/K averages. sigma: relaxation sigma' of the subproblem; None is the safe gamma*K,
+    "safe" looks for a smaller one (`glmesh.methods.relaxation`). local_passes: passes over a node's data each round;
+    None is one, or two with acceleration. local_accuracy: the paper's Theta; a node stops as soon as its local gap is
+    at most Theta times the decrease so far, and `local_passes` is then the cap. Both may be one for all nodes or one
+    per node. time_budget: seconds that a node may compute each round, on the virtual clock; a slow node makes fewer
+    passes, or one in some of the rounds only, instead of holding the others up. gossip_steps: mixing steps each round;
+    "auto" is as many as Chebyshev gossip needs to halve the disagreement, and one otherwise. gossip: "matrix", "ledger"
+    (whose estimates survive lost messages), "chebyshev" (steps that amount to the best polynomial), or "auto": a ledger
+    as soon as something can be lost. solver: the local solver. acceleration: "momentum" (`glmesh.methods.momentum`),
+    "sums" (`glmesh.methods.sums`), "none", or "auto", which chooses wherever the other settings allow it; `Run.story`
+    says what and why. curvature: how f bends in the subproblem: "scalar" is 1/tau for all rows, "majorant" a safe bound
+    per row, "hessian" the second derivatives, "auto" the majorant where it is smaller.
     """
 
     gamma: float = 1.0
@@ -76,7 +79,6 @@ class Cola:
     gossip: Literal["auto", "matrix", "ledger", "chebyshev"] = field(default="auto", kw_only=True)
     acceleration: Literal["auto", "momentum", "sums", "none"] = field(default="auto", kw_only=True)
     solver: LocalSolver = field(default_factory=CoordinateDescent, kw_only=True)
-
     curvature: Literal["auto", "scalar", "majorant", "hessian"] = field(default="auto", kw_only=True)
 
     averages_exactly: ClassVar[bool] = False

@@ -85,8 +85,7 @@ class Beat:
         parents = block.facts.parents
         for k in range(block.size):
             rows, _ = halo.around(k)
-            ids = halo.ids[int(halo.pointers[k]) : int(halo.pointers[k + 1])].astype(np.int64)
-            me = int(block.ids[k])
+            ids, me = halo.ids_around(k), int(block.ids[k])
             self.below[k] = halo.scalars[rows[parents[ids] == me], 0].sum()
             if self.depths[k]:
                 self.totals[k, 0] = halo.scalars[rows[ids == parents[me]][0], 1]

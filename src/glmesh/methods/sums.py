@@ -27,8 +27,9 @@ from glmesh.methods.plane import Plane, along
 from glmesh.solvers import LocalSolver, Subproblems
 from glmesh.types import Indices, Matrix, Vector
 
-_SHORT = 2**20  # bytes of all nodes' vectors together, up to which waiting costs more than sending
 Bends = Callable[[Matrix], Matrix | None]  # from estimates to weights per row
+
+_SHORT = 2**20  # bytes of all nodes' vectors together, up to which waiting costs more than sending
 _REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
 _SHORTER, _SHORTEST = 1 / 16, 1e-6  # of `reach`
 _FLAT = 1e-3  # what A may matter beside g where p need not know A: see Sums.scale
@@ -82,7 +83,7 @@ def find_tree(block: Block) -> Rounds:
 def _around(block: Block, halo: Any, k: int) -> tuple[Indices, Indices]:
     """(rows, ids) of the neighbours that were heard."""
     rows, weights = halo.around(k)
-    ids = halo.ids[int(halo.pointers[k]) : int(halo.pointers[k + 1])].astype(np.int64)
+    ids = halo.ids_around(k)
     there = (ids != int(block.ids[k])) & (weights > 0)
     return rows[there], ids[there]
 
@@ -273,4 +274,4 @@ class Sums:
 
 def _shares(block: Block, x: Vector) -> Matrix:
     """A_k x_k of every hosted node."""
-    return np.stack([block.node_columns(k).dot(x[block.of_node(k)]) for k in range(block.size)])
+    return np.stack([block.share(k, x) for k in range(block.size)])

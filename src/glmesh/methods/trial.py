@@ -9,9 +9,7 @@ import numpy as np
 from glmesh.block import Block
 from glmesh.methods.sums import waits
 
-_LEAD = (
-    40  # sums are tried when momentum has used as many exchanges as so many sums: what they need for an easy problem
-)
+_LEAD = 40  # sums are tried when momentum has used as many exchanges as so many: what an easy problem needs
 _LOOK = 10  # and as many exchanges as so many sums are what momentum is judged by
 _LEAST = 5  # sums before they can pass
 _LENGTH = 40  # sums that make a trial: conjugate gradients begin slowly

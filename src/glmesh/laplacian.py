@@ -1,0 +1,110 @@
+"""Laplacians of weights on the links of a graph, and the weights with the best ratio of eigenvalues."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+CLOSE = 5e-4  # share of the best ratio that `Links.best` may miss
+
+
+@dataclass(frozen=True)
+class Links:
+    """The links of a connected graph of n > 2 nodes, each once, and the Laplacians L of weights on them."""
+
+    n: int
+    tails: NDArray[np.intp]
+    heads: NDArray[np.intp]
+
+    @cached_property
+    def incidence(self) -> NDArray[np.float64]:
+        """One column per link: 1 at its tail, -1 at its head."""
+        columns = np.arange(len(self.tails))
+        incidence = np.zeros((self.n, len(columns)))
+        incidence[self.tails, columns], incidence[self.heads, columns] = 1.0, -1.0
+        return incidence
+
+    def degrees(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The diagonal of L."""
+        both = np.r_[self.tails, self.heads]
+        return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
+
+    def laplacian(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """L."""
+        matrix = np.diag(self.degrees(weights))
+        matrix[self.tails, self.heads] = matrix[self.heads, self.tails] = -weights
+        return matrix
+
+    def ends(self, weights: NDArray[np.float64]) -> tuple[float, float]:
+        """(λ_2, λ_max) of L."""
+        spectrum = np.linalg.eigvalsh(self.laplacian(weights))
+        return float(spectrum[1]), float(spectrum[-1])
+
+    def ratio(self, weights: NDArray[np.float64]) -> float:
+        """λ_2/λ_max of L."""
+        lowest, highest = self.ends(weights)
+        return lowest / highest
+
+    def best(self, weights: NDArray[np.float64], cap: int = 200) -> NDArray[np.float64]:
+        """The largest t with t <= L <= 1 on the vectors of mean zero and weights >= 0, by Newton steps on a barrier.
+
+        The barrier -τt - log det(L - t) - log det(1 - L) - Σ log w has its minimum within ν/τ of the optimum, with
+        ν = 2(n - 1) + links, and far from zero weights: none is below about CLOSE/(2ν).
+        """
+        lowest, highest = self.ends(weights)
+        point = np.append(weights, lowest / 2.0) / (2.0 * highest)
+        parameter = 2.0 * (self.n - 1) + len(weights)
+        tau = parameter / point[-1]
+        for _ in range(cap):
+            gradient, hessian = self._derivatives(point, tau)
+            try:
+                step = linalg.cho_solve(linalg.cho_factor(hessian, overwrite_a=True), -gradient)
+            except np.linalg.LinAlgError:
+                break  # rounding is in the way
+            slope = float(gradient @ step)
+            if -slope > 0.1:
+                length = self._step_length(point, step, slope, tau)
+                if length == 0.0:
+                    break
+                point = point + length * step
+            elif parameter <= tau * CLOSE * point[-1]:
+                break
+            else:
+                tau *= 10.0
+        return point[:-1]
+
+    def _slacks(self, point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """L - t and 1 - L on the vectors of mean zero, the identity on the rest."""
+        laplacian, t, mean = self.laplacian(point[:-1]), point[-1], 1.0 / self.n
+        return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
+
+    def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
+        """Its value, infinite where the point is not allowed."""
+        if point.min() <= 0.0:
+            return np.inf
+        try:
+            roots = [np.linalg.cholesky(slack).diagonal() for slack in self._slacks(point)]
+        except np.linalg.LinAlgError:
+            return np.inf
+        return float(-tau * point[-1] - 2.0 * np.log(roots).sum() - np.log(point[:-1]).sum())
+
+    def _derivatives(self, point: NDArray[np.float64], tau: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gradient and Hessian of the barrier."""
+        weights, a = point[:-1], self.incidence
+        below, above = (np.linalg.inv(slack) for slack in self._slacks(point))
+        at_below, at_above = a.T @ (below @ a), a.T @ (above @ a)
+        slopes = at_above.diagonal() - at_below.diagonal() - 1.0 / weights
+        hessian = np.empty((len(point), len(point)))
+        hessian[:-1, :-1] = at_below**2 + at_above**2
+        hessian[np.diag_indices(len(weights))] += weights**-2
+        hessian[:-1, -1] = hessian[-1, :-1] = -np.square(below @ a).sum(axis=0)
+        hessian[-1, -1] = np.square(below).sum() - 1.0
+        return np.append(slopes, below.trace() - 1.0 - tau), hessian
+
+    def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
+        """The first of 1, 1/2, 1/4, ... that lowers the barrier by a share of what its slope promises; else 0."""
+        before = self._barrier(point, tau)
+        lengths = (0.5**halvings for halvings in range(40))
+        return next((s for s in lengths if self._barrier(point + s * step, tau) <= before + 0.1 * s * slope), 0.0)
