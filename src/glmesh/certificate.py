@@ -38,7 +38,7 @@ from glmesh.measures import best_scale
 from glmesh.solvers import local_gap
 from glmesh.types import Matrix, Vector
 
-SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a little between two records
+_SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a little between two records
 _ROUNDING = 1e-13  # allowance for rounding, relative to the size of what cancels in a bound
 # Rounds between two records: a record costs about two passes over the data, and a long run can wait a little longer.
 _PERIOD, _PATIENCE = 10, 0.02
@@ -158,12 +158,16 @@ def _remainder(g: Separable, u: Vector, radius: Vector, conjugates: Vector, peak
 def bound(
     totals: Vector, *, n_nodes: int, reach: float, consensus_gap: float, tau: float, by_samples: bool, round: int
 ) -> tuple[Certificate, float]:
-    """(the certificate that the totals of K records of one and the same round give, delta_w)."""
+    """(the certificate that the totals of K records of one and the same round give, the reach of the next record)."""
     r = Record(*totals.tolist())
     delta_w, delta_v = np.sqrt(r.spread_w) / consensus_gap, np.sqrt(r.spread_v) / consensus_gap
     away = np.sqrt(2.0) * delta_w if by_samples else delta_w
     h = r.f / n_nodes + r.g
-    unknown = Certificate(round, np.inf, -np.inf, np.inf), delta_w
+    after = reach  # a cold start agrees, and tells nothing of delta_w
+    if round > 0 or delta_w > 0 or n_nodes == 1:
+        rounding = _ROUNDING * np.sqrt(2 * abs(r.f) / tau) / consensus_gap  # |w|^2 <= 2/tau (f(v) - min f) at each node
+        after = _SLACK * max(float(away), float(rounding))
+    unknown = Certificate(round, np.inf, -np.inf, np.inf), after
     if not away <= reach or np.isposinf(totals[-5:]).any():
         return unknown
     if np.isnan(r.gap):
@@ -184,7 +188,7 @@ def bound(
     # By samples P(w_k) >= P* >= -O_A(x) >= -h. And P(w_k) <= -h + total: h exceeds O_A(x) by at most the mean of
     # |v_j - v|^2 / (2 tau), which the term delta_v^2 / (2 tau) covers beside |v_k - v|^2.
     low = -h if by_samples else h - total
-    return Certificate(round, total, low, low + total), delta_w
+    return Certificate(round, total, low, low + total), after
 
 
 class Certifier:
@@ -283,7 +287,7 @@ class Certifier:
         if self._gather is None or self._heard < self._gather.exchanges:
             return
         facts = self.block.facts
-        found, delta_w = bound(
+        found, self._reach = bound(
             self._gather.totals()[:-1],
             n_nodes=facts.n_nodes,
             reach=self._reach,
@@ -296,8 +300,6 @@ class Certifier:
         self.latest = found if gaps is None else replace(
             found, members=tuple(range(facts.n_nodes)), local_gaps=tuple(gaps.tolist())
         )  # fmt: skip
-        if self._round > 0 or delta_w > 0 or facts.n_nodes == 1:  # a cold start agrees, and tells nothing of delta_w
-            self._reach = SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
         assert self._pending is not None
         self.x, self.v = self._pending
         self._gather = self._pending = None

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.block import Block, Halo, Rounds
-from glmesh.certificate import SLACK, SMALLEST, Certificate, Record, bound, node_record
+from glmesh.certificate import SMALLEST, Certificate, Record, bound, node_record
 from glmesh.gossip.ledger import Ledger
 from glmesh.gossip.letter import Letter, Note
 from glmesh.solvers import local_gap
@@ -278,7 +278,7 @@ class Witness:
             return
         totals = records.sum(axis=0)
         totals[SMALLEST] = records[:, SMALLEST].min(axis=0)
-        found, delta_w = bound(
+        found, self.reach[k] = bound(
             totals,
             n_nodes=len(members),
             reach=float(reach.min()),
@@ -296,8 +296,6 @@ class Witness:
             tuple(gaps.tolist()),
         )
         self.last[k] = memo
-        if memo.round > 0 or delta_w > 0 or len(members) == 1:
-            self.reach[k] = SLACK * delta_w * (np.sqrt(2.0) if self.by_samples else 1.0)
 
 
 def last_record(round: int, period: int) -> int:
