@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 # Two test processes: the machines this is built on have two cores.
-PYTEST  = $(BIN)/python -m pytest -n 2 --dist loadscope
+PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: demo test soak lint format bench clean
 

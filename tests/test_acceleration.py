@@ -111,7 +111,7 @@ class Twin:
 def test_momentum_is_what_it_says(name, graph):
     """Until the first restart: matrix and ledger form are the plain recursion, whatever is clipped."""
     for gossip in ("matrix", "ledger"):
-        run = Run(PROBLEMS[name](), n_nodes=6, topology=graph, n_jobs=1,
+        run = Run(PROBLEMS[name](), n_nodes=6, topology=graph, n_blocks=1,
                   method=Cola(acceleration="momentum", gossip=gossip))  # fmt: skip
         twin, W = Twin(run), run.mixing.matrix.toarray()
         for _ in range(12):
@@ -127,7 +127,7 @@ def test_momentum_is_what_it_says(name, graph):
 def test_links_that_fail_both_ways_coast():
     """As if the mixing matrix of each exchange had lacked them, and momentum gone on."""
     plan = {"seed": 3, "random": [{"links": 0.3}]}
-    run = Run(lasso(), n_nodes=6, faults=plan, n_jobs=1)
+    run = Run(lasso(), n_nodes=6, faults=plan, n_blocks=1)
     run.states[0].momentum.heard[:] = 1.0
     twin = Twin(run)
     for _ in range(10):
@@ -146,9 +146,9 @@ def test_links_that_fail_both_ways_coast():
     st.sampled_from([1, 2]),
     st.integers(0, 5),
 )
-def test_the_mean_of_the_estimates_is_ax_in_every_round(name, graph, n_nodes, acceleration, n_jobs, seed):
+def test_the_mean_of_the_estimates_is_ax_in_every_round(name, graph, n_nodes, acceleration, n_blocks, seed):
     method = Cola(acceleration=acceleration)
-    run = Run(PROBLEMS[name](seed), n_nodes=n_nodes, topology=graph, method=method, n_jobs=min(n_jobs, n_nodes))
+    run = Run(PROBLEMS[name](seed), n_nodes=n_nodes, topology=graph, method=method, n_blocks=min(n_blocks, n_nodes))
     for _ in range(30):
         next(run)
         assert violation(run) < 1e-10
@@ -157,7 +157,7 @@ def test_the_mean_of_the_estimates_is_ax_in_every_round(name, graph, n_nodes, ac
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("n_nodes", [1, 5, 12])
 def test_everybody_hears_h_two_depths_later_with_the_same_bits(graph, n_nodes):
-    run = Run(lasso(), n_nodes=n_nodes, topology=graph, n_jobs=min(2, n_nodes), method=Cola(acceleration="momentum"))
+    run = Run(lasso(), n_nodes=n_nodes, topology=graph, n_blocks=min(2, n_nodes), method=Cola(acceleration="momentum"))
     depth, seen, true = run.blocks[0].facts.depth, [], []
     original = Beat.incoming
 
@@ -181,7 +181,7 @@ def test_everybody_hears_h_two_depths_later_with_the_same_bits(graph, n_nodes):
 
 
 def test_momentum_that_has_gone_wrong_returns_to_a_good_snapshot():
-    run = advance(Run(lasso(), n_nodes=6, n_jobs=1, method=Cola(acceleration="momentum")), 30)
+    run = advance(Run(lasso(), n_nodes=6, n_blocks=1, method=Cola(acceleration="momentum")), 30)
     momentum, before = run.states[0].momentum, run.measure().value
     run.states[0].x += 3.0  # a push that no step would make; the estimates follow
     for k in range(6):
@@ -223,7 +223,7 @@ def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeyp
     runs = []
     for short in (2**20, 0):  # flooding; along a tree
         monkeypatch.setattr("glmesh.methods.sums._SHORT", short)
-        run = Run(PROBLEMS[name](), n_nodes=5, topology=graph, method=Cola(acceleration="sums"), n_jobs=2)
+        run = Run(PROBLEMS[name](), n_nodes=5, topology=graph, method=Cola(acceleration="sums"), n_blocks=2)
         last = np.inf
         for _ in range(15):
             next(run)
@@ -268,7 +268,7 @@ def test_sums_on_a_quadratic_are_conjugate_gradients():
 def test_the_best_point_of_a_plane(seed, name):
     """At least as low as any point of the grid, and where nothing is left of g as low as a general solver gets."""
     rng = np.random.default_rng(seed)
-    block = Run(PROBLEMS[name](seed % 3), n_nodes=3, n_jobs=1).blocks[0]
+    block = Run(PROBLEMS[name](seed % 3), n_nodes=3, n_blocks=1).blocks[0]
     n, lo, hi = block.columns.n, block.table[:, 3], block.table[:, 4]
     lo, hi = np.where(np.isfinite(lo), lo, -1.0), np.where(np.isfinite(hi), hi, 1.0)
     x = (lo + hi) / 2 + 0.1 * (hi - lo) * rng.uniform(-1, 1, size=n)
@@ -301,8 +301,8 @@ def test_sums_fall_back_to_momentum_when_a_link_dies(monkeypatch):
     monkeypatch.setattr("glmesh.methods.sums._SHORT", 0)
     problem = lasso()
     best = solve(problem, n_nodes=1, tol=1e-10).objective
-    for n_jobs in (1, 2):
-        run = Run(problem, n_nodes=6, method=Cola(acceleration="sums"), n_jobs=n_jobs,
+    for n_blocks in (1, 2):
+        run = Run(problem, n_nodes=6, method=Cola(acceleration="sums"), n_blocks=n_blocks,
                   faults={"link": [{"between": [2, 3], "from": 6}]})  # fmt: skip
         advance(run, 6)
         assert run.states[0].sums is not None
@@ -315,10 +315,10 @@ def test_sums_fall_back_to_momentum_when_a_link_dies(monkeypatch):
 
 @pytest.mark.parametrize("acceleration", ["auto", "momentum", "sums"])
 def test_data_may_change_in_the_middle(acceleration):
-    """However nodes are spread over threads."""
+    """However nodes are spread over blocks."""
     runs = []
-    for n_jobs in (1, 2):
-        run = advance(Run(lasso(), n_nodes=6, n_jobs=n_jobs, method=Cola(acceleration=acceleration)), 10)
+    for n_blocks in (1, 2):
+        run = advance(Run(lasso(), n_nodes=6, n_blocks=n_blocks, method=Cola(acceleration=acceleration)), 10)
         X, _ = data(seed=5)
         run.add_columns(4, X[:, :3])
         advance(run, 10)
@@ -330,7 +330,7 @@ def test_data_may_change_in_the_middle(acceleration):
 
 
 def test_blocks_never_disagree_about_sums():
-    """One thread may host zeros only, or bounds, or other penalties than another."""
+    """One block may host zeros only, or bounds, or other penalties than another."""
     X, y = data()
     start = np.zeros(30)
     start[0] = 0.1
@@ -342,17 +342,17 @@ def test_blocks_never_disagree_about_sums():
     ):
         problem = Problem.glm(X[:10], y[:10], penalty=penalty, alpha=1.0)
         runs = [
-            Run(problem, n_nodes=6, topology="complete", partition="contiguous", n_jobs=n_jobs, **options)
-            for n_jobs in (1, 2)
+            Run(problem, n_nodes=6, topology="complete", partition="contiguous", n_blocks=n_blocks, **options)
+            for n_blocks in (1, 2)
         ]
         for run in runs:
             advance(run, 8)
         np.testing.assert_array_equal(runs[0].x, runs[1].x)
 
 
-def test_clocks_stay_together_when_a_sum_fails_in_one_thread_only():
+def test_clocks_stay_together_when_a_sum_fails_in_one_block_only():
     plan = {"seed": 0, "random": [{"loss": 0.01}]}
-    run = advance(Run(lasso(), n_nodes=6, method=Cola(acceleration="sums"), faults=plan, n_jobs=2), 60)
+    run = advance(Run(lasso(), n_nodes=6, method=Cola(acceleration="sums"), faults=plan, n_blocks=2), 60)
     assert len({state.gossip.clock for state in run.states}) == 1
     assert run.measure().gap < 0.05 * run.measure().value
 
@@ -419,7 +419,7 @@ def test_auto_tries_sums_when_a_run_goes_on_and_keeps_what_is_faster():
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_chebyshev_gossip_is_a_polynomial_that_keeps_the_mean(graph, steps):
-    run = Run(lasso(), n_nodes=8, topology=graph, n_jobs=1, method=Cola(gossip="chebyshev", gossip_steps=steps))
+    run = Run(lasso(), n_nodes=8, topology=graph, n_blocks=1, method=Cola(gossip="chebyshev", gossip_steps=steps))
     rng = np.random.default_rng(0)
     gossip = run.states[0].gossip
     gossip.v[:] = rng.normal(size=gossip.v.shape)

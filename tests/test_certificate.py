@@ -161,7 +161,7 @@ def test_it_fires_on_a_ring_of_16(kind: str, record_property) -> None:
 
 def test_every_node_concludes_the_same() -> None:
     problem = ring_problem("lasso")
-    runs = [Run(problem, n_nodes=6, certify=True, n_jobs=jobs) for jobs in (1, 6)]
+    runs = [Run(problem, n_nodes=6, certify=True, n_blocks=jobs) for jobs in (1, 6)]
     for run in runs:
         for _ in range(60):
             next(run)

@@ -160,29 +160,32 @@ def fewer_groups(run):
 SETTINGS = {
     "matrix": (lasso, {}),
     "matrix_certified": (ridge, {"certify": True}),
-    "matrix_certified_l1_on_a_grid": (lasso, {"certify": True, "topology": "grid", "n_jobs": 3}),
+    "matrix_certified_l1_on_a_grid": (lasso, {"certify": True, "topology": "grid", "n_blocks": 3}),
     "ledger": (lasso, {"method": Cola(gossip="ledger")}),
-    "sums": (lasso, {"method": Cola(acceleration="sums"), "certify": True, "n_jobs": 2}),
+    "sums": (lasso, {"method": Cola(acceleration="sums"), "certify": True, "n_blocks": 2}),
     "sums_under_faults": (lasso, {"method": Cola(acceleration="sums"), "faults": HEAVY}),
-    "momentum_certified": (ridge, {"method": Cola(acceleration="momentum"), "certify": True, "n_jobs": 2}),
+    "momentum_certified": (ridge, {"method": Cola(acceleration="momentum"), "certify": True, "n_blocks": 2}),
     "chebyshev_and_safe_sigma": (lasso, {"method": Cola(gossip="chebyshev", gossip_steps=2, sigma="safe")}),
     "printed": (lasso, {"method": Cola.printed()}),
     "ledger_certified": (lasso, {"method": Cola(gossip="ledger"), "certify": True, "tol": 1e8}),
     "heavy": (lasso, {"faults": HEAVY}),
-    "heavy_certified": (ridge, {"faults": HEAVY, "certify": True, "tol": 1e-2, "n_jobs": 3}),
+    "heavy_certified": (ridge, {"faults": HEAVY, "certify": True, "tol": 1e-2, "n_blocks": 3}),
     "heavy_by_samples": (logistic_dual, {"faults": HEAVY, "certify": True, "network": CLOCK}),
-    "heavy_matrix_gossip": (ridge, {"faults": HEAVY, "method": Cola(gossip="matrix"), "n_jobs": 3}),
-    "some_certified": (ridge, {"faults": SOME, "certify": True, "tol": 0.05, "n_jobs": 3, "topology": "complete"}),
+    "heavy_matrix_gossip": (ridge, {"faults": HEAVY, "method": Cola(gossip="matrix"), "n_blocks": 3}),
+    "some_certified": (ridge, {"faults": SOME, "certify": True, "tol": 0.05, "n_blocks": 3, "topology": "complete"}),
     "resets": (lasso, {"faults": RESETS, "certify": True}),
     "comings_and_goings": (lasso, {"faults": COMINGS, "certify": True, "topology": "complete"}),
-    "comings_and_goings_by_samples": (svm, {"faults": COMINGS, "n_jobs": 3, "network": CLOCK, "topology": "complete"}),
+    "comings_and_goings_by_samples": (
+        svm,
+        {"faults": COMINGS, "n_blocks": 3, "network": CLOCK, "topology": "complete"},
+    ),
     "partition": (ridge, {"faults": SPLIT, "certify": True}),
-    "stragglers": (lasso, {"faults": SLOW, "network": CLOCK, "n_jobs": 3}),
+    "stragglers": (lasso, {"faults": SLOW, "network": CLOCK, "n_blocks": 3}),
     "stragglers_with_ledger": (svm, {"faults": SLOW | {"random": [{"loss": 0.1}]}, "network": CLOCK, "certify": True}),
     "graphs": (ridge, {"faults": GRAPHS, "certify": True}),
     "graphs_matrix_gossip": (ridge, {"faults": {"graphs": GRAPHS["graphs"]}, "network": CLOCK}),
     "time_budget": (lasso, {"method": Cola(local_passes=4, time_budget=0.01), "network": CLOCK}),
-    "logistic_dual": (logistic_dual, {"certify": True, "n_jobs": 3}),
+    "logistic_dual": (logistic_dual, {"certify": True, "n_blocks": 3}),
     "svm": (svm, {"partition": "balanced", "topology": "star"}),
     "group_lasso": (group_lasso, {"certify": True, "method": Cola(gamma=0.5, gossip_steps=3)}),
     "intercept": (
@@ -190,12 +193,12 @@ SETTINGS = {
         {"certify": True, "method": Cola(local_passes=[1, 9, 9, 0, 9, 9], local_accuracy=0.2)},
     ),
     "weights": (weighted, {"partition": np.arange(20) % NODES, "topology": "erdos-renyi", "seed": 7}),
-    "cocoa": (lasso, {"method": Cocoa(local_passes=2), "certify": True, "n_jobs": 3}),
+    "cocoa": (lasso, {"method": Cocoa(local_passes=2), "certify": True, "n_blocks": 3}),
     "cocoa_with_ledger": (ridge, {"method": Cocoa(gossip="ledger"), "faults": {"random": [{"loss": 0.2}]}}),
-    "sklearn": (lasso, {"method": Cola(solver=SklearnCoordinateDescent("random")), "n_jobs": 2, "n_nodes": 3}),
+    "sklearn": (lasso, {"method": Cola(solver=SklearnCoordinateDescent("random")), "n_blocks": 2, "n_nodes": 3}),
     "shuffled": (lasso, {"method": Cola(local_passes=3, solver=CoordinateDescent("shuffled")), "faults": HEAVY}),
     "own_mixing": (ridge, {"mixing": W, "topology": "complete", "certify": True}),
-    "own_mixing_with_ledger": (ridge, {"mixing": W, "topology": "complete", "faults": HEAVY, "n_jobs": 3}),
+    "own_mixing_with_ledger": (ridge, {"mixing": W, "topology": "complete", "faults": HEAVY, "n_blocks": 3}),
     "numpy_numbers": (
         lambda: Problem.glm(X, Y, penalty="elasticnet", alpha=np.float32(3), l1_ratio=np.float64(0.3)),
         {
@@ -204,22 +207,22 @@ SETTINGS = {
             "seed": np.int64(4),
         },
     ),
-    "apart_by_samples": (lambda: apart(loss="hinge"), {"certify": True, "n_jobs": 3}),
+    "apart_by_samples": (lambda: apart(loss="hinge"), {"certify": True, "n_blocks": 3}),
     "apart_by_features": (lambda: apart("features", penalty="l1"), {"faults": COMINGS, "topology": "complete"}),
     "apart_groups": (group_lasso_apart, {"certify": True}),
-    "new_features": (lasso, {"certify": True, "n_jobs": 3}, more_features),
+    "new_features": (lasso, {"certify": True, "n_blocks": 3}, more_features),
     "new_features_with_ledger": (ridge, {"faults": HEAVY, "certify": True}, more_features),
     "new_samples": (logistic_dual, {"certify": True}, more_samples),
     "new_samples_apart": (lambda: apart(loss="logistic"), {"faults": HEAVY, "certify": True}, more_samples),
     "new_features_apart": (lambda: apart("features"), {"certify": True}, more_features),
-    "fewer_groups": (group_lasso, {"faults": HEAVY, "n_jobs": 3}, fewer_groups),
+    "fewer_groups": (group_lasso, {"faults": HEAVY, "n_blocks": 3}, fewer_groups),
 }
 ROUNDS, CHANGED = 40, 12
 
 
 def start(name):
     problem, options, *change = SETTINGS[name]
-    return Run(problem(), **{"n_nodes": NODES, "seed": 5, "n_jobs": 1} | options), (change or [None])[0]
+    return Run(problem(), **{"n_nodes": NODES, "seed": 5, "n_blocks": 1} | options), (change or [None])[0]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -284,7 +287,7 @@ def test_the_settings_do_show_what_they_are_about():
 def test_a_run_under_any_plan_goes_on_to_the_last_bit(tmp_path_factory, plan, cut, certify, jobs, by_samples):
     path = tmp_path_factory.mktemp("cut") / "run"
     problem = logistic_dual() if by_samples else lasso()
-    options = {"n_nodes": NODES, "faults": plan, "certify": certify, "n_jobs": jobs, "network": CLOCK}
+    options = {"n_nodes": NODES, "faults": plan, "certify": certify, "n_blocks": jobs, "network": CLOCK}
     with Run(problem, **options) as straight, Run(problem, **options) as first:
         advance(first, cut).save(path)
         with Run.resume(path) as run:
@@ -442,13 +445,24 @@ def test_a_solve_goes_on_with_a_tighter_tolerance(stop, faults, tmp_path):
         assert outcome(fine) == outcome(solve(ridge(), tol=1e-9, **options | {"checkpoint": None}))
 
 
-def test_a_solve_takes_the_number_of_threads_from_the_file(tmp_path):
+def test_a_solve_goes_on_with_any_number_of_threads(tmp_path):
     path, seen = tmp_path / "run", []
     options = {"stop": "rounds", "n_nodes": NODES, "faults": HEAVY}
     solve(lasso(), max_rounds=5, n_jobs=3, checkpoint=path, **options)
-    again = solve(lasso(), max_rounds=9, checkpoint=path, callback=lambda run: seen.append(run.n_blocks), **options)
-    assert seen == [3] * 4
+    look = {"callback": lambda run: seen.append(run.team.n_jobs)}
+    again = solve(lasso(), max_rounds=9, n_jobs=2, checkpoint=path, **look, **options)
+    assert seen == [2] * 4
     assert outcome(again) == outcome(solve(lasso(), max_rounds=9, n_jobs=1, **options))
+
+
+def test_a_run_in_other_blocks_is_refused(tmp_path):
+    """Each block saves its own part."""
+    path = tmp_path / "run"
+    with Run(lasso(), n_nodes=NODES, n_blocks=3) as run:
+        run.save(path, data=False)
+    with Run(lasso(), n_nodes=NODES, n_blocks=2) as run, pytest.raises(InvalidInput, match="number of blocks differs"):
+        run.restore(path)
+    assert Run.resume(path, lasso(), n_jobs=2).n_blocks == 3
 
 
 def test_a_file_of_run_save_and_one_of_solve_are_alike(tmp_path):
@@ -496,7 +510,6 @@ OTHERS = {
     "loss_of_messages": ("fault plan", {"faults": {"random": [{"loss": 0.2}]}}),
     "seed_of_the_plan": ("fault plan", {"faults": {"random": [{"loss": 0.1}], "seed": 1}}),
     "no_faults": ("fault plan", {"faults": None}),
-    "threads": ("number of threads", {"n_jobs": 2}),
 }
 BASE = {
     "problem": lasso(),
@@ -589,9 +602,8 @@ def test_damaged_files_are_told(kept, tmp_path):
         path.write_bytes(content)
         with pytest.raises(UnreadableFile, match=re.escape(str(path))):
             Run.resume(path, BASE["problem"])
-    for n_jobs in (None, 3):
-        with pytest.raises(UnreadableFile, match=re.escape(str(path))):
-            solve(**BASE | {"n_jobs": n_jobs}, max_rounds=9, checkpoint=path)
+    with pytest.raises(UnreadableFile, match=re.escape(str(path))):
+        solve(**BASE, max_rounds=9, checkpoint=path)
     assert path.read_bytes() == damaged[-1]
 
 

@@ -73,7 +73,7 @@ def advance(run: Run, rounds: int) -> Run:
 )
 def test_after_healing_nothing_is_lost(plan, split, steps, jobs):
     method = Cola(gossip_steps=steps, gossip="ledger")
-    options = {"n_nodes": 6, "method": method, "network": Network(), "n_jobs": jobs}
+    options = {"n_nodes": 6, "method": method, "network": Network(), "n_blocks": jobs}
     with Run(problem_of(split=split), faults=plan, **options) as run:
         for _ in range(HEALED):
             next(run)
@@ -828,7 +828,7 @@ def test_churn_for_a_long_time_neither_drifts_nor_grows(record_property):
         "leave": [{"node": 5, "round": 200}, {"node": 6, "round": 350, "model": "reset"}],
     }
     rounds = cases(20_000) if SOAK else 600
-    run = Run(problem, n_nodes=64, faults=plan, certify=True, tol=1e-6, n_jobs=1)
+    run = Run(problem, n_nodes=64, faults=plan, certify=True, tol=1e-6, n_blocks=1)
     advance(run, rounds // 4)
     tracemalloc.start()
     advance(run, rounds // 4)  # long enough for everything that is kept to be replaced once

@@ -18,7 +18,7 @@ TOPOLOGIES = ("ring", "path", "grid", "complete", "star", "erdos-renyi", "expone
 
 def run_on(name: str, n_nodes: int, jobs: int = 1) -> Run:
     X = np.ones((3, 2))
-    return Run(Problem.glm(X, np.ones(3)), topology=name, n_nodes=n_nodes, n_jobs=jobs)
+    return Run(Problem.glm(X, np.ones(3)), topology=name, n_nodes=n_nodes, n_blocks=jobs)
 
 
 @pytest.mark.parametrize("kind", [Flood, Tree])

@@ -277,14 +277,14 @@ def test_without_faults_the_ledger_is_matrix_gossip(topology, split, penalty):
     np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=0, atol=1e-12 * np.abs(runs[0].x).max())
 
 
-def test_the_ledger_gives_the_same_bits_on_any_number_of_threads():
+def test_the_ledger_gives_the_same_bits_in_any_number_of_blocks():
     rng = np.random.default_rng(4)
     problem = Problem.glm(rng.normal(size=(30, 24)), rng.normal(size=30), penalty="l1", alpha=2.0)
     plan = {
         "random": [{"dropout": 0.2, "loss": 0.1, "duplicate": 0.1, "delay": 0.1}],
         "join": [{"node": 2, "round": 9}],
     }
-    runs = [Run(problem, n_nodes=7, faults=plan, certify=True, tol=1e-6, n_jobs=jobs) for jobs in (1, 2, 3, 7)]
+    runs = [Run(problem, n_nodes=7, faults=plan, certify=True, tol=1e-6, n_blocks=jobs) for jobs in (1, 2, 3, 7)]
     for _ in range(120):
         for run in runs:
             next(run)

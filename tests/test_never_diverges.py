@@ -112,7 +112,7 @@ class Case:
 
     def run(self, method: Cola) -> Run:
         options = {"topology": self.topology, "n_nodes": self.n_nodes, "seed": self.seed}
-        return Run(self.problem(), method=method, certify=True, tol=TOL, n_jobs=1, **options)
+        return Run(self.problem(), method=method, certify=True, tol=TOL, n_blocks=1, **options)
 
 
 def needs_two(loss: str, split: str) -> bool:

@@ -63,10 +63,11 @@ METHODS = {
 def test_blocks_and_threads_change_not_one_bit(name, method):
     problem, K = PROBLEMS[name](), 6
     runs = [
-        Run(problem, method=METHODS[method], n_nodes=K, topology="grid", seed=5, n_jobs=jobs, certify=True)
-        for jobs in (1, 2, 3, K)
+        Run(problem, method=METHODS[method], n_nodes=K, topology="grid", seed=5, certify=True, **spread)
+        for spread in ({"n_jobs": 1}, {"n_jobs": 2}, {"n_jobs": K}, {"n_blocks": 2}, {"n_blocks": K, "n_jobs": 3})
     ]
-    assert [len(run.blocks) for run in runs] == [1, 2, 3, K]
+    assert [len(run.blocks) for run in runs] == [1, 1, 1, 2, K]
+    assert [len(run.blocks[0].spans) for run in runs[:2]] == [1, 2]
     for _ in range(3):
         for run in runs:
             advance(run, 8)
@@ -1064,3 +1065,5 @@ def test_theta_is_in_the_history():
 def test_a_run_closes_itself():
     with Run(PROBLEMS["lasso"](), n_nodes=4, n_jobs=2) as run:
         assert next(run) == 1
+    with pytest.raises(RuntimeError, match="shutdown"):
+        next(run)

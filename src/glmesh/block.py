@@ -15,9 +15,12 @@ from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS
 from glmesh.gossip.letter import Letter
 from glmesh.gossip.parcel import Parcel
+from glmesh.kernels.cd import node_terms
+from glmesh.kernels.columns import products
 from glmesh.kernels.mix import mix
 from glmesh.mixing import Mixing
 from glmesh.problem import Form
+from glmesh.team import ALONE, Team
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 
@@ -54,15 +57,19 @@ class Halo:
     letters: list[Letter] = field(default_factory=list)
     parcels: list[Parcel] = field(default_factory=list)
 
-    def mix(self, out: Matrix, scale: float = 1.0) -> Matrix:
+    def mix(self, out: Matrix, scale: float = 1.0, team: Team = ALONE) -> Matrix:
         """out_k = sum_l P_kl vectors_l with P = I - scale (I - W)."""
-        assert self.vectors is not None
-        weights = self.weights
+        vectors, weights = self.vectors, self.weights
+        assert vectors is not None
         if scale != 1.0:
             counts = self.pointers[1:].astype(np.int64) - self.pointers[:-1].astype(np.int64)
             own = np.repeat(self.own, counts) == self.neighbours
             weights = scale * weights + np.where(own, 1.0 - scale, 0.0)
-        mix(self.pointers, self.neighbours, weights, self.vectors, out)
+
+        def share(span: slice) -> None:
+            mix(self.pointers[span.start : span.stop + 1], self.neighbours, weights, vectors, out[span])
+
+        team.each(share, team.spans(np.diff(self.pointers.astype(np.int64))))
         return out
 
     def of_scalars(self, which: slice) -> Halo:
@@ -115,9 +122,10 @@ class Block:
     f: Smooth
     terms: list[Separable]  # g of each hosted node
     allocate: Callable[[], Matrix]  # a zeroed (hosted nodes x d) array that the exchange can share without a copy
+    team: Team = ALONE
 
     @staticmethod
-    def of(ids: Indices, facts: Facts, forms: list[Form], allocate: Callable[[], Matrix]) -> Block:
+    def of(ids: Indices, facts: Facts, forms: list[Form], allocate: Callable[[], Matrix], team: Team = ALONE) -> Block:
         """From the forms of the hosted nodes."""
         starts = np.cumsum([0] + [form.columns.n for form in forms])
         columns = Columns.join([form.columns for form in forms])
@@ -129,6 +137,7 @@ class Block:
             forms[0].f,
             [form.g for form in forms],
             allocate,
+            team,
         )
 
     @property
@@ -176,6 +185,29 @@ class Block:
     def share(self, k: int, x: Vector) -> Vector:
         """A_k x_k of the k-th hosted node, from the variables of all hosted ones."""
         return self.node_columns(k).dot(x[self.of_node(k)])
+
+    def shares(self, x: Vector) -> Matrix:
+        """A_k x_k of every hosted node."""
+        out, columns, rows = np.zeros((self.size, self.d)), self.columns, np.arange(self.size, dtype=np.uint64)
+
+        def some(span: slice) -> None:
+            starts = self.starts[span.start : span.stop + 1]
+            products(starts, columns.indptr, columns.indices, columns.data, x, rows[span], out)
+
+        self.team.each(some, self.spans)
+        return out
+
+    @cached_property
+    def spans(self) -> list[slice]:
+        """The nodes of each of the team's threads."""
+        return self.team.spans(np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.int64)))
+
+    def node_values(self, x: Vector) -> Vector:
+        """g_k(x_k) of every hosted node."""
+        unit_starts, bounds, _ = self.units
+        out = np.empty(self.size)
+        node_terms(np.int64(self.kind), bounds, self.table, unit_starts, x, out)
+        return out
 
     def neighbours(self, k: int) -> list[tuple[int, float]]:
         """(neighbour, W_kl) of the k-th hosted node, ascending."""

@@ -42,7 +42,7 @@ from glmesh.methods.trial import Trial
 from glmesh.problem import Model, NodeData, Problem
 from glmesh.witness import Memo
 
-KIND, VERSION = "checkpoint", 1
+KIND, VERSION = "checkpoint", 2
 
 _CLASSES: list[type] = [
     *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
@@ -66,11 +66,6 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
     if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
         raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
     return tree
-
-
-def threads_of(path: str | PathLike[str]) -> int:
-    """The number of threads that a saved run was spread over."""
-    return int(read(path)["setup"]["n_jobs"])
 
 
 def own_classes(*parts: Any) -> list[str]:

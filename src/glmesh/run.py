@@ -31,8 +31,9 @@ class Run(Simulation):
     "balanced" or your own. seed: of the partition, random graphs and local shuffles. warm_start: variables in the
     user's order, or a Result. network: a virtual clock. certify: let the nodes exchange certificate records. tol: the
     relative gap aimed at, so that nodes whose part is done may rest. faults: what fails and when (`glmesh.faults`), as
-    a dict or a TOML file. n_jobs: threads (None: as many as cores if the problem is worth it); the result is the same
-    bits for any.
+    a dict or a TOML file. n_jobs: threads (None: as many as cores if the problem is worth it). n_blocks: the nodes
+    are hosted side by side, or in several blocks, as by the ranks of a cluster. The result is the same bits for any of
+    both.
     """
 
     def add_columns(
@@ -146,7 +147,7 @@ class Run(Simulation):
             "certify": self.certify,
             "tol": self.tol,
             "faults": self.faults.to_dict(),
-            "n_jobs": self.n_blocks,
+            "n_blocks": self.n_blocks,
         }
         state = {
             "rounds": self.rounds,
@@ -165,7 +166,7 @@ class Run(Simulation):
         checkpoint.write(path, whole_run)
 
     @staticmethod
-    def resume(path: str | PathLike[str], problem: Problem | None = None) -> Run:
+    def resume(path: str | PathLike[str], problem: Problem | None = None, *, n_jobs: int | None = None) -> Run:
         """The run that `save` wrote, as it was; `problem` if the file does not hold the data."""
         tree = checkpoint.read(path)
         setup = tree["setup"]
@@ -191,7 +192,8 @@ class Run(Simulation):
             certify=setup["certify"],
             tol=setup["tol"],
             faults=setup["faults"],
-            n_jobs=setup["n_jobs"],
+            n_jobs=n_jobs,
+            n_blocks=setup["n_blocks"],
         )
         run._restore(tree, path)
         return run
@@ -236,7 +238,7 @@ class Run(Simulation):
             "clock": self.network,
             "way to stop (certificate or not)": self.certify,
             "fault plan": self.faults.to_dict(),
-            "number of threads": self.n_blocks,
+            "number of blocks": self.n_blocks,
         }
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 

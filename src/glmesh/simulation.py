@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from glmesh.mixing import Mixing
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Form, Problem
 from glmesh.result import Result
+from glmesh.team import Team
 from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
 from glmesh.witness import Witness
@@ -58,6 +58,7 @@ class Simulation:
         tol: float | None = None,
         faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
         n_jobs: int | None = None,
+        n_blocks: int = 1,
     ) -> None:
         self.problem = problem
         self.method = Cola() if method is None else method
@@ -86,13 +87,13 @@ class Simulation:
         self._proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
         self._identity: dict[str, str] | None = None  # until the data changes
         warm_up()  # so that no round is timed with a compilation in it
-        self.n_blocks = self._n_blocks(n_jobs)
+        self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
+        self.team = Team(self._n_jobs(n_jobs))
         ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
         if plan.is_empty and not uses_ledger:
             self.exchange: LocalExchange = LocalExchange(self.mixing, ids, network)
         else:
             self.exchange = FaultyExchange(self.mixing, ids, network, plan, schedule)
-        self._pool = ThreadPoolExecutor(len(ids)) if len(ids) > 1 else None
         self._facts = self._make_facts(diameter, schedule, certify=certify and not uses_ledger)
         self._agreed = self._agree(ids, diameter)
         forms = self._forms()
@@ -160,7 +161,7 @@ class Simulation:
         """The state of each block."""
         return self.crew.states
 
-    def _n_blocks(self, n_jobs: int | None) -> int:
+    def _n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs is not None:
             return min(whole(n_jobs, "n_jobs", 1), self.n_nodes)
         parts = self.problem.parts
@@ -196,7 +197,7 @@ class Simulation:
 
     def _block(self, number: int, ids: Indices, forms: list[Form]) -> Block:
         own = [forms[k] for k in ids]
-        return Block.of(ids, self._facts, own, lambda: self.exchange.allocate(number, own[0].columns.d))
+        return Block.of(ids, self._facts, own, lambda: self.exchange.allocate(number, own[0].columns.d), self.team)
 
     def _warm_start(self, start: AnyArray, blocks: list[Block]) -> list[Vector | None]:
         if start is None:
@@ -220,10 +221,7 @@ class Simulation:
         send: list[Halo | None] = [None] * len(generators)
         returned: dict[int, Any] = {}
         while True:
-            if self._pool is None:
-                steps = [_step(generators[0], send[0])]
-            else:
-                steps = list(self._pool.map(_step, generators, send))
+            steps = [_step(generator, halo) for generator, halo in zip(generators, send, strict=True)]
             for number, (done, value) in enumerate(steps):
                 if done and number not in returned:
                     returned[number] = value
@@ -436,8 +434,7 @@ class Simulation:
 
     def close(self) -> None:
         """Ends the run's threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self.team.close()
 
 
 def _step(generator: Any, halo: Halo | None) -> tuple[bool, Any]:

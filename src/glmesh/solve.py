@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glmesh.checkpoint import threads_of
 from glmesh.errors import InvalidInput
 from glmesh.exchange import Network
 from glmesh.faults import Plan
@@ -82,8 +81,6 @@ def solve(
     max_rounds, record_every = whole(max_rounds, "max_rounds", 0), whole(record_every, "record_every", 1)
     checkpoint_every = whole(checkpoint_every, "checkpoint_every", 1)
     saved = checkpoint if checkpoint is not None and Path(checkpoint).exists() else None
-    if saved is not None and n_jobs is None:
-        n_jobs = threads_of(saved)  # whatever machine this is: the state is kept thread by thread
     run = Run(
         problem,
         method=method,

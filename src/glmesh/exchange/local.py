@@ -112,7 +112,9 @@ class LocalExchange:
 
     def _count(self, senders: Indices, receivers: Indices, sizes: Vector, letters: list[Mail]) -> None:
         """Rows of these sizes along these links, and letters, cross the network."""
-        if letters:
+        if letters and self.clock is None:
+            self.traffic.bytes += sum(letter.size for letter in letters)
+        elif letters:
             senders = np.concatenate([senders, [letter.sender for letter in letters]])
             receivers = np.concatenate([receivers, [letter.receiver for letter in letters]])
             sizes = np.concatenate([sizes, [float(letter.size) for letter in letters]])

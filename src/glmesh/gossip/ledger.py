@@ -112,7 +112,7 @@ class Ledger:
                 drift = np.zeros(block.d if self.before.size else 0)
                 account.edges[peer] = Edge(me, peer, np.zeros(block.d), drift=drift)
 
-    def extrapolate(self, theta: Vector) -> None:
+    def extrapolate(self, block: Block, theta: Vector) -> None:
         """u_k <- u_k + theta_k (u_k - before_k), and the flows likewise in the coming exchange."""
         extrapolate(self.u, self.before, theta)
         self.u, self.before = self.before, self.u

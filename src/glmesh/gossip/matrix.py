@@ -53,9 +53,13 @@ class MatrixGossip:
                 v[k] = n_nodes * block.share(k, x)
         return MatrixGossip(v, spare, np.full(block.size, float(n_nodes)), before)
 
-    def extrapolate(self, theta: Vector) -> None:
+    def extrapolate(self, block: Block, theta: Vector) -> None:
         """v_k <- v_k + theta_k (v_k - before_k)."""
-        extrapolate(self.v, self.before, theta)
+
+        def share(span: slice) -> None:
+            extrapolate(self.v[span], self.before[span], theta[span])
+
+        block.team.each(share, block.spans)
         self.v, self.before = self.before, self.v
 
     def move(self, block: Block, k: int, change: Vector) -> None:
@@ -65,7 +69,8 @@ class MatrixGossip:
     def step(self, block: Block, up: Flags, scalars: Matrix | None = None) -> Rounds:
         """One exchange; `scalars` ride along, and the neighbours' come back."""
         halo = yield Rows(self.v, scalars)
-        self.v, self.spare = halo.mix(self.spare, block.facts.damping if self.before.size else 1.0), self.v
+        scale = block.facts.damping if self.before.size else 1.0
+        self.v, self.spare = halo.mix(self.spare, scale, block.team), self.v
         return halo
 
     def chebyshev(self, block: Block, steps: int, scalars: Matrix | None = None) -> Rounds:
@@ -75,7 +80,7 @@ class MatrixGossip:
         for step in range(steps):
             halo = yield Rows(self.v, None if step else scalars)
             first = first if step else halo
-            mixed = halo.mix(self.spare)
+            mixed = halo.mix(self.spare, team=block.team)
             mixed -= middle * self.v
             before, ratio = ratio, 1.0 / (2.0 * x - ratio if step else x)  # T_i(x) / T_(i+1)(x)
             mixed *= (2.0 if step else 1.0) * ratio / half

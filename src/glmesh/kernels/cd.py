@@ -251,6 +251,13 @@ def _terms(kind, bounds, table, first, last, x):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def node_terms(kind, bounds, table, unit_starts, x, out):
+    """out_k = g_k(x_k) of every node k; x is inside all bounds."""
+    for k in range(np.uint64(out.size)):
+        out[k] = _terms(kind, bounds, table, unit_starts[k], unit_starts[k + ONE], x)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _local_gap(kind, bounds, indptr, indices, data, table, first, last, before, w, r, q, terms):
     """The subproblem's duality gap at (x, s r), s the largest of [0, 1] that is feasible (infinite if none is).
 

@@ -4,10 +4,10 @@ from functools import cache
 
 import numpy as np
 
-from glmesh.kernels.cd import CYCLIC, solve_nodes
+from glmesh.kernels.cd import CYCLIC, node_terms, solve_nodes
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.flow import add_flow, fingerprint
-from glmesh.kernels.mix import mix
+from glmesh.kernels.mix import extrapolate, mix
 
 
 @cache
@@ -17,6 +17,8 @@ def warm_up() -> None:
     row, x, count = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64)
     matrix = (ends, np.zeros(1, np.uint32), one)
     mix(ends, zero, one, row, row.copy())
+    extrapolate(row, row.copy(), one)
+    node_terms(np.int64(0), ends, np.ones((1, 5)), ends, x, one.copy())
     add_flow(x, x, x, x, 1.0, 0.0, 0.0)
     fingerprint(x.view(np.uint64), np.uint64(0))
     products(ends, *matrix, x, zero, row)

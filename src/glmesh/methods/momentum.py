@@ -39,12 +39,8 @@ _GROWTH = 1.05  # of the cap, in every round that goes well
 def parts_of_h(block: Block, state: Any) -> Vector:
     """f(v_k)/K + g_k(x_k) of every hosted node; their sum is H."""
     believed = np.maximum(state.gossip.believed, 1.0)
-    return np.array(
-        [
-            block.f.value(state.gossip.v[k]) / believed[k] + block.terms[k].value(state.x[block.of_node(k)])
-            for k in range(block.size)
-        ]
-    )
+    means: Vector = np.array([block.f.value(v) for v in state.gossip.v]) / believed
+    return means + block.node_values(state.x)
 
 
 @dataclass
@@ -228,7 +224,7 @@ class Momentum:
         y = np.clip(ahead, block.table[:, 3], block.table[:, 4])
         idle = (state.rest.room > 0) | (state.asked == 1.0)  # who does not move does not coast
         y = np.where(idle[block.node_of], state.x, y)
-        state.gossip.extrapolate(theta)
+        state.gossip.extrapolate(block, theta)
         if (y != ahead).any():
             for k in range(block.size):
                 change = (y - ahead)[block.of_node(k)]

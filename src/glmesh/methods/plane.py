@@ -25,24 +25,31 @@ _INSIDE = 1e-9  # of the way to a bound is left, so that no logarithm of zero is
 
 def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
     """What every hosted node tells of its g along the plane: a row each."""
-    node = block.node_of
     out = np.zeros((block.size, WIDTH))
-    out[:, 0] = [block.terms[k].value(x[block.of_node(k)]) for k in range(block.size)]
-    slope, bend, smooth = _derivatives(block, x)
+    out[:, 0] = block.node_values(x)
+    moves = (p != 0) | (d != 0)
+    at = np.arange(len(x)) if block.kind == GROUPS else np.flatnonzero(moves)
+    node, x, p, d, table = block.node_of[at], x[at], p[at], d[at], block.table[at]
+    slope, bend, smooth = _derivatives(block.kind, table, x)
     for column, values in enumerate((slope * p, slope * d, bend * p * p, bend * p * d, bend * d * d), start=1):
         out[:, column] = np.bincount(node, values, minlength=block.size)
-    out[:, 6] = [0.0 if smooth[block.of_node(k)].all() else 1.0 for k in range(block.size)]
-    if out[:, 6].any():
-        out[:, _MODEL:] = _rest(block, x, p, d, node, out)
+    out[:, 6] = np.bincount(node, ~smooth, minlength=block.size) > 0
+    if block.kind == TABLE:
+        # what is left of a column: that it crosses zero, or a bound, at some point of the grid
+        far = (1 + 1e-12) * (A.max() * np.abs(p) + np.abs(B).max() * np.abs(d))
+        left = np.flatnonzero((np.abs(x) <= far) | np.isfinite(table[:, 3]) | np.isfinite(table[:, 4]))
+        out[:, _MODEL:] = _kinks(block.size, node[left], table[left], x[left], p[left], d[left])
+    elif out[:, 6].any():
+        out[:, _MODEL:] = _rest(block, at, x, p, d, out)
     return out
 
 
-def _derivatives(block: Block, x: Vector) -> tuple[Vector, Vector, Flags]:
-    """(g', g'', whether that is all of g) of every column; a group has no model."""
-    l1, l2, linear, lo, hi = block.table.T
-    if block.kind == GROUPS:
+def _derivatives(kind: int, table: Matrix, x: Vector) -> tuple[Vector, Vector, Flags]:
+    """(g', g'', whether that is all of g) of columns; a group has no model."""
+    l1, l2, linear, lo, hi = table.T
+    if kind == GROUPS:
         return np.zeros_like(x), np.zeros_like(x), np.zeros(len(x), dtype=bool)
-    if block.kind == LOGISTIC_DUAL:
+    if kind == LOGISTIC_DUAL:
         c, sign = hi - lo, np.where(hi > 0, 1.0, -1.0)
         weighs = c > 0
         p = np.clip(np.divide(np.abs(x), c, out=np.full_like(x, 0.5), where=weighs), _INSIDE, 1 - _INSIDE)
@@ -51,37 +58,38 @@ def _derivatives(block: Block, x: Vector) -> tuple[Vector, Vector, Flags]:
     return l2 * x + linear + l1 * np.sign(x), l2.copy(), (l1 == 0) & np.isinf(lo) & np.isinf(hi)
 
 
-def _rest(block: Block, x: Vector, p: Vector, d: Vector, node: Indices, out: Matrix) -> Matrix:
-    """g minus its model at the points of the grid, per node; infinite where a variable would leave its bounds."""
-    lo, hi = block.table[:, 3], block.table[:, 4]
-    moves = (p != 0) | (d != 0)
-    if block.kind == GROUPS:
-        moves[:] = True
-    at, where = np.flatnonzero(moves), node[moves]
+def _kinks(n_nodes: int, node: Indices, table: Matrix, x: Vector, p: Vector, d: Vector) -> Matrix:
+    """What L1 and bounds leave beside the model, at the points of the grid; by hand, because of rounding."""
+    rest = np.zeros((n_nodes, A.size, B.size))
+    if not len(node):
+        return rest.reshape(n_nodes, -1)
+    there, begins = np.unique(node, return_index=True)
+    l1, lo, hi = table[:, 0], table[:, 3], table[:, 4]
+    bounded, at_kink = bool(np.isfinite(table[:, 3:]).any()), x == 0
+    for i, a in enumerate(A):
+        change = a * p + B[:, None] * d
+        z = x + change
+        left = l1 * np.where(at_kink, np.abs(change), np.where(x * z < 0, 2.0 * np.abs(z), 0.0))
+        if bounded:
+            left[(z < lo) | (z > hi)] = np.inf
+        rest[there, i] = np.add.reduceat(left, begins, axis=1).T
+    return rest.reshape(n_nodes, -1)
+
+
+def _rest(block: Block, at: Indices, x: Vector, p: Vector, d: Vector, out: Matrix) -> Matrix:
+    """g of the columns `at` minus its model at the points of the grid; infinite where one would leave its bounds."""
+    node, lo, hi = block.node_of[at], block.table[at, 3], block.table[at, 4]
     g = block.g.take(at)
-    piece = where[g.pieces(len(at))[:-1]] if block.kind == GROUPS and len(at) else where
-    base = np.bincount(piece, g.values(x[at]), minlength=block.size)
+    piece = node[g.pieces(len(at))[:-1]] if block.kind == GROUPS and len(at) else node
+    base = np.bincount(piece, g.values(x), minlength=block.size)
     rest = np.empty((block.size, A.size, B.size))
-    any_d = bool(d.any())
     for i, a in enumerate(A):
         for j, b in enumerate(B):
-            if b != 0 and not any_d:
-                rest[:, i, j] = 0.0  # the same point as with b = 0; filled below
-                continue
-            change = a * p[at] + b * d[at]
-            z = x[at] + change
-            outside = np.bincount(where, (z < lo[at]) | (z > hi[at]), minlength=block.size) > 0
-            if block.kind == TABLE:  # all but the kink of L1 is in the model; by hand, because of rounding
-                crossed = np.where(x[at] * z < 0, 2.0 * np.abs(z), 0.0)
-                kinks = block.table[at, 0] * np.where(x[at] == 0, np.abs(change), crossed)
-                left = np.bincount(where, kinks, minlength=block.size)
-            else:
-                values = np.bincount(piece, g.values(np.clip(z, lo[at], hi[at])), minlength=block.size) - base
-                bend = 0.5 * (a * a * out[:, 3] + b * b * out[:, 5]) + a * b * out[:, 4]
-                left = values - (a * out[:, 1] + b * out[:, 2] + bend)
-            rest[:, i, j] = np.where(outside, np.inf, left)
-    if not any_d:
-        rest[:] = rest[:, :, [int(np.flatnonzero(B == 0)[0])]]
+            z = x + a * p + b * d
+            outside = np.bincount(node, (z < lo) | (z > hi), minlength=block.size) > 0
+            values = np.bincount(piece, g.values(np.clip(z, lo, hi)), minlength=block.size) - base
+            bend = 0.5 * (a * a * out[:, 3] + b * b * out[:, 5]) + a * b * out[:, 4]
+            rest[:, i, j] = np.where(outside, np.inf, values - (a * out[:, 1] + b * out[:, 2] + bend))
     return rest.reshape(block.size, -1)
 
 
@@ -101,10 +109,16 @@ class Plane:
             self.slope += steps @ w
             self.bend += np.array([[bend @ step for step in steps] for bend in bends])
 
+    def values(self, points: Matrix) -> Vector:
+        """At these points, a row each, without what is left of g."""
+        model: Vector = points @ self.slope + 0.5 * ((points @ self.bend) * points).sum(axis=1)
+        if not self.f.is_quadratic:
+            model += [self.f.value(self.v + c @ self.steps) for c in points]
+        return model
+
     def value(self, c: Vector) -> float:
-        """Without what is left of g."""
-        model = float(self.slope @ c + 0.5 * c @ self.bend @ c)
-        return model if self.f.is_quadratic else model + self.f.value(self.v + c @ self.steps)
+        """The same at one."""
+        return float(self.values(c[None])[0])
 
     def _derivatives(self, c: Vector) -> tuple[Vector, Matrix]:
         slope, bend = self.slope + self.bend @ c, self.bend
@@ -121,12 +135,12 @@ class Plane:
             c = self._newton(np.array([float(self.free[0]), 0.0]), None)
             self.won = self.value(nowhere) - self.value(c)
             return c
-        points = [(i, j) for i in range(A.size) for j in range(B.size) if np.isfinite(self.rest[i, j])]
-        values = [self.value(np.array([A[i], B[j]])) + self.rest[i, j] for i, j in points]
-        if not points:
+        rows, columns = np.nonzero(np.isfinite(self.rest))
+        if not len(rows):
             return nowhere
+        values = self.values(np.stack([A[rows], B[columns]], axis=1)) + self.rest[rows, columns]
         least = int(np.argmin(values))
-        (i, j), lowest = points[least], values[least]
+        i, j, lowest = int(rows[least]), int(columns[least]), float(values[least])
         best = np.array([A[i], B[j]])
         start = best
         self.won = self.value(nowhere) - lowest
@@ -146,8 +160,8 @@ class Plane:
         self.won = self.value(nowhere) - lowest
         return best
 
-    def _interpolate(self, c: Vector, cell: tuple[int, int]) -> tuple[float, Vector]:
-        """(the rest, its slope) inside a cell of the grid."""
+    def _interpolate(self, c: Vector, cell: tuple[int, int]) -> tuple[float, Vector, float]:
+        """(the rest, its slope, its twist: the only second derivative that it has) inside a cell of the grid."""
         assert self.rest is not None
         i, j = cell
         wide, high = A[i] - A[i - 1], B[j] - B[j - 1]
@@ -157,7 +171,7 @@ class Plane:
         slope = np.array(
             [((1 - t) * (r10 - r00) + t * (r11 - r01)) / wide, ((1 - s) * (r01 - r00) + s * (r11 - r10)) / high]
         )
-        return float(value), slope
+        return float(value), slope, float(r11 - r01 - r10 + r00) / (wide * high)
 
     def _newton(self, c: Vector, cell: tuple[int, int] | None) -> Vector:
         """Newton's method with halving, inside a cell or, where nothing is left of g, anywhere."""
@@ -168,7 +182,9 @@ class Plane:
         for _ in range(30):
             slope, bend = self._derivatives(c)
             if cell is not None:
-                slope = slope + self._interpolate(c, cell)[1]
+                _, tilt, twist = self._interpolate(c, cell)
+                twisted = bend + np.array([[0.0, twist], [twist, 0.0]])
+                slope, bend = slope + tilt, twisted if _is_convex(twisted) else bend
             new = np.clip(c + _step(slope, bend, self.free, c, low, high), low, high)
             for _ in range(40):
                 after = self._total(new, cell)
@@ -187,13 +203,17 @@ class Plane:
         return self.value(c) + (0.0 if cell is None else self._interpolate(c, cell)[0])
 
 
+def _is_convex(bend: Matrix) -> bool:
+    (pp, pd), (dp, dd) = bend
+    return bool(pp * dd - pd * dp > 1e-14 * pp * dd > 0)
+
+
 def _step(slope: Vector, bend: Matrix, free: Flags, c: Vector, low: Vector, high: Vector) -> Vector:
     """Newton's step in those directions that exist and are not held by a bound that the slope presses against."""
     held = ~free | ((c <= low) & (slope > 0)) | ((c >= high) & (slope < 0))
     step, open_ = np.zeros(2), np.flatnonzero(~held)
     if len(open_) == 2:
-        determinant = bend[0, 0] * bend[1, 1] - bend[0, 1] * bend[1, 0]
-        if determinant > 1e-14 * bend[0, 0] * bend[1, 1] > 0:
+        if _is_convex(bend):
             return np.asarray(-np.linalg.solve(bend, slope))
         open_ = open_[:1]
     for i in open_:

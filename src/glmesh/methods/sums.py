@@ -202,20 +202,19 @@ class Sums:
         after about d sums. Blocks of it would only hide that.
         """
         scale = np.full(block.size, 1.0 / block.f.tau)
-        if block.kind != TABLE or not block.f.is_quadratic:
+        if block.kind != TABLE or not block.f.is_quadratic or block.table[:, 0].any():
             return scale
         for k in range(block.size):
-            l1, l2 = block.table[block.of_node(k), 0], block.table[block.of_node(k), 1]
             many = block.n_columns(k) * block.facts.n_nodes > 2 * block.d
-            if many and not l1.any() and l2.min() > 0 and block.node_norms[k] > 0:
-                scale[k] = _FLAT * l2.min() / block.node_norms[k] ** 2
+            if many and (l2 := block.table[block.of_node(k), 1].min()) > 0 and block.node_norms[k] > 0:
+                scale[k] = _FLAT * l2 / block.node_norms[k] ** 2
         return scale
 
     def round(self, block: Block, state: Any, solver: LocalSolver, passes: Callable[[], Any], bends: Bends) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
         if self.v is None:  # where something else left off
             nothing = np.zeros((block.size, 1))
-            found = yield from self.summation.sum(block, state.round, _shares(block, state.x), nothing)
+            found = yield from self.summation.sum(block, state.round, block.shares(state.x), nothing)
             self.broken = found is None
             self.v = None if found is None else found[0]
             return
@@ -242,9 +241,10 @@ class Sums:
             ),
         )
         p = self.reach * (target - x)
-        vectors, afresh = _shares(block, p), state.round % _REFRESH == 0
+        # not the solver's own A_k p_k: that is rounded like w, and the plane search would follow the rounding
+        vectors, afresh = block.shares(p), state.round % _REFRESH == 0
         if afresh:
-            vectors = np.hstack([vectors, _shares(block, x)])
+            vectors = np.hstack([vectors, block.shares(x)])
         found = yield from self.summation.sum(block, state.round, vectors, along(block, x, p, d))
         self.broken = found is None
         if found is None:
@@ -270,8 +270,3 @@ class Sums:
             self.before = x, v
             state.x, self.v = np.clip(x + self.d, block.table[:, 3], block.table[:, 4]), v + self.step
         solver.moved(block, state.memory, state.x != target)
-
-
-def _shares(block: Block, x: Vector) -> Matrix:
-    """A_k x_k of every hosted node."""
-    return np.stack([block.share(k, x) for k in range(block.size)])

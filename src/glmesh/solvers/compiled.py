@@ -9,6 +9,7 @@ import numpy as np
 
 from glmesh.block import Block
 from glmesh.errors import InvalidInput
+from glmesh.functions.separable import GROUPS
 from glmesh.kernels.cd import CYCLIC, SHUFFLED, SYMMETRIC, solve_nodes
 from glmesh.solvers.base import Subproblems
 from glmesh.types import Flags, Vector
@@ -46,42 +47,51 @@ class CoordinateDescent:
 
     def moved(self, block: Block, memory: dict[str, Any], changed: Flags) -> None:
         """The units of these columns are looked at again."""
+        if block.kind != GROUPS:
+            memory["wake"][changed] = 0.0
+            return
         _, bounds, _ = block.units
         so_far = np.concatenate(([0], np.cumsum(changed)))[bounds]
         memory["wake"][so_far[1:] > so_far[:-1]] = 0.0
 
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
-        """One call of the kernel for all nodes of the block."""
+        """The kernel, for all nodes of the block."""
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         unit_starts, bounds, norms = block.units
+        rows = _NO_ROWS if task.rows is None else task.rows
         theta, visited = np.empty(block.size), np.empty(block.size, dtype=np.uint64)
-        solve_nodes(
-            block.starts,
-            unit_starts,
-            bounds,
-            block.columns.indptr,
-            block.columns.indices,
-            block.columns.data,
-            norms,
-            np.int64(block.kind),
-            block.table,
-            task.x,
-            task.w,
-            memory["r"],
-            task.estimate,
-            task.q,
-            float(task.gamma),
-            task.step,
-            task.passes,
-            task.accuracy,
-            _ORDERS[self.order],
-            np.uint64(block.facts.seed),
-            np.uint64(task.round),
-            block.ids,
-            _NO_ROWS if task.rows is None else task.rows,
-            memory["wake"],
-            memory["path"],
-            theta,
-            visited,
-        )
+
+        def some(nodes: slice) -> None:
+            ends = slice(nodes.start, nodes.stop + 1)
+            solve_nodes(
+                block.starts[ends],
+                unit_starts[ends],
+                bounds,
+                block.columns.indptr,
+                block.columns.indices,
+                block.columns.data,
+                norms,
+                np.int64(block.kind),
+                block.table,
+                task.x,
+                task.w[nodes],
+                memory["r"][nodes],
+                task.estimate[nodes],
+                task.q[nodes],
+                float(task.gamma),
+                task.step[nodes],
+                task.passes[nodes],
+                task.accuracy[nodes],
+                _ORDERS[self.order],
+                np.uint64(block.facts.seed),
+                np.uint64(task.round),
+                block.ids[nodes],
+                rows if task.rows is None else rows[nodes],
+                memory["wake"],
+                memory["path"][nodes],
+                theta[nodes],
+                visited[nodes],
+            )
+
+        block.team.each(some, block.spans)
         return theta, visited.astype(np.float64)
