@@ -105,15 +105,15 @@ class Plane:
         self.free = np.array([steps[0].any(), steps[1].any() or totals[5] != 0])
         if f.is_quadratic:  # then its part belongs to the model
             w = f.gradient(v)
-            bends = [f.gradient(v + step) - w for step in steps]
-            self.slope += steps @ w
-            self.bend += np.array([[bend @ step for step in steps] for bend in bends])
+            bends = np.stack([f.gradient(v + step) - w for step in steps])
+            self.slope += _dots(steps, w[None])[:, 0]
+            self.bend += _dots(bends, steps)
 
     def values(self, points: Matrix) -> Vector:
         """At these points, a row each, without what is left of g."""
         model: Vector = points @ self.slope + 0.5 * ((points @ self.bend) * points).sum(axis=1)
         if not self.f.is_quadratic:
-            model += [self.f.value(self.v + c @ self.steps) for c in points]
+            model += [self.f.value(self._at(c)) for c in points]
         return model
 
     def value(self, c: Vector) -> float:
@@ -123,10 +123,13 @@ class Plane:
     def _derivatives(self, c: Vector) -> tuple[Vector, Matrix]:
         slope, bend = self.slope + self.bend @ c, self.bend
         if not self.f.is_quadratic:
-            at = self.v + c @ self.steps
-            slope = slope + self.steps @ self.f.gradient(at)
-            bend = bend + (self.steps * self.f.curvature(at)) @ self.steps.T
+            at = self._at(c)
+            slope = slope + _dots(self.steps, self.f.gradient(at)[None])[:, 0]
+            bend = bend + _dots(self.steps * self.f.curvature(at), self.steps)
         return slope, bend
+
+    def _at(self, c: Vector) -> Vector:
+        return np.asarray(self.v + c[0] * self.steps[0] + c[1] * self.steps[1])
 
     def best(self, *, cautious: bool) -> Vector:
         """The minimiser; `cautious` looks at the points of the grid only, where everything is exact."""
@@ -201,6 +204,11 @@ class Plane:
 
     def _total(self, c: Vector, cell: tuple[int, int] | None) -> float:
         return self.value(c) + (0.0 if cell is None else self._interpolate(c, cell)[0])
+
+
+def _dots(a: Matrix, b: Matrix) -> Matrix:
+    """<a_i, b_j>, without BLAS: its threads would wait for cores that others use, and change the bits."""
+    return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
 
 def _is_convex(bend: Matrix) -> bool:
