@@ -800,7 +800,6 @@ UNSUITABLE = {
     "no_penalty": ({"alpha": 0.0, "split": "samples"}, r"without L2 part \(or with alpha=0\).*alpha > 0"),
     "nonneg": ({"penalty": NonNegative(), "split": "samples"}, "a penalty without L2 part"),
     "group": ({"penalty": GroupLasso(np.arange(20)), "split": "samples"}, "GroupLasso.*Use split='features'"),
-    "intercept": ({"fit_intercept": True, "split": "samples"}, "intercept.*Use split='features'.*column of ones"),
 }
 
 

@@ -3,6 +3,8 @@
 `Problem` says what to fit, `solve` fits it over a network of nodes, `Result` says how good the answer is.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from glmesh import functions, mixing, solvers, theory, topology
 from glmesh.errors import GlmeshError
 from glmesh.exchange import Network
@@ -12,21 +14,69 @@ from glmesh.result import Result, Status
 from glmesh.run import Run
 from glmesh.solve import solve
 
+if TYPE_CHECKING:
+    from glmesh.estimators import (
+        ElasticNet,
+        ElasticNetCV,
+        GLMClassifier,
+        GLMRegressor,
+        Lasso,
+        LassoCV,
+        LinearSVC,
+        LinearSVR,
+        LogisticRegression,
+        Ridge,
+        enet_path,
+        lasso_path,
+        load_model,
+    )
+
 __version__ = "0.1.0"
+
+_ESTIMATORS = (
+    *("ElasticNet", "ElasticNetCV", "GLMClassifier", "GLMRegressor", "Lasso", "LassoCV", "LinearSVC", "LinearSVR"),
+    *("LogisticRegression", "Ridge", "enet_path", "lasso_path", "load_model"),
+)
 
 __all__ = [
     "Cocoa",
     "Cola",
+    "ElasticNet",
+    "ElasticNetCV",
+    "GLMClassifier",
+    "GLMRegressor",
     "GlmeshError",
+    "Lasso",
+    "LassoCV",
+    "LinearSVC",
+    "LinearSVR",
+    "LogisticRegression",
     "Network",
     "Problem",
     "Result",
+    "Ridge",
     "Run",
     "Status",
+    "enet_path",
     "functions",
+    "lasso_path",
+    "load_model",
     "mixing",
     "solve",
     "solvers",
     "theory",
     "topology",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Estimators are loaded when they are asked for: a node of a network needs no scikit-learn."""
+    if name in _ESTIMATORS:
+        from glmesh import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'glmesh' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

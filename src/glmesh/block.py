@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
@@ -139,6 +140,14 @@ class Block:
             allocate,
             team,
         )
+
+    def with_functions(self, f: Smooth, terms: list[Separable]) -> Block:
+        """The same columns with other functions of the same kinds."""
+        new = copy.copy(self)
+        new.f, new.terms = f, terms
+        for name in ("table", "g"):
+            vars(new).pop(name, None)
+        return new
 
     @property
     def size(self) -> int:

@@ -12,7 +12,7 @@ The file is an archive (`glmesh.archive`) of kind "checkpoint" with
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from hashlib import blake2b
 from os import PathLike
 from typing import Any
@@ -105,7 +105,8 @@ def problem_tree(problem: Problem) -> dict[str, Any]:
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
     ]
-    return {"model": problem.model, "pooled": problem.pooled, "parts": parts}
+    # the anchor of an intercept is no part of the problem but of how far its solution has come
+    return {"model": replace(problem.model, anchor=0.0), "pooled": problem.pooled, "parts": parts}
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:

@@ -140,6 +140,21 @@ class Columns:
             )
         return Columns(d, self.indptr, self.indices, self.data, dense=False)
 
+    def with_row(self, entry: float) -> Columns:
+        """The same columns with this entry below each."""
+        indptr: Unsigned = (self.indptr + np.arange(self.n + 1, dtype=np.uint64)).astype(np.uint64)
+        if self.dense:
+            wide = np.empty((self.n, self.d + 1))
+            wide[:, : self.d] = self.data.reshape(self.n, self.d)
+            wide[:, self.d] = entry
+            return Columns(self.d + 1, indptr, self.indices, wide.reshape(-1), dense=True)
+        last = indptr[1:].astype(np.int64) - 1
+        rows, data = np.full(self.nnz + self.n, self.d, np.uint32), np.full(self.nnz + self.n, float(entry))
+        there = np.ones(len(rows), dtype=bool)
+        there[last] = False
+        rows[there], data[there] = self.indices, self.data
+        return Columns(self.d + 1, indptr, rows, data, dense=False)
+
     def dot(self, x: Vector) -> Vector:
         """A x."""
         out = np.zeros((1, self.d))

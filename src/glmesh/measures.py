@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.block import Block
+from glmesh.functions import Anchored
 from glmesh.types import Matrix, Vector
 
 
@@ -19,6 +20,8 @@ class Measures:
 
     objective: the user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples.
     value: O_A(x). h: (1/K) sum f(v_k) + g(x). gap: G_H. consensus: sum |v_k - Ax|^2.
+    With a free intercept split by samples, objective and gap are those of the problem without an anchor; inner is the
+    gap with it, and pull what the anchor costs. Otherwise inner is the gap, and pull zero.
     """
 
     objective: float
@@ -26,6 +29,8 @@ class Measures:
     h: float
     gap: float
     consensus: float
+    inner: float
+    pull: float
 
 
 def observe(
@@ -71,7 +76,26 @@ def observe(
     else:
         objective = value
     consensus = float(sum(np.sum((row - shared) ** 2) for row in rows))
-    return Measures(float(objective), float(value), float(mean_f + g), max(float(gap), 0.0), consensus)
+    gap, pull = max(float(gap), 0.0), 0.0
+    inner = gap
+    if isinstance(f, Anchored):
+        pull = f.pull(mean_w)
+        objective -= pull
+        gap = max(float(objective + _balanced_dual(f, blocks, xs)), 0.0)
+    return Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull)
+
+
+def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector]) -> float:
+    """f + g without an anchor, at x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
+
+    Every g_i is finite between zero and where it is finite.
+    """
+    x = np.concatenate(xs)
+    above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
+    up, down = (below / above if above > below else 1.0), (above / below if below > above else 1.0)
+    xs = [np.where(part > 0, up * part, down * part) for part in xs]
+    g = float(np.concatenate([b.g.values(part) for b, part in zip(blocks, xs, strict=True)]).sum())
+    return f.free.value(_product(blocks, xs)[:-1]) + g
 
 
 def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float) -> float:

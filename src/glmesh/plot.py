@@ -3,7 +3,7 @@
 Figures are built without pyplot, so nothing here touches a display or a global state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -125,11 +125,8 @@ def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vec
         axes.set_xticks(x[:1])
     axes.set_xlabel("communications, and bytes sent", color=_INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,.0f}\n{size(np.interp(tick, x, sent))}"))
-    axes.grid(color=_RULE, linewidth=0.7)
-    axes.tick_params(color=_GREY, labelcolor=_INK)
     axes.minorticks_off()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_GREY)
+    _plain_axes(axes)
 
 
 def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:
@@ -199,3 +196,76 @@ def _circle(nodes: list[Any]) -> dict[Any, Vector]:
     """Evenly spaced, from the top and clockwise."""
     angles = 2 * np.pi * np.arange(len(nodes)) / max(len(nodes), 1)
     return {node: np.array([np.sin(angle), np.cos(angle)]) for node, angle in zip(nodes, angles, strict=True)}
+
+
+def training(
+    histories: Sequence[Mapping[str, Vector]], *, path: str | PathLike[str] | None = None, title: str | None = None
+) -> "Figure":
+    """Objective, relative gap and consensus violation against rounds (above) and bytes (below).
+
+    Each history is that of `Result.history`; several are those of one fit per class.
+    """
+    figure = _figure(10.5, 5.6)
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    for column, label in enumerate(("objective", "duality gap, relative", "consensus violation")):
+        for row, against in enumerate(("round", "bytes")):
+            axes, any_shown = figure.add_subplot(2, 3, 3 * row + column + 1), False
+            for history in histories:
+                values = (
+                    _relative(history, "gap")
+                    if column == 1
+                    else np.asarray(history[("objective", "", "consensus")[column]])
+                )
+                keep = np.isfinite(values) & ((values > 0) | (column == 0))
+                any_shown |= bool(keep.any())
+                axes.plot(np.asarray(history[against])[keep], values[keep], color=_BLUE, linewidth=1.4, alpha=0.8)
+            if column > 0 and any_shown:
+                axes.set_yscale("log")
+                axes.minorticks_off()
+            if row == 0:
+                axes.set_title(label, color=_INK, fontsize=11, loc="left")
+            axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=_INK)
+            axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=True))
+            if against == "bytes":
+                axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: size(max(tick, 0.0))))
+            _plain_axes(axes)
+    return _finish(figure, path, title)
+
+
+def selection(
+    alphas: Vector,
+    mse_path: Matrix,
+    alpha: float,
+    *,
+    coefs: Matrix | None = None,
+    path: str | PathLike[str] | None = None,
+    title: str | None = None,
+) -> "Figure":
+    """The error on held-out samples along a path of penalties, and the coefficients, if there are any."""
+    figure = _figure(9.6 if coefs is not None else 5.4, 4.0)
+    left = figure.add_subplot(1, 1 if coefs is None else 2, 1)
+    mean, spread = mse_path.mean(axis=1), mse_path.std(axis=1) / np.sqrt(max(mse_path.shape[1] - 1, 1))
+    left.semilogx(alphas, mse_path, color=_GREY, linewidth=0.7, alpha=0.7)
+    left.fill_between(alphas, mean - spread, mean + spread, color=_TINT, linewidth=0)
+    left.semilogx(alphas, mean, color=_BLUE, linewidth=1.8)
+    left.set_title("mean squared error on held-out samples", color=_INK, fontsize=11, loc="left")
+    right = [] if coefs is None else [figure.add_subplot(1, 2, 2)]
+    for axes in right:
+        assert coefs is not None
+        axes.semilogx(alphas, coefs.T, linewidth=1.2)
+        axes.set_title("coefficients", color=_INK, fontsize=11, loc="left")
+    for axes in (left, *right):
+        axes.axvline(alpha, color=_ORANGE, linewidth=1.4, linestyle="--")
+        axes.set_xlabel("alpha", color=_INK)
+        axes.invert_xaxis()
+        _plain_axes(axes)
+    left.annotate(f"{alpha:.3g}", (alpha, left.get_ylim()[1]), color=_ORANGE, ha="center", va="bottom")
+    return _finish(figure, path, title)
+
+
+def _plain_axes(axes: "Axes") -> None:
+    axes.grid(color=_RULE, linewidth=0.7)
+    axes.tick_params(color=_GREY, labelcolor=_INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_GREY)

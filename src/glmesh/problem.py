@@ -21,6 +21,7 @@ from glmesh.columns import Columns
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import (
     LOSSES,
+    Anchored,
     ConjugateOf,
     GroupLasso,
     Loss,
@@ -56,6 +57,7 @@ class Model:
     l1_ratio: float | None
     split: Split
     fit_intercept: bool
+    anchor: float = 0.0  # where a free intercept is held, split by samples; `solve` moves it
 
     @staticmethod
     def of(
@@ -75,7 +77,7 @@ class Model:
         name, parts = _penalty(penalty, l1_ratio)
         scaled = [part.scaled(float(alpha)) for part in parts]
         _check_list(penalty, scaled, split)
-        _check_pair(loss, scaled, name, split, fit_intercept)
+        _check_pair(loss, scaled, name, split)
         one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
         return Model(loss, one, name, float(alpha), ratio, split, fit_intercept)  # type: ignore[arg-type]
@@ -126,7 +128,7 @@ def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Sep
         raise UnsuitablePair(f"the penalties of all nodes must be of one kind, got {' and '.join(kinds)}")
 
 
-def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str, fit_intercept: bool) -> None:
+def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str) -> None:
     if split == "features":
         if loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
@@ -148,18 +150,10 @@ def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str, f
                 f"{what} cannot be split by samples: its conjugate is not smooth. Use split='features', or "
                 "penalty='elasticnet' with l1_ratio < 1 (and alpha > 0)."
             )
-    if fit_intercept:
-        raise UnsuitablePair(
-            "an unpenalised intercept is not separable when split by samples. Use split='features', or add a "
-            "column of ones to X (which penalises the intercept, as scikit-learn's LinearSVC does)."
-        )
 
 
 class NodeData:
     """The raw data of one holder (a node, or the whole pool), and what it must agree on with the others."""
-
-    # facts: upper and lower ends, all reduced by a maximum over the network
-    N_FACTS = 6
 
     def __init__(self, model: Model, X: AnyArray, y: AnyArray, sample_weight: AnyArray, where: str = "") -> None:
         self.model = model
@@ -193,7 +187,7 @@ class NodeData:
             digest = hashlib.blake2b(self.y.tobytes() + self.weight.tobytes(), digest_size=6).digest()
             shared = [float(self.m), float(int.from_bytes(digest, "little"))]
         low, high = (self.y.min(), self.y.max()) if self.m else (np.inf, -np.inf)
-        return np.array([shared[0], -shared[0], shared[1], -shared[1], high, -low])
+        return np.array([shared[0], -shared[0], shared[1], -shared[1], high, -low, self.weight.sum()])
 
     def grown(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray) -> NodeData:
         """With more columns (features, or samples with their labels and weights) behind those it has."""
@@ -233,8 +227,11 @@ class NodeData:
 
     def settle(self, agreed: Vector, node: int | None = None) -> Form:
         """The form of this holder's columns, once the network's maxima of the facts are known."""
-        model = self.model
-        width = int(agreed[0])
+        self._check(agreed)
+        return Form(self.matrix(agreed), *self.functions(agreed, node))
+
+    def _check(self, agreed: Vector) -> None:
+        model, width = self.model, int(agreed[0])
         if model.split == "features" and agreed[0] != -agreed[1]:
             other = width if width != self.m else int(-agreed[1])
             raise InvalidData(
@@ -242,35 +239,56 @@ class NodeData:
             )
         if model.split == "features" and agreed[2] != -agreed[3]:
             raise InvalidData("split by features every node holds the same y and sample_weight; they differ")
-        y = self.y
-        if model.loss.classifies:
-            y = _signs(self.y, -agreed[5], agreed[4], model.loss.name, self.where)
-        penalty = model.penalty_of(node)
         if model.split == "samples" and self.columns.dense and self.p != width:
             raise InvalidData(
                 f"X{self.where} has {self.p} columns, another node has {width}; features must be the same"
             )
+
+    def matrix(self, agreed: Vector) -> Columns:
+        """A, as far as it is held here."""
+        if self.model.split == "features":
+            return self.columns if self._root is None else self.columns.scale_rows(self._root)
+        columns = self.columns.widen(int(agreed[0]))
+        return columns.with_row(self._intercept_entry(agreed)) if self.model.fit_intercept else columns
+
+    @property
+    def _root(self) -> Vector | None:
+        """sqrt(c), which goes into the rows of a weighted squared loss: then tau = 1 whatever the weights."""
+        weighted = isinstance(self.model.loss, SquaredLoss) and (self.weight != 1.0).any()
+        return np.sqrt(self.weight) if weighted else None
+
+    def _intercept_entry(self, agreed: Vector) -> float:
+        """Split by samples: so large that the anchor holds the intercept a tenth as much as the losses do."""
+        penalty = self.model.penalty_of(None)
+        l2 = penalty.strong_convexity if np.isfinite(penalty.strong_convexity) else 1.0
+        spread = float(agreed[4] + agreed[5])
+        slopes_only = not self.model.loss.classifies and not self.model.loss.is_curved
+        bend = float(agreed[6]) / (spread if slopes_only and spread > 0 else 1.0)
+        return float(np.sqrt(10.0 * l2 / bend)) if bend > 0 else 1.0
+
+    def functions(self, agreed: Vector, node: int | None = None) -> tuple[Smooth, Separable]:
+        """(f, g), as far as they are held here."""
+        model, y = self.model, self.y
+        if model.loss.classifies:
+            y = _signs(self.y, -agreed[5], agreed[4], model.loss.name, self.where)
+        penalty = model.penalty_of(node)
         if model.split == "samples":
-            return Form(self.columns.widen(width), *self._by_samples(penalty, y, width))
+            assert isinstance(penalty, Table)  # checked when the model was made
+            width = int(agreed[0])
+            penalty.check_size(width)
+            dual = model.loss.dual(y, self.weight)
+            if model.fit_intercept:
+                return Anchored(penalty, width, self._intercept_entry(agreed), model.anchor), dual
+            return ConjugateOf(penalty), dual
         penalty.check_size(self.columns.n)
-        return self._by_features(penalty, y)
-
-    def _by_samples(self, penalty: Separable, y: Vector, width: int) -> tuple[Smooth, Separable]:
-        assert isinstance(penalty, Table)  # checked when the model was made
-        penalty.check_size(width)
-        return ConjugateOf(penalty), self.model.loss.dual(y, self.weight)
-
-    def _by_features(self, penalty: Separable, y: Vector) -> Form:
-        columns, weight, direction = self.columns, self.weight, np.ones(self.m)
-        if isinstance(self.model.loss, SquaredLoss):
-            if (weight != 1.0).any():
-                root = np.sqrt(weight)  # sqrt(c) into the rows: then tau = 1 whatever the weights
-                columns, y, direction = columns.scale_rows(root), y * root, root
-            row_loss = Squared(y)
+        root = self._root
+        if isinstance(model.loss, SquaredLoss):
+            f: Smooth = Squared(y if root is None else y * root)
         else:
-            row_loss = self.model.loss.smooth(y, weight)  # type: ignore[assignment]
-        f = Profiled(row_loss, direction) if self.model.fit_intercept else row_loss
-        return Form(columns, f, penalty)
+            f = model.loss.smooth(y, self.weight)  # type: ignore[assignment]
+        if model.fit_intercept:
+            f = Profiled(f, np.ones(self.m) if root is None else root)  # type: ignore[arg-type]
+        return f, penalty
 
 
 def _vector(values: AnyArray, name: str) -> Vector:
@@ -348,8 +366,8 @@ class Problem:
 
         `loss` is a name (`glmesh.functions.LOSSES` lists them) or a `Loss` with its own parameter. `squared` is half
         the square, `squared_hinge` is max(0, 1 - m)^2; nothing is averaged. `penalty` is "l2", "l1", "elasticnet" or a
-        `Separable`; it is multiplied by `alpha`. With `fit_intercept` the intercept is not penalised (split by
-        features only). Labels of a classification may be any two numbers; the larger is the positive class.
+        `Separable`; it is multiplied by `alpha`. With `fit_intercept` the intercept is not penalised.
+        Labels of a classification may be any two numbers; the larger is the positive class.
         """
         if isinstance(penalty, list | tuple):
             raise InvalidInput("pooled data has one penalty; a list, one per node, goes with Problem.from_nodes")
@@ -397,8 +415,7 @@ class Problem:
     def form(self) -> Form:
         """f(Ax) + g(x) over all columns, in the user's order: the bird's-eye view that only a simulation has."""
         if self._form is None:
-            agreed = np.max([part.facts() for part in self.parts], axis=0)
-            forms = [part.settle(agreed, k) for k, part in enumerate(self.parts)]
+            forms = [part.settle(self.agreed, k) for k, part in enumerate(self.parts)]
             columns = Columns.join([form.columns for form in forms])
             g = forms[0].g.join([form.g for form in forms], [form.columns.n for form in forms])
             self._form = Form(columns, forms[0].f, g)
@@ -463,24 +480,66 @@ class Problem:
             penalties = [*self.model.penalty[:part], penalty, *self.model.penalty[part + 1 :]]
         elif not self.pooled and penalty is not self.model.penalty and self.model.split == "features":
             penalties = [penalty if k == part else self.model.penalty for k in range(len(self.parts))]
-        model = replace(self.model, penalty=penalties)
-        parts = [copy.copy(holder if k == part else other) for k, other in enumerate(self.parts)]
-        for other in parts:
-            other.model = model
-        new = Problem(model, parts, self.pooled)
+        others = [holder if k == part else other for k, other in enumerate(self.parts)]
+        new = Problem(replace(self.model, penalty=penalties), others, self.pooled)._own()
         _ = new.form  # refuses what has no form before anything is changed
         return new
+
+    def _own(self) -> Problem:
+        """With holders that have this problem's model."""
+        self.parts = [copy.copy(part) for part in self.parts]
+        for part in self.parts:
+            part.model = self.model
+        return self
+
+    def with_alpha(self, alpha: float) -> Problem:
+        """The same with another weight of the penalty."""
+        model = self.model
+        if not isinstance(alpha, int | float | np.number) or not 0 < float(alpha) < np.inf or not model.alpha > 0:
+            raise InvalidInput(
+                f"alpha must be a finite number > 0, before and after; got {model.alpha!r} and {alpha!r}"
+            )
+        factor = float(alpha) / model.alpha
+        parts = [one.scaled(factor) for one in model.penalty] if isinstance(model.penalty, list) else None
+        penalty = model.penalty.scaled(factor) if parts is None else parts  # type: ignore[union-attr]
+        return self._remodelled(replace(model, alpha=float(alpha), penalty=penalty))
+
+    def anchored(self, intercept: float) -> Problem:
+        """The same with the free intercept of a split by samples held elsewhere."""
+        return self._remodelled(replace(self.model, anchor=float(intercept)))
+
+    def _remodelled(self, model: Model) -> Problem:
+        """The same matrix, other functions."""
+        new = Problem(model, self.parts, self.pooled)._own()
+        agreed = new.agreed
+        both = [part.functions(agreed, k) for k, part in enumerate(new.parts)]
+        g = both[0][1].join([g for _, g in both], [part.columns.n for part in new.parts])
+        new._form = Form(self.form.columns, both[0][0], g)
+        return new
+
+    @property
+    def agreed(self) -> Vector:
+        """The maxima of the holders' facts."""
+        return np.asarray(np.max([part.facts() for part in self.parts], axis=0))
 
     def coefficients(self, x: Vector, shared: Vector) -> tuple[Vector, float]:
         """(coef, intercept) of the variables x (in the user's order) and a shared vector, Ax or an estimate of it."""
         form = self.form
         if self.model.split == "samples":
-            return form.f.gradient(shared), 0.0
+            return self.model_of(form.f.gradient(shared))
         return x.copy(), form.f.offset(shared) if isinstance(form.f, Profiled) else 0.0
+
+    def model_of(self, w: Vector) -> tuple[Vector, float]:
+        """(coef, intercept) of a gradient w of f, split by samples."""
+        f = self.form.f
+        return f.split(w) if isinstance(f, Anchored) else (w, 0.0)
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
         """The user-level primal objective at these coefficients."""
         form = self.form
+        if isinstance(form.f, Anchored):
+            w = form.f.join(coef, intercept)
+            return form.f.free.conjugate(coef) + form.g.conjugate(-form.columns.transposed_dot(w))
         if self.model.split == "samples":
             return form.f.conjugate(coef) + form.g.conjugate(-form.columns.transposed_dot(coef))
         shared = form.columns.dot(coef)

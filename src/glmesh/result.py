@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -81,8 +81,12 @@ class Result:
     def coef_of(self, node: int) -> Vector:
         """The model that one node would write: split by samples, its own w_k; split by features, everybody's x."""
         if self.problem.model.split == "samples":
-            return self.problem.form.f.gradient(self.estimates[node])
+            return self.problem.model_of(self.problem.form.f.gradient(self.estimates[node]))[0]
         return self.coef
+
+    def without_data(self) -> Result:
+        """For keeping: all but the problem, which refers to the data; `coef_of` needs it."""
+        return replace(self, problem=None)  # type: ignore[arg-type]
 
     @property
     def message(self) -> str:

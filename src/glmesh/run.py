@@ -13,6 +13,8 @@ from glmesh import checkpoint
 from glmesh.certificate import Certifier
 from glmesh.errors import InvalidInput
 from glmesh.events import Event
+from glmesh.functions import Anchored
+from glmesh.gather import flood_max
 from glmesh.gossip.ledger import Ledger
 from glmesh.methods.relaxation import Relaxation
 from glmesh.mixing import Mixing
@@ -21,6 +23,8 @@ from glmesh.problem import Problem
 from glmesh.simulation import Simulation
 from glmesh.types import AnyArray, Indices
 from glmesh.wiring import whole
+
+_STEADIEST = 0.95  # of a move that the next one repeats: more would be a guess
 
 
 class Run(Simulation):
@@ -77,6 +81,76 @@ class Run(Simulation):
                 problem = problem.shrunk(k, np.flatnonzero(~np.isin(own, gone)))
         self._change(problem, kept, np.zeros(0, np.int64), nodes, "remove_columns")
 
+    def set_alpha(self, alpha: float) -> None:
+        """From now on the penalty has another weight; variables and estimates go on from where they are."""
+        self._retarget(self.problem.with_alpha(alpha))
+
+    def move_anchor(self) -> bool:
+        """Split by samples with a free intercept: its anchor moves as soon as the problem with it is solved well.
+
+        The smallest node tells the others where its intercept is, hop by hop. The anchor goes there, or further by as
+        much as the last two moves promise. Returns whether it moved.
+        """
+        f, m = self.blocks[0].f, self.measure()
+        if not isinstance(f, Anchored) or m.inner > 0.5 * m.pull:
+            return False
+        rows = [np.full((block.size, 1), -np.inf) for block in self.blocks]
+        _, rows[0][0, 0] = f.split(f.gradient(self.states[0].v[0]))
+        reached = float(self._drive([flood_max(part, self._facts.diameter) for part in rows])[0][0, 0])
+        move = reached - f.anchor
+        if self.anchors:
+            before, there = self.anchors[-1]
+            if f.anchor != before:
+                rate = min(max((reached - there) / (f.anchor - before), 0.0), _STEADIEST)
+                move /= 1.0 - rate
+        self.anchors.append((f.anchor, reached))
+        self._retarget(self.problem.anchored(f.anchor + move))
+        return True
+
+    def _retarget(self, problem: Problem) -> None:
+        """From now on other functions of the same kind on the same columns."""
+        self.problem = problem
+        if self._agreed is None:
+            both = [(problem.form.f, problem.form.g.take(self.partition.columns_of(k))) for k in range(self.n_nodes)]
+        else:
+            both = [part.functions(self._agreed[k], k) for k, part in enumerate(problem.parts)]
+        for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
+            own = [both[int(node)] for node in block.ids]
+            self.crew.blocks[number] = block = block.with_functions(own[0][0], [g for _, g in own])
+            state.memory = self.method.solver.prepare(block)
+            if state.momentum is not None:
+                state.momentum.forget(state)
+            if state.relaxation is not None:
+                state.relaxation = Relaxation.of(block, self.method.gamma)
+            if state.sums is not None:
+                state.sums.begin_anew()
+            if state.trial is not None:
+                state.trial.hasten(state.round)
+            for k in range(block.size):
+                state.rest.end(k)
+                if self.crew.witnesses:
+                    self.crew.witnesses[number].disturb(k, self.rounds)
+            if self.crew.witnesses:
+                self.crew.witnesses[number].block = block
+        self._forget_measures()
+
+    def begin_anew(self) -> None:
+        """Variables and estimates were changed from outside, and agree with each other."""
+        for block, state in zip(self.blocks, self.states, strict=True):
+            state.memory = self.method.solver.prepare(block)
+            if state.momentum is not None:
+                state.momentum.forget(state)
+            if state.sums is not None:
+                state.sums.forget()
+        self._forget_measures()
+
+    def _forget_measures(self) -> None:
+        """The problem or its state is another: what was measured and certified of it is void."""
+        by_samples = self.problem.model.split == "samples"
+        watch = [Certifier(block, by_samples=by_samples, tol=self.tol) for block in self.blocks]
+        self.certifiers = watch if self.certifiers else []
+        self._whole = self._measured = self._proof = self._identity = None
+
     def _check_not_left(self, nodes: list[int]) -> None:
         left = {entry.node: entry.round for entry in self.faults.leave if entry.round < max(self.rounds, 1)}
         for node in nodes:
@@ -108,10 +182,7 @@ class Run(Simulation):
                 state.relaxation = Relaxation.of(block, self.method.gamma)
             if crew.witnesses:
                 crew.witnesses[number].block = block
-        by_samples = problem.model.split == "samples"
-        watch = [Certifier(block, by_samples=by_samples, tol=self.tol) for block in self.blocks]
-        self.certifiers = watch if self.certifiers else []
-        self._whole = self._measured = self._proof = self._identity = None
+        self._forget_measures()
         for node, (gap, share) in zip(nodes, before, strict=True):
             number, k = crew.find(node)
             gossip = self.states[number].gossip
@@ -160,6 +231,8 @@ class Run(Simulation):
             "exchange": self.exchange.state(),
             "frozen": {} if self.elastic is None else self.elastic.frozen,
             "agreed": self._agreed,
+            "anchors": self.anchors,
+            "anchor": self.problem.model.anchor,
         }
         tree = checkpoint.problem_tree(self.problem) if data else None
         whole_run = {"identity": self.identity(), "setup": setup, "problem": tree, "state": state}
@@ -205,6 +278,9 @@ class Run(Simulation):
     def _restore(self, tree: dict[str, Any], path: str | PathLike[str]) -> None:
         _check_same(self.identity(), tree, path)
         state = tree["state"]
+        if state["anchor"] != self.problem.model.anchor:
+            self._retarget(self.problem.anchored(state["anchor"]))
+        self.anchors[:] = state["anchors"]
         self._measured = None
         self.rounds, self._elapsed = state["rounds"], state["elapsed"]
         self.history[:], self.events[:] = state["history"], state["events"]

@@ -78,8 +78,17 @@ class Simulation:
         if plan.loses_messages:
             diameter = diameter_of(self.mixing, plan)
         uses_ledger = check_plan(plan, self.method, network, certify)
+        if problem.model.split == "samples" and problem.model.fit_intercept and (certify or not plan.is_empty):
+            raise InvalidInput(
+                "split by samples a free intercept goes with a network that stands still and without certificates. "
+                "Use split='features', or penalise the intercept: fit_intercept=False and a column of ones in X"
+            )
+        self.uses_ledger = uses_ledger
         self.rounds = 0
         self.history: list[dict[str, Any]] = []  # what `solve` noted along the way
+        self.anchors: list[
+            tuple[float, float]
+        ] = []  # of a free intercept split by samples: where it was held, and went
         self.events: list[Event] = []  # who joined and left, and whose data changed
         self._elapsed = 0.0
         self._measured: tuple[int, Measures] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -101,14 +100,33 @@ def solve(
             run.restore(saved)
         elif checkpoint is not None:
             run.save(checkpoint, data=False)  # what cannot be saved is refused before any work
-        keep = partial(_keep, run, checkpoint, checkpoint_every)
-        with _Interruptible() as interrupt:
-            status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt, keep)
+
+        def look(run: Run) -> Any:
+            if checkpoint is not None and run.rounds % checkpoint_every == 0:
+                run.save(checkpoint, data=False)
+            return callback is not None and callback(run)
+
+        result = advance(run, tol=tol, max_rounds=max_rounds, stop=stop, record_every=record_every, callback=look)
         if checkpoint is not None:
             run.save(checkpoint, data=False)
-        return _result(run, status, None if stop == "rounds" else tol)
+        return result
     finally:
         run.close()
+
+
+def advance(
+    run: Run,
+    *,
+    tol: float,
+    max_rounds: int,
+    stop: str,
+    record_every: int = 1,
+    callback: Callable[[Run], Any] | None = None,
+) -> Result:
+    """A run that is under way, on to its end; the options are those of `solve`."""
+    with _Interruptible() as interrupt:
+        status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt)
+    return _result(run, status, None if stop == "rounds" else tol)
 
 
 def _loop(
@@ -119,7 +137,6 @@ def _loop(
     callback: Callable[[Run], Any] | None,
     record_every: int,
     interrupt: _Interruptible,
-    keep: Callable[[], None],
 ) -> Status:
     history = run.history
     while len(history) > 1 and history[-1]["round"] % record_every:  # where an earlier part of the run had stopped
@@ -141,20 +158,16 @@ def _loop(
         elif run.rounds >= max_rounds:
             status = Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS
         else:
+            if fresh:
+                run.move_anchor()
             next(run)
             if run.rounds % record_every == 0 or run.rounds == max_rounds:
                 history.append(_entry(run, history[-1]))
-            keep()
             if callback is not None and callback(run):
                 status = Status.STOPPED_BY_CALLBACK
     if history[-1]["round"] != run.rounds:
         history.append(_entry(run, history[-1]))
     return status
-
-
-def _keep(run: Run, path: str | PathLike[str] | None, every: int) -> None:
-    if path is not None and run.rounds % every == 0:
-        run.save(path, data=False)
 
 
 def _entry(run: Run, before: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -187,7 +200,7 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
     members = run.members
     f = problem.form.f
     if problem.model.split == "samples":
-        coef, intercept = np.mean([f.gradient(row) for row in estimates[members]], axis=0), 0.0
+        coef, intercept = problem.model_of(np.mean([f.gradient(row) for row in estimates[members]], axis=0))
     else:
         coef, intercept = problem.coefficients(x, problem.form.columns.dot(x))
     if status is Status.CERTIFIED:

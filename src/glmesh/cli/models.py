@@ -55,13 +55,14 @@ def choose(options: Namespace) -> Choice:
                 splits.append(split)
             except UnsuitablePair as error:
                 refused[split] = error
+    if options.split == "auto" and options.intercept and (options.stop == "certificate" or options.faults):
+        splits = [split for split in splits if split != "samples"] or splits  # an intercept stands in the way there
     if not splits and options.split != "auto":
         raise refused[options.split]
     if not splits:
         raise UnsuitablePair(
-            f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty, "
-            "alpha > 0 and no --intercept (a column of ones will do); or take a smooth loss: squared, logistic, huber, "
-            "squared_hinge"
+            f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
+            "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
         )
     return Choice(loss, penalty, tuple(splits))
 

@@ -4,6 +4,7 @@ Conventions: `v`, `w` are vectors of length d, `x`, `u` of length n; everything 
 `conjugate` are sums over the coordinates; outside a domain they are `inf`, never an exception.
 """
 
+from glmesh.functions.intercept import Anchored, Profiled
 from glmesh.functions.losses import (
     LOSSES,
     EpsilonInsensitiveLoss,
@@ -28,12 +29,13 @@ from glmesh.functions.separable import (
     Separable,
     Table,
 )
-from glmesh.functions.smooth import ConjugateOf, Huber, Logistic, Profiled, Smooth, Squared, SquaredHinge
+from glmesh.functions.smooth import ConjugateOf, Huber, Logistic, Smooth, Squared, SquaredHinge
 
 __all__ = [
     "L1",
     "L2",
     "LOSSES",
+    "Anchored",
     "Box",
     "ConjugateOf",
     "ElasticNet",

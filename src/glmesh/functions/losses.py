@@ -24,6 +24,7 @@ class Loss(ABC):
 
     name: ClassVar[str]
     classifies: ClassVar[bool] = False
+    is_curved: ClassVar[bool] = True  # whether it grows like a square somewhere
 
     @abstractmethod
     def dual(self, y: Vector, c: Vector) -> Separable:
@@ -161,6 +162,7 @@ class EpsilonInsensitiveLoss(Loss):
 
     epsilon: float = 0.1
     name = "epsilon_insensitive"
+    is_curved = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < np.inf:
@@ -193,6 +195,7 @@ class QuantileLoss(Loss):
 
     quantile: float = 0.5
     name = "quantile"
+    is_curved = False
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile < 1:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expit, logit, xlogy
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import Table, check_rows, logistic_root
-from glmesh.types import Vector
+from glmesh.types import Matrix, Vector
 
 _OUTSIDE = 1e-13  # a mean of thousands of gradients may leave the domain of f* by so much, relatively, from rounding
 
@@ -18,6 +17,11 @@ _OUTSIDE = 1e-13  # a mean of thousands of gradients may leave the domain of f* 
 def weighted_sum(weights: Vector, values: Vector) -> float:
     """Their inner product: not by BLAS, whose threads cost more than they bring, and whose bits depend on them."""
     return float(np.einsum("i,i->", weights, values))
+
+
+def inner(a: Matrix, b: Matrix) -> Matrix:
+    """<a_i, b_j>, without BLAS: its threads would wait for cores that others use, and change the bits."""
+    return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
 
 class Smooth(ABC):
@@ -39,6 +43,10 @@ class Smooth(ABC):
     @abstractmethod
     def curvature(self, v: Vector) -> Vector:
         """The diagonal of the Hessian at v (an element of its generalised Jacobian at kinks)."""
+
+    def bend(self, v: Vector, steps: Matrix) -> Matrix:
+        """The second derivatives of f at v along these steps: steps Hessian steps^T."""
+        return inner(steps * self.curvature(v), steps)
 
     def majorant(self, v: Vector) -> Vector:
         """m with f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u; m tau is in [0, 1]."""
@@ -297,12 +305,7 @@ class ConjugateOf(Smooth):
             raise InvalidInput("the conjugate of a penalty is smooth only if every column has l2 > 0")
         self.penalty = penalty
         self.tau = penalty.strong_convexity if np.isfinite(penalty.strong_convexity) else 1.0  # no column can move
-        self._plain_l2 = (
-            not penalty.l1.any()
-            and not penalty.linear.any()
-            and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
-        )
-        self.is_quadratic = self._plain_l2
+        self.is_quadratic = not penalty.l1.any() and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
 
     def value(self, v: Vector) -> float:
         """<v, w> - r(w) at w = gradient(v)."""
@@ -310,8 +313,9 @@ class ConjugateOf(Smooth):
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """clip(soft(v - linear, l1) / l2, lo, hi)."""
-        if self._plain_l2:
-            return np.divide(v, self.penalty.l2, out=out)
+        if self.is_quadratic:
+            shifted = v - self.penalty.linear if self.penalty.linear.any() else v
+            return np.divide(shifted, self.penalty.l2, out=out)
         w = self.penalty.conjugate_subgradient(v)
         if out is None:
             return w
@@ -347,106 +351,3 @@ class ConjugateOf(Smooth):
     def support_bound(self) -> Vector:
         """max(|lo|, |hi|)."""
         return self.penalty.support_bound
-
-
-class Profiled(Smooth):
-    """min_b f(v + b e): f with an unpenalised intercept b along the direction e.
-
-    Partial minimisation keeps convexity and the smoothness of f, its gradient is that of f at the best b, and its
-    conjugate is f* on <e, w> = 0. So an intercept needs no column, no centring of the data and no bound.
-    """
-
-    def __init__(self, f: _RowLoss, direction: Vector) -> None:
-        self.f = f
-        self.direction = np.ascontiguousarray(direction, dtype=np.float64)
-        if self.direction.shape != f.y.shape or not np.isfinite(self.direction).all():
-            raise InvalidInput("the direction must be finite and have one number per row of the loss")
-        self.tau = f.tau
-        self.is_quadratic, self.bends = f.is_quadratic, f.bends
-        self.has_quadratic_conjugate = f.has_quadratic_conjugate
-
-    def offset(self, v: Vector) -> float:
-        """The minimising b: a root of <e, grad f(v + b e)>, which is increasing in b."""
-        e, f = self.direction, self.f
-        if isinstance(f, Squared):
-            weight = float((f.c * e * e).sum())
-            return float((f.c * e * (f.y - v)).sum()) / weight if weight > 0 else 0.0
-        low, high, b, last, grow = -np.inf, np.inf, 0.0, np.inf, 1.0
-        for _ in range(200):  # Newton while its steps halve at least; else grow until bracketed, then bisect
-            at = v + b * e
-            slopes = e * f.gradient(at)
-            slope = float(slopes.sum())  # sums, not BLAS: the same bits on any number of threads
-            bends = f.curvature(at) * e
-            bend = float((bends * e).sum())
-            # a zero, as far as the rounding of the slopes and of v + b e can tell
-            if abs(slope) <= 4e-16 * float((np.abs(slopes) + np.abs(bends * at)).sum()):
-                break
-            low, high = (b, high) if slope < 0 else (low, b)
-            newton = b - slope / bend if bend > 0 else np.nan
-            if low < newton < high and abs(newton - b) <= min(0.5 * last, grow):
-                new = newton
-            elif np.isinf(high - low):
-                new = b - np.sign(slope) * grow
-                grow *= 4.0
-            else:
-                new = 0.5 * (low + high)
-            if new == b:
-                break
-            last = abs(new - b)
-            b = new
-        return b
-
-    def value(self, v: Vector) -> float:
-        """f(v + b e)."""
-        return self.f.value(v + self.offset(v) * self.direction)
-
-    def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """grad f(v + b e)."""
-        return self.f.gradient(v + self.offset(v) * self.direction, out)
-
-    def curvature(self, v: Vector) -> Vector:
-        """The diagonal of f's Hessian at v + b e: an upper bound, since profiling only removes curvature."""
-        return self.f.curvature(v + self.offset(v) * self.direction)
-
-    def majorant(self, v: Vector) -> Vector:
-        """That of f at v + b e: min_b f(u + b e) is below f(u + b e) at any b, and touches it at u = v."""
-        return self.f.majorant(v + self.offset(v) * self.direction)
-
-    def prox(self, v: Vector, step: float) -> Vector:
-        """prox_f(v + b e) - b e, with b such that the prox moves nothing along e."""
-        e = self.direction
-
-        def push(b: float) -> float:  # along e, in units of step; decreasing in b
-            return -float((e * self.f.gradient(self.f.prox(v + b * e, step))).sum())
-
-        low, high = -1.0, 1.0
-        while push(low) < 0 and low > -1e15:
-            low *= 4.0
-        while push(high) > 0 and high < 1e15:
-            high *= 4.0
-        if push(low) <= 0:
-            b = low
-        elif push(high) >= 0:
-            b = high
-        else:
-            b = brentq(push, low, high, xtol=1e-300, rtol=1e-15, maxiter=500, disp=False)
-        return self.f.prox(v + b * e, step) - b * e
-
-    def conjugate(self, w: Vector) -> float:
-        """f*(w), on <e, w> = 0, as far as the rounding of a gradient c loss'(y, v) can tell."""
-        along = np.dot(self.direction, w)
-        rounding = 1e-9 * np.abs(w) + 1e-11 * self.f.c * (1.0 + np.abs(self.f.y))
-        return self.f.conjugate(w) if abs(along) <= np.dot(np.abs(self.direction), rounding) else np.inf
-
-    def conjugate_subgradient(self, w: Vector) -> Vector:
-        """That of f (any shift along e would do)."""
-        return self.f.conjugate_subgradient(w)
-
-    @property
-    def support_bound(self) -> Vector:
-        """That of f."""
-        return self.f.support_bound
-
-    def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """That of f: <e, s w> = 0 for every s."""
-        return self.f.conjugate_ray(w)

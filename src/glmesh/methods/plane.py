@@ -13,6 +13,7 @@ import numpy as np
 from glmesh.block import Block
 from glmesh.functions import Smooth
 from glmesh.functions.separable import GROUPS, LOGISTIC_DUAL, TABLE
+from glmesh.functions.smooth import inner
 from glmesh.types import Flags, Indices, Matrix, Vector
 
 A = np.array([0.0, 0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5])
@@ -106,8 +107,8 @@ class Plane:
         if f.is_quadratic:  # then its part belongs to the model
             w = f.gradient(v)
             bends = np.stack([f.gradient(v + step) - w for step in steps])
-            self.slope += _dots(steps, w[None])[:, 0]
-            self.bend += _dots(bends, steps)
+            self.slope += inner(steps, w[None])[:, 0]
+            self.bend += inner(bends, steps)
 
     def values(self, points: Matrix) -> Vector:
         """At these points, a row each, without what is left of g."""
@@ -124,8 +125,8 @@ class Plane:
         slope, bend = self.slope + self.bend @ c, self.bend
         if not self.f.is_quadratic:
             at = self._at(c)
-            slope = slope + _dots(self.steps, self.f.gradient(at)[None])[:, 0]
-            bend = bend + _dots(self.steps * self.f.curvature(at), self.steps)
+            slope = slope + inner(self.steps, self.f.gradient(at)[None])[:, 0]
+            bend = bend + self.f.bend(at, self.steps)
         return slope, bend
 
     def _at(self, c: Vector) -> Vector:
@@ -204,11 +205,6 @@ class Plane:
 
     def _total(self, c: Vector, cell: tuple[int, int] | None) -> float:
         return self.value(c) + (0.0 if cell is None else self._interpolate(c, cell)[0])
-
-
-def _dots(a: Matrix, b: Matrix) -> Matrix:
-    """<a_i, b_j>, without BLAS: its threads would wait for cores that others use, and change the bits."""
-    return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
 
 def _is_convex(bend: Matrix) -> bool:

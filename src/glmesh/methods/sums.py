@@ -195,6 +195,12 @@ class Sums:
         self.v = self.step = self.d = self.before = None
         self.value, self.cautious = np.inf, False
 
+    def begin_anew(self) -> None:
+        """The problem is another on the same columns: Ax stays what it is."""
+        v = self.v
+        self.forget()
+        self.v, self.reach, self.idle = v, 1.0, 0
+
     def scale(self, block: Block) -> Vector:
         """sigma'/tau with sigma' = 1, or almost 0 where f and g are quadratic and columns outnumber rows, per node.
 

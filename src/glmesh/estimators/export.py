@@ -1,0 +1,120 @@
+"""Models in files, and as plain scikit-learn estimators."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from sklearn import linear_model, multiclass, preprocessing, svm
+from sklearn.utils.validation import check_is_fitted
+
+from glmesh import modelfile
+from glmesh.estimators import classification, paths, regression
+from glmesh.estimators.base import Data, NetworkEstimator
+from glmesh.functions import Loss
+
+_CLASSES = {
+    kind.__name__: kind
+    for kind in (
+        *(regression.Ridge, regression.Lasso, regression.ElasticNet, regression.LinearSVR, regression.GLMRegressor),
+        *(classification.LogisticRegression, classification.LinearSVC, classification.GLMClassifier),
+        *(paths.LassoCV, paths.ElasticNetCV),
+    )
+}
+
+
+def save(estimator: Any, path: str | PathLike[str]) -> None:
+    """Writes a fitted estimator: coefficients, classes, and those of its parameters that are plain data."""
+    check_is_fitted(estimator)
+    p = estimator.coef_.shape[-1]
+    objective = estimator._objective(Data([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="features"))
+    params = {name: value for name, value in estimator.get_params(deep=False).items() if _plain(value)}
+    loss = objective.loss.name if isinstance(objective.loss, Loss) else objective.loss
+    penalty = objective.penalty if isinstance(objective.penalty, str) else "custom"
+    several = estimator.coef_.ndim == 2 and len(estimator.coef_) > 1
+    modelfile.Model(
+        coef=estimator.coef_ if several else np.ravel(estimator.coef_),
+        intercept=estimator.intercept_ if several else float(np.ravel(estimator.intercept_)[0]),
+        loss=loss,
+        penalty=penalty,
+        alpha=objective.alpha,
+        l1_ratio=float(objective.l1_ratio or 0.0),
+        classes=tuple(estimator.classes_.tolist()) if hasattr(estimator, "classes_") else None,
+        info={"estimator": type(estimator).__name__, "params": json.dumps(params)},
+    ).save(path)
+
+
+def _plain(value: Any) -> bool:
+    """Whether JSON gives it back as it is."""
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False
+
+
+def load_model(path: str | PathLike[str]) -> Any:
+    """The estimator that a file holds: what `save` wrote, or what `glmesh train` wrote."""
+    model = modelfile.load(path)
+    general = regression.GLMRegressor if model.classes is None else classification.GLMClassifier
+    kind = _CLASSES.get(str(model.info.get("estimator")), general)
+    params = json.loads(str(model.info.get("params", "{}")))
+    if kind is general and "params" not in model.info:
+        named = model.penalty in ("l1", "l2", "elasticnet")
+        params = {"loss": model.loss, "alpha": model.alpha} | ({"penalty": model.penalty} if named else {})
+        if model.penalty == "elasticnet":
+            params["l1_ratio"] = model.l1_ratio
+    known = {name: value for name, value in params.items() if name in kind._get_param_names()}
+    estimator: NetworkEstimator = kind(**known)
+    estimator.n_features_in_ = model.coef.shape[-1]
+    if model.classes is None:
+        estimator.coef_, estimator.intercept_ = model.coef, float(model.intercept)
+    else:
+        estimator.classes_ = np.array(model.classes)
+        estimator.coef_, estimator.intercept_ = np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
+    return estimator
+
+
+def to_sklearn(estimator: Any) -> Any:
+    """A fitted scikit-learn estimator with the same predictions."""
+    check_is_fitted(estimator)
+    name = type(estimator).__name__
+    if not hasattr(estimator, "classes_"):
+        if name in ("LassoCV", "ElasticNetCV"):
+            plain = linear_model.ElasticNet(alpha=estimator.alpha_, l1_ratio=estimator.l1_ratio_)
+        else:
+            plain = {
+                "Ridge": linear_model.Ridge, "Lasso": linear_model.Lasso, "ElasticNet": linear_model.ElasticNet,
+                "LinearSVR": svm.LinearSVR,
+            }.get(name, linear_model.LinearRegression)()  # fmt: skip
+        return _fitted(plain, estimator, estimator.coef_, estimator.intercept_)
+    logistic = classification._is_logistic(estimator)
+    if logistic and len(estimator.classes_) > 2:  # scikit-learn's own is multinomial
+        whole = multiclass.OneVsRestClassifier(linear_model.LogisticRegression())
+        whole.label_binarizer_ = preprocessing.LabelBinarizer(sparse_output=True).fit(estimator.classes_)
+        whole.estimators_ = [
+            _fitted(linear_model.LogisticRegression(), estimator, coef[None], intercept[None], classes=np.array([0, 1]))
+            for coef, intercept in zip(estimator.coef_, estimator.intercept_, strict=True)
+        ]
+        whole.n_features_in_ = estimator.n_features_in_
+        vars(whole)["classes_"] = estimator.classes_  # a property of its own before scikit-learn 1.9
+        return whole
+    plain = linear_model.LogisticRegression() if logistic else svm.LinearSVC()
+    return _fitted(plain, estimator, estimator.coef_, estimator.intercept_, classes=estimator.classes_)
+
+
+def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
+    theirs = plain._get_param_names()
+    ours = estimator.get_params(deep=False)
+    same = {name: ours[name] for name in ("alpha", "l1_ratio", "C", "fit_intercept", "epsilon") if name in ours}
+    plain.set_params(**{name: value for name, value in same.items() if name in theirs and value is not None})
+    plain.coef_, plain.intercept_, plain.n_features_in_ = coef.copy(), np.copy(intercept), estimator.n_features_in_
+    if np.ndim(intercept) == 0:
+        plain.intercept_ = float(intercept)
+    if classes is not None:
+        plain.classes_ = classes
+    if hasattr(estimator, "feature_names_in_"):
+        plain.feature_names_in_ = estimator.feature_names_in_
+    plain.n_iter_ = getattr(estimator, "n_iter_", None)
+    return plain

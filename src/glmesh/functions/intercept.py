@@ -1,0 +1,158 @@
+"""f with an intercept that is not penalised: profiled out (split by features) or anchored (split by samples)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import brentq
+
+from glmesh.errors import InvalidInput
+from glmesh.functions.separable import Table
+from glmesh.functions.smooth import ConjugateOf, Smooth, Squared, _RowLoss, inner
+from glmesh.types import Matrix, Vector
+
+
+class Anchored(ConjugateOf):
+    """The conjugate of r(w) + l2/2 (c - anchor/scale)^2 with the intercept b = scale c as one more coefficient.
+
+    Split by samples a free intercept has the dual constraint sum x = 0, which is no smooth f. So it is held near an
+    anchor that moves to where b went, again and again (the proximal point method); what holds it back is then zero.
+    `scale` is the entry of every sample in the intercept's row, and l2 the least of r, so that tau is that of r.
+    """
+
+    def __init__(self, penalty: Table, size: int, scale: float, anchor: float) -> None:
+        l2 = penalty.strong_convexity if np.isfinite(penalty.strong_convexity) else 1.0
+        held = Table(l2=np.asarray(l2), linear=np.asarray(-l2 * anchor / scale))
+        super().__init__(penalty.join([penalty, held], [size, 1]))
+        self.free = ConjugateOf(penalty)  # without intercept
+        self.l2, self.scale, self.anchor = l2, scale, anchor
+
+    def split(self, w: Vector) -> tuple[Vector, float]:
+        """(coefficients, intercept)."""
+        return w[:-1], self.scale * float(w[-1])
+
+    def join(self, coef: Vector, intercept: float) -> Vector:
+        """And back."""
+        return np.append(coef, intercept / self.scale)
+
+    def conjugate(self, w: Vector) -> float:
+        """r(w) + l2/2 (c - anchor/scale)^2."""
+        return self.free.conjugate(w[:-1]) + self.pull(w)
+
+    def value(self, v: Vector) -> float:
+        """r*(v) + v_b^2/(2 l2) + v_b anchor/scale."""
+        b = float(v[-1])
+        return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
+
+    def pull(self, w: Vector) -> float:
+        """How much of the value the anchor is responsible for."""
+        return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2
+
+
+class Profiled(Smooth):
+    """min_b f(v + b e): f with an unpenalised intercept b along the direction e.
+
+    Partial minimisation keeps convexity and the smoothness of f, its gradient is that of f at the best b, and its
+    conjugate is f* on <e, w> = 0. So an intercept needs no column, no centring of the data and no bound.
+    """
+
+    def __init__(self, f: _RowLoss, direction: Vector) -> None:
+        self.f = f
+        self.direction = np.ascontiguousarray(direction, dtype=np.float64)
+        if self.direction.shape != f.y.shape or not np.isfinite(self.direction).all():
+            raise InvalidInput("the direction must be finite and have one number per row of the loss")
+        self.tau = f.tau
+        self.is_quadratic, self.bends = f.is_quadratic, f.bends
+        self.has_quadratic_conjugate = f.has_quadratic_conjugate
+
+    def offset(self, v: Vector) -> float:
+        """The minimising b: a root of <e, grad f(v + b e)>, which is increasing in b."""
+        e, f = self.direction, self.f
+        if isinstance(f, Squared):
+            weight = float((f.c * e * e).sum())
+            return float((f.c * e * (f.y - v)).sum()) / weight if weight > 0 else 0.0
+        low, high, b, last, grow = -np.inf, np.inf, 0.0, np.inf, 1.0
+        for _ in range(200):  # Newton while its steps halve at least; else grow until bracketed, then bisect
+            at = v + b * e
+            slopes = e * f.gradient(at)
+            slope = float(slopes.sum())  # sums, not BLAS: the same bits on any number of threads
+            bends = f.curvature(at) * e
+            bend = float((bends * e).sum())
+            # a zero, as far as the rounding of the slopes and of v + b e can tell
+            if abs(slope) <= 4e-16 * float((np.abs(slopes) + np.abs(bends * at)).sum()):
+                break
+            low, high = (b, high) if slope < 0 else (low, b)
+            newton = b - slope / bend if bend > 0 else np.nan
+            if low < newton < high and abs(newton - b) <= min(0.5 * last, grow):
+                new = newton
+            elif np.isinf(high - low):
+                new = b - np.sign(slope) * grow
+                grow *= 4.0
+            else:
+                new = 0.5 * (low + high)
+            if new == b:
+                break
+            last = abs(new - b)
+            b = new
+        return b
+
+    def value(self, v: Vector) -> float:
+        """f(v + b e)."""
+        return self.f.value(v + self.offset(v) * self.direction)
+
+    def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
+        """grad f(v + b e)."""
+        return self.f.gradient(v + self.offset(v) * self.direction, out)
+
+    def curvature(self, v: Vector) -> Vector:
+        """The diagonal of f's Hessian at v + b e: an upper bound, since profiling only removes curvature."""
+        return self.f.curvature(v + self.offset(v) * self.direction)
+
+    def bend(self, v: Vector, steps: Matrix) -> Matrix:
+        """That of f, less what b makes good: H - (H e)(H e)^T / <e, H e>."""
+        bends = self.f.curvature(v + self.offset(v) * self.direction)
+        along, all_of_it = inner(steps * bends, self.direction[None]), float((bends * self.direction**2).sum())
+        whole = inner(steps * bends, steps)
+        return whole - inner(along, along) / all_of_it if all_of_it > 0 else whole
+
+    def majorant(self, v: Vector) -> Vector:
+        """That of f at v + b e: min_b f(u + b e) is below f(u + b e) at any b, and touches it at u = v."""
+        return self.f.majorant(v + self.offset(v) * self.direction)
+
+    def prox(self, v: Vector, step: float) -> Vector:
+        """prox_f(v + b e) - b e, with b such that the prox moves nothing along e."""
+        e = self.direction
+
+        def push(b: float) -> float:  # along e, in units of step; decreasing in b
+            return -float((e * self.f.gradient(self.f.prox(v + b * e, step))).sum())
+
+        low, high = -1.0, 1.0
+        while push(low) < 0 and low > -1e15:
+            low *= 4.0
+        while push(high) > 0 and high < 1e15:
+            high *= 4.0
+        if push(low) <= 0:
+            b = low
+        elif push(high) >= 0:
+            b = high
+        else:
+            b = brentq(push, low, high, xtol=1e-300, rtol=1e-15, maxiter=500, disp=False)
+        return self.f.prox(v + b * e, step) - b * e
+
+    def conjugate(self, w: Vector) -> float:
+        """f*(w), on <e, w> = 0, as far as the rounding of a gradient c loss'(y, v) can tell."""
+        along = np.dot(self.direction, w)
+        rounding = 1e-9 * np.abs(w) + 1e-11 * self.f.c * (1.0 + np.abs(self.f.y))
+        return self.f.conjugate(w) if abs(along) <= np.dot(np.abs(self.direction), rounding) else np.inf
+
+    def conjugate_subgradient(self, w: Vector) -> Vector:
+        """That of f (any shift along e would do)."""
+        return self.f.conjugate_subgradient(w)
+
+    @property
+    def support_bound(self) -> Vector:
+        """That of f."""
+        return self.f.support_bound
+
+    def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
+        """That of f: <e, s w> = 0 for every s."""
+        return self.f.conjugate_ray(w)
