@@ -40,7 +40,7 @@ def convergence(
     """
     seen = presence if presence is not None and _shows(presence, history) else None
     raster = 0.0 if seen is None else float(np.clip(0.1 * seen.shape[1], 0.8, 2.2))  # inches
-    figure = _figure(9.6, 4.0 if seen is None else 4.3 + raster)
+    figure = new_figure(9.6, 4.0 if seen is None else 4.3 + raster)
     grid = figure.add_gridspec(1 if seen is None else 2, 2, height_ratios=None if seen is None else [raster, 3.0])
     left, right = (figure.add_subplot(grid[-1, column]) for column in (0, 1))
     curves = {"duality gap": _relative(history, "gap")}
@@ -55,7 +55,7 @@ def convergence(
 
 def topology(graph: Any, *, path: str | PathLike[str] | None = None, title: str | None = None) -> "Figure":
     """The network: one numbered dot per node, one line per link."""
-    figure = _figure(5.0, 5.0)
+    figure = new_figure(5.0, 5.0)
     from matplotlib.collections import LineCollection
 
     axes = figure.subplots()
@@ -74,7 +74,8 @@ def topology(graph: Any, *, path: str | PathLike[str] | None = None, title: str 
     return _finish(figure, path, title)
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure of so many inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -107,10 +107,10 @@ class Consensus(ABC):
     def round(self, block: Samples, state: Any) -> Rounds:
         """One round: yields each set of rows it wants exchanged and is sent the halo."""
 
-    def grid(self, constants: Constants, facts: Facts) -> list[Self]:
-        """The candidates among which "auto" chooses: theory's own step, and 1/L times powers of two."""
-        steps = [2.0**power / constants.smoothness for power in range(-6, 4)]
-        return [replace(self, step=step) for step in [self.default_step(constants, facts), *steps]]
+    def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
+        """Rows of candidates, ascending in the step, among which "auto" climbs: 1/L times powers of two."""
+        top = positive(constants.smoothness)
+        return [[replace(self, step=2.0**power / top) for power in range(-8, 6)]]
 
 
 def positive(smoothness: float) -> float:

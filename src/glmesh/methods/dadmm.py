@@ -139,10 +139,10 @@ class DAdmm(Consensus):
         )
         return visited
 
-    def grid(self, constants: Constants, facts: Facts) -> list[Self]:
-        """c of the theory times powers of four."""
+    def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
+        """c of the theory times powers of two."""
         c = self.default_step(constants, facts)
-        return [replace(self, step=c * 4.0**power) for power in range(-6, 3)]
+        return [[replace(self, step=c * 2.0**power) for power in range(-14, 6)]]
 
 
 def _degrees(block: Samples) -> Matrix:

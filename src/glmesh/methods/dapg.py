@@ -82,12 +82,12 @@ class Dapg(Consensus):
             before, rows = rows, (1.0 + eta) * mixed - eta * before
         return rows
 
-    def grid(self, constants: Constants, facts: Facts) -> list[Self]:
-        """Steps of 1/L times powers of two, each with M, M/2, M/4 and M/8 gossip steps."""
-        most = self.steps(constants, facts)
+    def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
+        """A row of steps for each of M, M/2, M/4 and M/8 gossip steps."""
+        most, top = self.steps(constants, facts), positive(constants.smoothness)
         counts = [self.gossip_steps] if self.gossip_steps else sorted({max(1, most // part) for part in (1, 2, 4, 8)})
-        steps = [2.0**power / positive(constants.smoothness) for power in (-1, 0, 1, 2)]
-        return [replace(self, step=step, gossip_steps=count) for step in steps for count in counts]
+        steps = [2.0**power / top for power in range(-4, 4)]
+        return [[replace(self, step=step, gossip_steps=count) for step in steps] for count in counts]
 
 
 def _eta(facts: Facts) -> float:
