@@ -17,7 +17,7 @@ from glmesh.result import Result
 from glmesh.samples import Constants, Samples
 from glmesh.types import AnyArray, Matrix, Vector
 
-TRIAL = 200  # communications of each candidate step of a grid
+TRIAL = 100  # communications of each candidate step of a grid
 
 
 def refuse(method: Consensus, problem: Problem, plan: Plan, *, certify: bool) -> None:

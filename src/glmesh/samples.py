@@ -187,6 +187,10 @@ class Samples:
         rest = self.rest
         if rest is None:
             return z
+        if isinstance(rest, Table) and np.isneginf(rest.lo).all() and np.isposinf(rest.hi).all():
+            width = step * rest.l1  # as Table.prox, in two passes over the memory instead of six
+            out = np.clip(z, -width, width)
+            return np.subtract(z, out, out=out)
         if isinstance(rest, Table):
             return rest.prox(z, step)
         return np.stack([rest.prox(row, step) for row in z])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,9 +79,8 @@ class Race:
         return next((name for name in names if name.endswith(preferred)), names[0])
 
 
-def races(plan: Plan, data: Data, say: Callable[[str], None] = lambda _: None) -> list[Race]:
+def races(plan: Plan, data: Data, say: Callable[[str], None] = lambda _: None) -> Iterator[Race]:
     """Every objective and topology of a plan on one data set."""
-    out = []
     for objective in plan.objectives:
         problems: dict[str, Problem | str] = {}
         for split in ("features", "samples"):
@@ -93,8 +92,7 @@ def races(plan: Plan, data: Data, say: Callable[[str], None] = lambda _: None) -
         best = reference(first)
         say(f"{data.name}, {objective}: optimum {best.objective:.8g}, proven to {best.relative_gap:.0e}")
         for topology in plan.topologies:
-            out.append(_race(plan, data, objective, topology, problems, best, say))
-    return out
+            yield _race(plan, data, objective, topology, problems, best, say)
 
 
 def _race(

@@ -64,7 +64,8 @@ def run(options: Namespace) -> int:
     for name in options.datasets:
         one = more.load(name) if name in more.datasets else data.load(name, folder=options.data)
         print(f"{name}: {one.X.shape[0]:,} x {one.X.shape[1]:,} ({one.source})", flush=True)
-        found += races(plan, one, say=lambda line: print(line, flush=True))
-    page = report.write(plan, found, Path(options.out), pictures=can_plot())
+        for race in races(plan, one, say=lambda line: print(line, flush=True)):
+            found.append(race)
+            page = report.write(plan, found, Path(options.out), pictures=can_plot())  # whatever comes, so much is there
     print(f"\n{report.ratios(found)}\n\nThe whole page: {page}")
     return REACHED

@@ -79,7 +79,9 @@ class Dapg(Consensus):
         for _ in range(steps):
             halo = yield Rows(rows)
             mixed = halo.mix(np.empty_like(rows), team=block.team)
-            before, rows = rows, (1.0 + eta) * mixed - eta * before
+            mixed *= 1.0 + eta
+            mixed -= eta * before
+            before, rows = rows, mixed
         return rows
 
     def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:

@@ -33,5 +33,6 @@ class Dgd(Consensus):
         gradient = block.gradients(state.w)
         halo = yield Rows(state.w)
         w = halo.mix(np.empty_like(state.w), team=block.team)
-        w -= step * gradient
+        gradient *= step
+        w -= gradient
         state.advance(block, w, old={})

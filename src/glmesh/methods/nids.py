@@ -28,19 +28,25 @@ class Nids(Consensus):
 
     def begin(self, block: Samples, state: Copies) -> Copies:
         """The step that everybody takes alone."""
-        gradient = block.gradients(state.w)
-        z = state.w - state.step * gradient
-        state.old = {"z": z, "w": state.w, "gradient": gradient}
+        z = block.gradients(state.w)
+        z *= -state.step
+        z += state.w
+        state.old = {"z": z, "stepped": z}
         state.w = block.prox(z, state.step)
         return state
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, one exchange, one prox."""
         w, old = state.w, state.old
-        gradient = block.gradients(w)
-        sent = 2.0 * w - old["w"] - state.step * (gradient - old["gradient"])
+        stepped = block.gradients(w)  # w - a grad F(w), in place: with many features it is memory that takes the time
+        stepped *= -state.step
+        stepped += w
+        sent = w + stepped
+        sent -= old["stepped"]
         halo = yield Rows(sent)
-        mixed = halo.mix(np.empty_like(w), team=block.team)
-        mixed += sent
-        z = old["z"] - w + 0.5 * mixed
-        state.advance(block, block.prox(z, state.step), old={"z": z, "w": w, "gradient": gradient})
+        z = halo.mix(np.empty_like(w), team=block.team)
+        z += sent
+        z *= 0.5
+        z -= w
+        z += old["z"]
+        state.advance(block, block.prox(z, state.step), old={"z": z, "stepped": stepped})

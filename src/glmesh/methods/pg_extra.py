@@ -25,12 +25,15 @@ class PgExtra(Consensus):
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, one exchange, one prox."""
         w, old = state.w, state.old
-        gradient = block.gradients(w)
+        pull = block.gradients(w)  # a grad F(w), and then what the next round takes back of this one
+        pull *= state.step
         halo = yield Rows(w)
         mixed = halo.mix(np.empty_like(w), team=block.team)
+        z = mixed - pull
         if old:
-            z = old["z"] + mixed - 0.5 * (old["w"] + old["mixed"]) - state.step * (gradient - old["gradient"])
-        else:
-            z = mixed - state.step * gradient
-        new = block.prox(z, state.step)
-        state.advance(block, new, old={"z": z, "w": w, "mixed": mixed, "gradient": gradient})
+            z += old["z"]
+            z += old["pull"]
+        mixed += w
+        mixed *= 0.5
+        pull -= mixed
+        state.advance(block, block.prox(z, state.step), old={"z": z, "pull": pull})
