@@ -1,6 +1,8 @@
 """Named data sets: files of the user's where there are any, else stand-ins of the same shape.
 
-Files are looked for in the folder that is named, or in that of the environment variable GLMESH_DATA.
+Files are looked for in the folder that is named, or in that of the environment variable GLMESH_DATA. Features that occur
+in no sample are left out: their coefficient is zero whatever the method, and rivals need not send it (of RCV1's 47,236
+features 28,192 occur in the subset).
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ ENTRIES = {
         ("rcv1_subsets.binary.svm.xz", "rcv1_train.binary.bz2", "rcv1_train.binary", "rcv1_test.binary.bz2"),
         47_236,
         "677K x 47K, 1.6e-3",
-        (900, 600, 12),
+        (900, 600, 40),
         unit=True,
     ),
     "url": Entry(
@@ -116,6 +118,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool 
     if path is None:
         return Data(name, *stand_in(*entry.stand_in, seed=sum(map(ord, name))), "stand-in", False)
     X, y = datasets.load(path, n_features=entry.n_features)
+    X = _occurring(X)
     if entry.unit:
         X = _unit_rows(X)
     y = y if entry.split_at else np.where(y == y.max(), 1.0, -1.0)
@@ -133,6 +136,10 @@ def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | N
 def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
     named = folder if folder is not None else os.environ.get(VARIABLE)
     return Path(named) if named else None
+
+
+def _occurring(X: AnyArray) -> AnyArray:
+    return X[:, np.flatnonzero(np.asarray(abs(X).sum(axis=0)).ravel() > 0)]
 
 
 def _unit_rows(X: AnyArray) -> AnyArray:

@@ -3,8 +3,9 @@
 A communication is an exchange that a node waits for. Bytes are those that the simulator moved: eight for each number of
 each row, over every directed link. Vectors are bytes over the length of the method's own message (p for methods of
 consensus, which hold samples; for CoLA the samples, split by features, or p, split by samples). Seconds are those of
-the rounds, of processor time, without looking; on the virtual clock if there is one. The objective is that of the user's problem, at the
-mean of all copies where nodes have their own: in favour of the rivals, since no node has that mean.
+the rounds, of processor time, without looking; on the virtual clock if there is one. The objective is that of the
+user's problem, at the mean of all copies where nodes have their own: in favour of the rivals, since no node has that
+mean.
 """
 
 from __future__ import annotations
@@ -21,7 +22,18 @@ from glmesh.problem import Problem
 from glmesh.run import Run
 from glmesh.types import Vector
 
-KEYS = ("round", "communications", "vectors", "bytes", "seconds", "objective", "suboptimality", "of_start", "consensus")
+KEYS = (
+    "round",
+    "communications",
+    "vectors",
+    "bytes",
+    "seconds",
+    "objective",
+    "suboptimality",
+    "of_start",
+    "h",
+    "consensus",
+)
 _FINER = 50  # a look after every fiftieth of the rounds so far
 
 
@@ -77,7 +89,7 @@ def follow(
 ) -> Trace:
     """Runs a method until it is below the goal, out of communications or out of seconds (of processor time).
 
-    consensus: measure the violation too (else NaN), which takes longer. every_round: look after every round.
+    consensus: measure H and the violation too (else NaN), which takes longer. every_round: look after every round.
     """
     looks: list[tuple[float, ...]] = []
     with Run(problem, method=method, **options) as run:
@@ -87,11 +99,12 @@ def follow(
         def look() -> float:
             value = objective_of(run)
             per_edge = run.bytes / max(edges, 1)
-            violation = run.measure().consensus if consensus else np.nan
+            seen = run.measure() if consensus else None
             looks.append(
                 (run.rounds, run.communications, per_edge / (8 * length), run.bytes,
                  spent if run.network is None else run.seconds, value,
-                 best.suboptimality(value), best.of_start(value), violation)
+                 best.suboptimality(value), best.of_start(value),
+                 np.nan if seen is None else seen.h, np.nan if seen is None else seen.consensus)
             )  # fmt: skip
             return looks[-1][KEYS.index(goal_key)]
 
