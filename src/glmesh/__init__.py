@@ -3,7 +3,7 @@
 `Problem` says what to fit, `solve` fits it over a network of nodes, `Result` says how good the answer is.
 """
 
-from glmesh import functions, mixing, solvers, theory, topology
+from glmesh import functions, methods, mixing, solvers, theory, topology
 from glmesh.errors import GlmeshError
 from glmesh.exchange import Network
 from glmesh.methods import Cocoa, Cola
@@ -24,6 +24,7 @@ __all__ = [
     "Run",
     "Status",
     "functions",
+    "methods",
     "mixing",
     "solve",
     "solvers",

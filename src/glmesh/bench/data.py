@@ -1,8 +1,8 @@
 """Named data sets: files of the user's where there are any, else stand-ins of the same shape.
 
-Files are looked for in the folder that is named, or in that of the environment variable GLMESH_DATA. Features that occur
-in no sample are left out: their coefficient is zero whatever the method, and rivals need not send it (of RCV1's 47,236
-features 28,192 occur in the subset).
+Files are looked for in the folder that is named, or in that of the environment variable GLMESH_DATA. Features that
+occur in no sample are left out: their coefficient is zero whatever the method, and rivals need not send it (of RCV1's
+47,236 features 28,192 occur in the subset).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Algorithms, one file each."""
+"""Algorithms, one file each: CoLA, and the methods of consensus that it competes with."""
 
 from glmesh.methods.cola import Cocoa, Cola
 from glmesh.methods.consensus import Consensus, Copies
@@ -9,5 +9,20 @@ from glmesh.methods.diging import Diging
 from glmesh.methods.extra import Extra
 from glmesh.methods.nids import Nids
 from glmesh.methods.pg_extra import PgExtra
+from glmesh.samples import Constants, Samples
 
-__all__ = ["Cocoa", "Cola", "Consensus", "Copies", "DAdmm", "Dapg", "Dgd", "Diging", "Extra", "Nids", "PgExtra"]
+__all__ = [
+    "Cocoa",
+    "Cola",
+    "Consensus",
+    "Constants",
+    "Copies",
+    "DAdmm",
+    "Dapg",
+    "Dgd",
+    "Diging",
+    "Extra",
+    "Nids",
+    "PgExtra",
+    "Samples",
+]

@@ -67,7 +67,7 @@ def consensus(settings: Settings) -> Outcome:
                 Reference(start / 2, np.inf, start),  # no suboptimality is asked for here
                 name=name,
                 goal=-np.inf,
-                max_communications=settings.pick(400, 1_000),
+                max_communications=settings.pick(400, 600),
                 max_seconds=120.0,
                 consensus=True,
                 topology="ring",
@@ -115,7 +115,7 @@ def _baselines(
                     name=name,
                     goal=1e-8,
                     goal_key="of_start",
-                    max_communications=settings.pick(300, 500),
+                    max_communications=settings.pick(300, 400),
                     max_seconds=60.0,
                     topology="ring",
                     n_nodes=NODES,

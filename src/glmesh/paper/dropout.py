@@ -48,7 +48,7 @@ def _dropout(settings: Settings, model: str) -> Outcome:
                 Cola.printed(),
                 best,
                 name=f"p = {p:g}",
-                max_communications=settings.pick(250, 600),
+                max_communications=settings.pick(250, 400),
                 every_round=True,
                 topology="ring",
                 n_nodes=NODES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glmesh import mixing, topology
-from glmesh.bench import follow, reference
+from glmesh.bench import follow
 from glmesh.methods import Cola
 from glmesh.paper.experiment import (
     NETWORK,
@@ -20,16 +20,12 @@ from glmesh.paper.experiment import (
     rises,
     told,
 )
-from glmesh.problem import Problem
-
-LAMBDA = 1e-6
+from glmesh.paper.passes import LAMBDA, weak_lasso
 
 
 def topologies(settings: Settings) -> Outcome:
     """Lasso on RCV1, 16 nodes, as printed, on five graphs with Metropolis weights."""
-    data = settings.load("rcv1")
-    problem = Problem.glm(data.X, data.y, penalty="l1", alpha=LAMBDA * len(data.y))
-    best = reference(problem, tol=1e-7, max_rounds=settings.pick(200, 600))
+    data, problem, best = weak_lasso(settings)
     graphs = {
         "ring": topology.ring(NODES),
         "2-connected cycle": topology.cycle(NODES, 2),
@@ -44,7 +40,7 @@ def topologies(settings: Settings) -> Outcome:
             Cola.printed(),
             best,
             name=f"{name}, β = {betas[name]:.3g}",
-            max_communications=settings.pick(300, 500),
+            max_communications=settings.pick(300, 400),
             consensus=True,
             topology=graph,
             n_nodes=NODES,
