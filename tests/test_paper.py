@@ -37,11 +37,13 @@ def test_every_experiment_leaves_its_files(done: tuple[dict[str, Outcome], Path,
     outcomes, folder, _ = done
     assert list(outcomes) == list(NAMES) == list(paper.EXPERIMENTS)
     page = (folder / "report.md").read_text()
+    claims = [claim for outcome in outcomes.values() for claim in outcome.claims if not claim.ours]
+    assert f"{sum(claim.seen for claim in claims)} of {len(claims)} claims of the paper were seen" in page
     for outcome in outcomes.values():
         assert outcome.claims
         assert outcome.panels or outcome.table
         for claim in outcome.claims:
-            assert re.match(r"(Seen|Not seen): ", str(claim))
+            assert re.match(r"(Beside the paper, )?([Ss]een|[Nn]ot seen): ", str(claim))
             assert str(claim) in page
             assert re.search(r"\d", claim.figures)
         for panel in outcome.panels:
@@ -91,7 +93,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setenv(VARIABLE, str(tmp_path))  # a folder without data: stand-ins
     assert main(["paper", "datasets", "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
-    assert "Not seen: the experiments were run on the paper's data." in said
+    assert "Beside the paper, not seen: the experiments were run on the paper's data." in said
     page = (tmp_path / "out" / "report.md").read_text()
     assert "| URL reputation | 2M x 3M, 3.5e-5 |" in page
     assert main(["paper", "figures"]) == 2

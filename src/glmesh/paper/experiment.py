@@ -45,14 +45,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, whether it was seen, and the figures."""
+    """A sentence, whether it was seen, and the figures. ours: the paper does not claim it, and it is not counted."""
 
     text: str
     seen: bool
     figures: str
+    ours: bool = False
 
     def __str__(self) -> str:
-        return f"{'Seen' if self.seen else 'Not seen'}: {self.text} {self.figures}"
+        verdict = "Seen" if self.seen else "Not seen"
+        return f"{f'Beside the paper, {verdict.lower()}' if self.ours else verdict}: {self.text} {self.figures}"
 
 
 @dataclass(frozen=True, eq=False)
