@@ -24,6 +24,7 @@ def test_public_names() -> None:
         "Run",
         "Status",
         "functions",
+        "methods",
         "mixing",
         "solve",
         "solvers",

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from glmesh import functions, mixing, solvers, theory, topology
+from glmesh import functions, methods, mixing, solvers, theory, topology
 from glmesh.errors import GlmeshError
 from glmesh.exchange import Network
 from glmesh.methods import Cocoa, Cola
@@ -61,6 +61,7 @@ __all__ = [
     "functions",
     "lasso_path",
     "load_model",
+    "methods",
     "mixing",
     "solve",
     "solvers",

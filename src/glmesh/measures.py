@@ -21,7 +21,7 @@ class Measures:
     objective: the user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples.
     value: O_A(x). h: (1/K) sum f(v_k) + g(x). gap: G_H. consensus: sum |v_k - Ax|^2.
     With a free intercept split by samples, objective and gap are those of the problem without an anchor; inner is the
-    gap with it, and pull what the anchor costs. Otherwise inner is the gap, and pull zero.
+    gap with it, and pull what the anchor costs. Without one they mean nothing.
     """
 
     objective: float
@@ -29,8 +29,8 @@ class Measures:
     h: float
     gap: float
     consensus: float
-    inner: float
-    pull: float
+    inner: float = 0.0
+    pull: float = 0.0
 
 
 def observe(

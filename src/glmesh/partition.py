@@ -64,23 +64,32 @@ def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", 
             ]
         )
     columns, g = problem.form.columns, problem.form.g
+    if not isinstance(g, GroupLasso):
+        return spread(columns.counts, n_nodes, how, seed)
+    if how is not None and not isinstance(how, str):
+        return _check_groups(_given(how, columns.n, n_nodes), g)
+    # groups stay together
+    loads = np.bincount(g.piece_of, columns.counts, minlength=len(g.weights)).astype(np.int64)
+    groups = spread(loads, n_nodes, how, seed)
+    lists = [np.flatnonzero(np.isin(g.piece_of, groups.columns_of(k))) for k in range(n_nodes)]
+    return _check_groups(Partition.of_lists(lists), g)
+
+
+def spread(loads: Indices, n_nodes: int, how: str | AnyArray, seed: int, what: str = "columns") -> Partition:
+    """Units with so many nonzeros each, over nodes."""
     if how is None:
         raise InvalidInput(f"partition must be one of {', '.join(HOW)}, or your own; got None")
     if not isinstance(how, str):
-        return _check_groups(_given(how, columns.n, n_nodes), g)
-    # what must stay together: groups, or single columns
-    unit_of, n_units = (g.piece_of, len(g.weights)) if isinstance(g, GroupLasso) else (np.arange(columns.n), columns.n)
+        return _given(how, len(loads), n_nodes, what)
     if how == "contiguous":
-        lists = np.array_split(np.arange(n_units), n_nodes)
+        lists = np.array_split(np.arange(len(loads)), n_nodes)
     elif how == "shuffled":
-        lists = np.array_split(np.random.default_rng(seed).permutation(n_units), n_nodes)
+        lists = np.array_split(np.random.default_rng(seed).permutation(len(loads)), n_nodes)
     elif how == "balanced":
-        lists = _balanced(np.bincount(unit_of, columns.counts, minlength=n_units).astype(np.int64), n_nodes)
+        lists = _balanced(loads, n_nodes)
     else:
         raise InvalidInput(f"unknown partition {how!r}; use one of {', '.join(HOW)}, or give your own")
-    if isinstance(g, GroupLasso):
-        lists = [np.flatnonzero(np.isin(unit_of, part)) for part in lists]
-    return _check_groups(Partition.of_lists(lists), g)
+    return Partition.of_lists(lists)
 
 
 def _group_order(penalty: object, split: str) -> Indices | slice:
@@ -101,15 +110,15 @@ def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
     return [np.sort(np.array(part, dtype=np.int64)) for part in lists]
 
 
-def _given(how: AnyArray, n: int, n_nodes: int) -> Partition:
+def _given(how: AnyArray, n: int, n_nodes: int, what: str = "columns") -> Partition:
     if len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1:
         if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
-            raise InvalidInput("the columns of a node must be whole numbers")
+            raise InvalidInput(f"the {what} of a node must be whole numbers")
         lists = [np.asarray(part, dtype=np.int64) for part in how]
     else:
         nodes = np.asarray(how)
         if nodes.shape != (n,) or nodes.dtype.kind not in "iu":
-            raise InvalidInput(f"a partition is one node for each of {n} columns, or {n_nodes} lists of columns")
+            raise InvalidInput(f"a partition is one node for each of {n} {what}, or {n_nodes} lists of {what}")
         if len(nodes) and (nodes.min() < 0 or nodes.max() >= n_nodes):
             wrong = nodes.min() if nodes.min() < 0 else nodes.max()
             raise InvalidInput(f"the partition names node {wrong}, but nodes are 0 to {n_nodes - 1}")
@@ -124,7 +133,7 @@ def _given(how: AnyArray, n: int, n_nodes: int) -> Partition:
         )
         if len(seen) == n and wrong >= 0:
             wrong = int(np.argmax(seen != 1))
-        raise InvalidInput(f"the partition must hold each of {n} columns exactly once; look at column {wrong}")
+        raise InvalidInput(f"the partition must hold each of {n} {what} exactly once; look at {what[:-1]} {wrong}")
     return result
 
 

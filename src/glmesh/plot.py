@@ -40,7 +40,7 @@ def convergence(
     """
     seen = presence if presence is not None and _shows(presence, history) else None
     raster = 0.0 if seen is None else float(np.clip(0.1 * seen.shape[1], 0.8, 2.2))  # inches
-    figure = _figure(9.6, 4.0 if seen is None else 4.3 + raster)
+    figure = new_figure(9.6, 4.0 if seen is None else 4.3 + raster)
     grid = figure.add_gridspec(1 if seen is None else 2, 2, height_ratios=None if seen is None else [raster, 3.0])
     left, right = (figure.add_subplot(grid[-1, column]) for column in (0, 1))
     curves = {"duality gap": _relative(history, "gap")}
@@ -55,7 +55,7 @@ def convergence(
 
 def topology(graph: Any, *, path: str | PathLike[str] | None = None, title: str | None = None) -> "Figure":
     """The network: one numbered dot per node, one line per link."""
-    figure = _figure(5.0, 5.0)
+    figure = new_figure(5.0, 5.0)
     from matplotlib.collections import LineCollection
 
     axes = figure.subplots()
@@ -74,7 +74,8 @@ def topology(graph: Any, *, path: str | PathLike[str] | None = None, title: str 
     return _finish(figure, path, title)
 
 
-def _figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure of so many inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -205,12 +206,12 @@ def training(
 
     Each history is that of `Result.history`; several are those of one fit per class.
     """
-    figure = _figure(10.5, 5.6)
+    drawn = new_figure(10.5, 5.6)
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for column, label in enumerate(("objective", "duality gap, relative", "consensus violation")):
         for row, against in enumerate(("round", "bytes")):
-            axes, any_shown = figure.add_subplot(2, 3, 3 * row + column + 1), False
+            axes, any_shown = drawn.add_subplot(2, 3, 3 * row + column + 1), False
             for history in histories:
                 values = (
                     _relative(history, "gap")
@@ -230,7 +231,7 @@ def training(
             if against == "bytes":
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: size(max(tick, 0.0))))
             _plain_axes(axes)
-    return _finish(figure, path, title)
+    return _finish(drawn, path, title)
 
 
 def selection(
@@ -243,14 +244,14 @@ def selection(
     title: str | None = None,
 ) -> "Figure":
     """The error on held-out samples along a path of penalties, and the coefficients, if there are any."""
-    figure = _figure(9.6 if coefs is not None else 5.4, 4.0)
-    left = figure.add_subplot(1, 1 if coefs is None else 2, 1)
+    drawn = new_figure(9.6 if coefs is not None else 5.4, 4.0)
+    left = drawn.add_subplot(1, 1 if coefs is None else 2, 1)
     mean, spread = mse_path.mean(axis=1), mse_path.std(axis=1) / np.sqrt(max(mse_path.shape[1] - 1, 1))
     left.semilogx(alphas, mse_path, color=_GREY, linewidth=0.7, alpha=0.7)
     left.fill_between(alphas, mean - spread, mean + spread, color=_TINT, linewidth=0)
     left.semilogx(alphas, mean, color=_BLUE, linewidth=1.8)
     left.set_title("mean squared error on held-out samples", color=_INK, fontsize=11, loc="left")
-    right = [] if coefs is None else [figure.add_subplot(1, 2, 2)]
+    right = [] if coefs is None else [drawn.add_subplot(1, 2, 2)]
     for axes in right:
         assert coefs is not None
         axes.semilogx(alphas, coefs.T, linewidth=1.2)
@@ -261,7 +262,7 @@ def selection(
         axes.invert_xaxis()
         _plain_axes(axes)
     left.annotate(f"{alpha:.3g}", (alpha, left.get_ylim()[1]), color=_ORANGE, ha="center", va="bottom")
-    return _finish(figure, path, title)
+    return _finish(drawn, path, title)
 
 
 def _plain_axes(axes: "Axes") -> None:

@@ -26,7 +26,7 @@ class Status(enum.Enum):
     OUT_OF_ROUNDS = "Stopped at max_rounds before the tolerance was reached; raise max_rounds or relax tol."
     INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
     STOPPED_BY_CALLBACK = "Stopped by the callback."
-    DIVERGED = "Diverged: the objective is no longer finite; raise sigma (None is always safe)."
+    DIVERGED = "Diverged: the objective is no longer finite; raise sigma, or lower the step (None is safe)."
 
     def __str__(self) -> str:
         return self.value
@@ -43,7 +43,8 @@ class Result:
     plan. events: who joined and left, and whose data changed. skipped, spared: subproblems that nodes which were done
     did not solve, and the nonzeros that those would have visited. thetas: a row per entry of the history, the local
     accuracy that each node reached in that round (1: it did nothing; NaN: not measured, as none was asked for). story:
-    (round, acceleration from then on, why), as the method chose.
+    (round, acceleration from then on, why), as the method chose. copies: after a method of consensus x and coef are the
+    mean of all copies, and the estimates are the copies.
     """
 
     x: Vector
@@ -67,6 +68,7 @@ class Result:
     spared: float = 0.0
     thetas: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
     story: tuple[tuple[int, str, str], ...] = ()
+    copies: bool = False
 
     @cached_property
     def presence(self) -> Matrix:
@@ -80,6 +82,8 @@ class Result:
 
     def coef_of(self, node: int) -> Vector:
         """The model that one node would write: split by samples, its own w_k; split by features, everybody's x."""
+        if self.copies:
+            return np.asarray(self.estimates[node])
         if self.problem.model.split == "samples":
             return self.problem.model_of(self.problem.form.f.gradient(self.estimates[node]))[0]
         return self.coef

@@ -30,14 +30,15 @@ _STEADIEST = 0.95  # of a move that the next one repeats: more would be a guess
 class Run(Simulation):
     """A run in progress: `next(run)` (or a for loop) does a round; all state is plain arrays.
 
-    problem: what to solve. method: `Cola(...)`. topology: a name or a networkx graph. n_nodes: K, for a named topology.
-    mixing: "metropolis", "best-constant", "optimal", or a matrix of your own. partition: "shuffled", "contiguous",
-    "balanced" or your own. seed: of the partition, random graphs and local shuffles. warm_start: variables in the
-    user's order, or a Result. network: a virtual clock. certify: let the nodes exchange certificate records. tol: the
-    relative gap aimed at, so that nodes whose part is done may rest. faults: what fails and when (`glmesh.faults`), as
-    a dict or a TOML file. n_jobs: threads (None: as many as cores if the problem is worth it). n_blocks: the nodes
-    are hosted side by side, or in several blocks, as by the ranks of a cluster. The result is the same bits for any of
-    both.
+    problem: what to solve. method: `Cola(...)`, or a method of consensus such as `Nids()`, for which nodes hold samples
+    whatever the split (`partition` then deals out samples). topology: a name or a networkx graph. n_nodes: K, for a
+    named topology. mixing: "metropolis", "best-constant", "optimal", or a matrix of your own. partition: "shuffled",
+    "contiguous", "balanced" or your own. seed: of the partition, random graphs and local shuffles. warm_start:
+    variables in the user's order, or a Result. network: a virtual clock. certify: let the nodes exchange certificate
+    records. tol: the relative gap aimed at, so that nodes whose part is done may rest. faults: what fails and when
+    (`glmesh.faults`), as a dict or a TOML file. n_jobs: threads (None: as many as cores if the problem is worth it).
+    n_blocks: the nodes are hosted side by side, or in several blocks, as by the ranks of a cluster. The result is the
+    same bits for any of both.
     """
 
     def add_columns(
@@ -49,6 +50,7 @@ class Run(Simulation):
         samples as rows, and y their labels. `penalty` is that of new features, if the problem's has an entry per
         column. On pooled data new columns are numbered after all others, on data that is apart after the node's own.
         """
+        self._check_cola("add_columns")
         node = whole(node, "node", 0, self.n_nodes)
         self._check_not_left([node])
         part = 0 if self.problem.pooled else node
@@ -62,6 +64,7 @@ class Run(Simulation):
 
     def remove_columns(self, columns: AnyArray) -> None:
         """Columns (features, or samples) go, by their numbers; those that stay are numbered anew, in the same order."""
+        self._check_cola("remove_columns")
         gone = np.unique(np.asarray(columns))
         if gone.ndim != 1 or gone.dtype.kind not in "iu" or not len(gone):
             raise InvalidInput(f"columns must be whole numbers, at least one; got {columns!r}")
@@ -83,6 +86,7 @@ class Run(Simulation):
 
     def set_alpha(self, alpha: float) -> None:
         """From now on the penalty has another weight; variables and estimates go on from where they are."""
+        self._check_cola("set_alpha")
         self._retarget(self.problem.with_alpha(alpha))
 
     def move_anchor(self) -> bool:
@@ -91,8 +95,10 @@ class Run(Simulation):
         The smallest node tells the others where its intercept is, hop by hop. The anchor goes there, or further by as
         much as the last two moves promise. Returns whether it moved.
         """
-        f, m = self.blocks[0].f, self.measure()
-        if not isinstance(f, Anchored) or m.inner > 0.5 * m.pull:
+        if self.consensual or not isinstance(f := self.blocks[0].f, Anchored):
+            return False
+        m = self.measure()
+        if m.inner > 0.5 * m.pull:
             return False
         rows = [np.full((block.size, 1), -np.inf) for block in self.blocks]
         _, rows[0][0, 0] = f.split(f.gradient(self.states[0].v[0]))
@@ -151,6 +157,10 @@ class Run(Simulation):
         self.certifiers = watch if self.certifiers else []
         self._whole = self._measured = self._proof = self._identity = None
 
+    def _check_cola(self, what: str) -> None:
+        if self.consensual:
+            raise InvalidInput(f"{what} is for Cola; {self.method.name} starts anew (warm_start=result.coef)")
+
     def _check_not_left(self, nodes: list[int]) -> None:
         left = {entry.node: entry.round for entry in self.faults.leave if entry.round < max(self.rounds, 1)}
         for node in nodes:
@@ -200,6 +210,7 @@ class Run(Simulation):
 
         Without `data` the file is small, and the problem must be brought along when the run is resumed.
         """
+        self._check_cola("a checkpoint")
         mixing = self.mixing.matrix
         own = checkpoint.own_classes(self.method, self.method.solver)
         if own:
@@ -273,6 +284,7 @@ class Run(Simulation):
 
     def restore(self, path: str | PathLike[str]) -> None:
         """Goes on from a file that another run with the same data and settings wrote."""
+        self._check_cola("a checkpoint")
         self._restore(checkpoint.read(path), path)
 
     def _restore(self, tree: dict[str, Any], path: str | PathLike[str]) -> None:

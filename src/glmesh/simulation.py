@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, cast
 
+import networkx as nx
 import numpy as np
 
+from glmesh import hosting
 from glmesh import topology as topology_module
 from glmesh.block import Block, Facts, Halo, Rounds, Rows
 from glmesh.certificate import Certificate, Certifier
@@ -21,13 +24,14 @@ from glmesh.faults import Plan
 from glmesh.gather import flood_max
 from glmesh.kernels.warm import warm_up
 from glmesh.measures import Measures, observe
-from glmesh.methods import Cola
+from glmesh.methods import Cola, Consensus
 from glmesh.methods.cola import start_of
 from glmesh.methods.sums import suits
 from glmesh.mixing import Mixing
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Form, Problem
 from glmesh.result import Result
+from glmesh.samples import Pool, observe_copies
 from glmesh.team import Team
 from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
@@ -46,7 +50,7 @@ class Simulation:
         self,
         problem: Problem,
         *,
-        method: Cola | None = None,
+        method: Cola | Consensus | None = None,
         topology: Any = "ring",
         n_nodes: int = DEFAULT_NODES,
         mixing: Any = "metropolis",
@@ -61,15 +65,21 @@ class Simulation:
         n_blocks: int = 1,
     ) -> None:
         self.problem = problem
-        self.method = Cola() if method is None else method
-        if not isinstance(self.method, Cola):
-            raise InvalidInput(f"method must be a method such as Cola(), got {method!r}")
+        chosen = Cola() if method is None else method
+        if not isinstance(chosen, Cola | Consensus):
+            raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {method!r}")
+        self.method: Any = cast(Any, chosen)  # what only one kind of method has is asked of that kind only
+        self.consensual = isinstance(chosen, Consensus)  # nodes hold samples, and copies of all coefficients
         if network is not None and not isinstance(network, Network):
             raise InvalidInput(f"network must be a Network(...), got {network!r}")
         self.seed = whole(seed, "seed", 0, 2**63)
         self.network, self.certify, self.tol = network, certify, tol
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
+        if self.consensual:
+            hosting.refuse(self.method, problem, Plan.of(faults), certify=certify)
+            self._host_copies(diameter, partition, warm_start, n_jobs, n_blocks)
+            return
         self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
         self._metropolis = isinstance(mixing, str) and (mixing == "metropolis" or self.method.averages_exactly)
         plan = Plan.of(faults)
@@ -84,17 +94,7 @@ class Simulation:
                 "Use split='features', or penalise the intercept: fit_intercept=False and a column of ones in X"
             )
         self.uses_ledger = uses_ledger
-        self.rounds = 0
-        self.history: list[dict[str, Any]] = []  # what `solve` noted along the way
-        self.anchors: list[
-            tuple[float, float]
-        ] = []  # of a free intercept split by samples: where it was held, and went
-        self.events: list[Event] = []  # who joined and left, and whose data changed
-        self._elapsed = 0.0
-        self._measured: tuple[int, Measures] | None = None
-        self._whole: tuple[bytes, Block] | None = None
-        self._proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
-        self._identity: dict[str, str] | None = None  # until the data changes
+        self._begin()
         warm_up()  # so that no round is timed with a compilation in it
         self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
         self.team = Team(self._n_jobs(n_jobs))
@@ -140,6 +140,52 @@ class Simulation:
                 self.crew.clear(int(node))
                 self.crew.disturbed(int(node), 0, forget=True)
             self._drive([self.crew.ledger(number).greet(block) for number, block in enumerate(blocks)])
+
+    def _begin(self) -> None:
+        self.rounds = 0
+        self.history: list[dict[str, Any]] = []  # what `solve` noted along the way
+        self.anchors: list[tuple[float, float]] = []  # of a free intercept: where it was held, and went
+        self.events: list[Event] = []  # who joined and left, and whose data changed
+        self._elapsed = 0.0
+        self._measured: tuple[int, Measures] | None = None
+        self._whole: tuple[bytes, Block] | None = None
+        self._proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
+        self._identity: dict[str, str] | None = None  # until the data changes
+
+    def _host_copies(self, diameter: int, how: Any, warm_start: Any, n_jobs: int | None, n_blocks: int) -> None:
+        """Nodes that hold samples: what a method of consensus needs, and nothing of what only CoLA has."""
+        self._begin()
+        warm_up()
+        pool = Pool.of(self.problem)
+        self.partition = pool.deal(self.n_nodes, how, self.seed)
+        self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
+        self.team = Team(self._n_jobs(n_jobs))
+        ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
+        self.exchange = LocalExchange(self.mixing, ids, self.network)
+        self._facts = self._make_facts(diameter, (self.mixing,), certify=False)
+        self.certifiers, self.elastic = [], None
+        blocks: Any = [pool.hosted(part, self.partition, self._facts, self.team) for part in ids]
+        constants = hosting.settle_constants(self.method, blocks)
+        if self.method.step == "auto":
+            graph = nx.empty_graph(self.n_nodes)
+            graph.add_edges_from(sorted(topology_module.links_of(self.mixing.matrix)))
+
+            def start(candidate: Consensus) -> Simulation:
+                return Simulation(
+                    self.problem,
+                    method=candidate,
+                    topology=graph,
+                    n_nodes=self.n_nodes,
+                    mixing=self.mixing,
+                    partition=how,
+                    seed=self.seed,
+                    warm_start=warm_start,
+                    n_jobs=n_jobs,
+                )
+
+            self.method = hosting.best_of(self.method, constants, self._facts, start)
+        w = hosting.coefficients(warm_start, pool.columns.d)
+        self.crew = Crew(self.method, blocks, [self.method.init(block, w) for block in blocks], [])
 
     def _make_facts(self, diameter: int, schedule: tuple[Mixing, ...], *, certify: bool) -> Facts:
         parents, depth = topology_module.spanning_tree(self.mixing.matrix)
@@ -252,7 +298,9 @@ class Simulation:
             rounds = [self._certified(number, r) for number, r in enumerate(rounds)]
         if self.crew.witnesses:
             rounds = [self._witnessed(number, r) for number, r in enumerate(rounds)]
-        self._drive(rounds)
+        # too large a step of one's own is told by the measures, not by a warning in every round
+        with np.errstate(over="ignore", invalid="ignore") if self.consensual else nullcontext():
+            self._drive(rounds)
         if self.exchange.clock is not None:
             self.exchange.clock.compute(np.concatenate([state.visited for state in self.states]))
             if self.elastic is not None:
@@ -293,22 +341,26 @@ class Simulation:
 
     @property
     def x(self) -> Vector:
-        """The variables, in the user's order (a copy)."""
+        """The variables, in the user's order (a copy); with a method of consensus, the mean of all copies."""
+        if self.consensual:
+            return np.asarray(self.estimates.mean(axis=0))
         return np.asarray(self.partition.to_user(np.concatenate([state.x for state in self.states])))
 
     @property
     def estimates(self) -> Matrix:
-        """Every node's v_k, a row each (a copy)."""
+        """Every node's v_k, or its copy of the coefficients, a row each (a copy)."""
         return np.concatenate([state.v for state in self.states])
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
         """(round, acceleration from then on, why), as `Cola(acceleration=...)` chose."""
-        return list(self.states[0].story)
+        return [] if self.consensual else list(self.states[0].story)
 
     @property
     def theta(self) -> Vector:
         """The local accuracy Theta_k reached in the last round (NaN where none was asked for)."""
+        if self.consensual:
+            return np.full(self.n_nodes, np.nan)
         return np.concatenate([state.theta for state in self.states])
 
     @property
@@ -344,12 +396,12 @@ class Simulation:
     @property
     def skipped(self) -> int:
         """Subproblems not solved because their node was done."""
-        return sum(state.rest.skipped for state in self.states)
+        return 0 if self.consensual else sum(state.rest.skipped for state in self.states)
 
     @property
     def spared(self) -> float:
         """Nonzeros that those would have visited."""
-        return float(sum(state.rest.spared for state in self.states))
+        return 0.0 if self.consensual else float(sum(state.rest.spared for state in self.states))
 
     def measure(self) -> Measures:
         """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.
@@ -357,7 +409,9 @@ class Simulation:
         The objective is that of all members, those included that are away; what nodes that left for good add to Ax
         stays as a constant, if it stays at all.
         """
-        if self._measured is None or self._measured[0] != self.rounds:
+        if self.consensual and (self._measured is None or self._measured[0] != self.rounds):
+            self._measured = self.rounds, observe_copies(self.problem, self.estimates)
+        elif self._measured is None or self._measured[0] != self.rounds:
             xs, vs = [s.x for s in self.states], [s.v for s in self.states]
             self._measured = self.rounds, self._observe(xs, vs)
         return self._measured[1]

@@ -14,7 +14,7 @@ import numpy as np
 from glmesh.errors import InvalidInput
 from glmesh.exchange import Network
 from glmesh.faults import Plan
-from glmesh.methods import Cola
+from glmesh.methods import Cola, Consensus
 from glmesh.problem import Problem
 from glmesh.result import Result, Status
 from glmesh.run import Run
@@ -46,7 +46,7 @@ class _Interruptible:
 def solve(
     problem: Problem,
     *,
-    method: Cola | None = None,
+    method: Cola | Consensus | None = None,
     topology: Any = "ring",
     n_nodes: int = DEFAULT_NODES,
     tol: float = 1e-4,
@@ -147,10 +147,10 @@ def _loop(
     while status is None:
         last = history[-1]
         fresh = last["round"] == run.rounds
-        if fresh and stop == "gap" and last["gap"] <= tol * abs(last["objective"]):
-            status = Status.CONVERGED
-        elif fresh and not np.isfinite(last["h"]):
+        if fresh and not np.isfinite(last["h"]):
             status = Status.DIVERGED
+        elif fresh and stop == "gap" and last["gap"] <= tol * abs(last["objective"]):
+            status = Status.CONVERGED
         elif stop == "certificate" and run.certificate is not None and run.certificate.relative <= tol:
             status = Status.CERTIFIED
         elif interrupt.hit:
@@ -199,7 +199,9 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
         gap = run.certificate.bound
     members = run.members
     f = problem.form.f
-    if problem.model.split == "samples":
+    if run.consensual:
+        coef, intercept = x, 0.0
+    elif problem.model.split == "samples":
         coef, intercept = problem.model_of(np.mean([f.gradient(row) for row in estimates[members]], axis=0))
     else:
         coef, intercept = problem.coefficients(x, problem.form.columns.dot(x))
@@ -231,4 +233,5 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
         spared=run.spared,
         thetas=np.array([entry["thetas"] for entry in history]),
         story=tuple(run.story),
+        copies=run.consensual,
     )

@@ -21,7 +21,7 @@ DEFAULT_NODES = 16
 
 
 def network_of(
-    problem: Problem, method: Cola, topology: Any, n_nodes: int, weights: Any, seed: int
+    problem: Problem, method: Any, topology: Any, n_nodes: int, weights: Any, seed: int
 ) -> tuple[Mixing, int]:
     """(mixing, a bound of the diameter)."""
     n_nodes = whole(n_nodes, "n_nodes", 1)

@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from glmesh.cli import demo, predict, topology, train
+from glmesh.cli import bench, demo, paper, predict, topology, train
 from glmesh.cli.options import INTERRUPTED, USAGE, Parser, examples
 
-COMMANDS = {"demo": demo, "train": train, "predict": predict, "topology": topology}
+COMMANDS = {"demo": demo, "train": train, "predict": predict, "topology": topology, "bench": bench, "paper": paper}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

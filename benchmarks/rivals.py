@@ -1,0 +1,36 @@
+"""The committed comparison with the rivals: RCV1 and a9a, 16 nodes, ring and torus, Lasso, ridge and logistic.
+
+GLMESH_DATA=folder python benchmarks/rivals.py docs/rivals
+
+The same as `glmesh bench --datasets rcv1 a9a`, with less time for a9a, whose rounds are quick, and without exact ADMM on
+RCV1, whose rounds take seconds. The page grows with every race.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from glmesh.bench import data, report
+from glmesh.bench.compare import Plan, races
+from glmesh.bench.contenders import CONTENDERS
+
+
+def main(folder: Path) -> None:
+    plan = Plan(max_communications=3_000, max_seconds=30.0)
+    quick = [name for name in CONTENDERS if name != "D-ADMM, exact"]
+    on_rcv1, on_a9a = replace(plan, contenders=quick), replace(plan, max_seconds=8.0)
+    found = []
+    for name, part in (
+        ("rcv1", replace(on_rcv1, objectives=("lasso",))),
+        ("a9a", on_a9a),
+        ("rcv1", replace(on_rcv1, objectives=("ridge", "logistic"))),
+    ):
+        for race in races(part, data.load(name, real=True), say=lambda line: print(line, flush=True)):
+            found.append(race)
+            report.write(plan, found, folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,171 @@
+"""A benchmark as a page: Markdown, with tables of costs and ratios, and pictures beside it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from glmesh.bench.compare import GOALS, Plan, Race
+from glmesh.bench.draw import curves
+from glmesh.bench.trace import KEYS, Trace
+from glmesh.text import size
+
+TARGET = 0.25  # of the best tuned rival's bytes
+
+
+def machine() -> str:
+    """What the seconds were measured on."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        cpu = names[0] if names else cpu
+    return f"{cpu}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def write(plan: Plan, races: list[Race], folder: Path, *, pictures: bool = True) -> Path:
+    """The report and its pictures, in a folder; where the page is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sets = {race.data.name: race.data for race in races}
+    lines = [
+        "# Who needs how much",
+        "",
+        f"{plan.n_nodes} nodes, seeds {', '.join(map(str, plan.seeds))} (medians), {plan.repeats} repeat(s), at most "
+        f"{plan.max_communications:,} communications or {plan.max_seconds:.0f} s of processor time each (less on data "
+        "whose rounds are quick). Rivals have the best step of a grid, found on the very problem and network by trial "
+        "runs that are not counted (or theory's, should that diverge); CoLA has nothing to tune. Suboptimality is "
+        "relative to an optimum that a duality gap proves, at the mean of all copies for rivals. "
+        "A communication is an exchange that a node waits for; bytes are "
+        "over all directed links; a dash means that it did not get there.",
+        "",
+        f"Machine: {machine()}; one thread.",
+        "",
+        table(
+            ["data", "samples", "features", "density", "from"],
+            [[d.name, f"{d.X.shape[0]:,}", f"{d.X.shape[1]:,}", f"{d.density:.2g}", d.source] for d in sets.values()],
+        ),
+        "",
+        "## Ratios",
+        "",
+        ratios(races),
+        "",
+        *_reasons(races),
+    ]
+    for race in races:
+        stem = f"{race.data.name}-{race.objective}-{race.topology}"
+        lines += ["", f"## {race.objective}, {race.data.name}, {race.topology}", "", _costs(race), ""]
+        left = "; ".join(f"{name}: {reason}" for name, reason in race.left_out.items())
+        lines += [f"Optimum {race.best.objective:.8g}, proven to {race.best.relative_gap:.0e}.", ""]
+        if left:
+            lines += [f"Left out: {left}.", ""]
+        every = [trace for traces in race.traces.values() for trace in traces]
+        write_csv(folder / f"{stem}.csv", every)
+        if pictures:
+            curves(
+                [traces[0] for traces in race.traces.values()],
+                [folder / f"{stem}.png"],
+                x=("communications", "bytes", "seconds"),
+                title=f"{race.objective}, {race.data.name}, {race.topology} of {plan.n_nodes}",
+                floor=max(race.best.relative_gap, 1e-12),
+                log_x=True,
+            )
+            lines += [f"![suboptimality against communications, bytes and seconds]({stem}.png)", ""]
+    page = folder / "report.md"
+    page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    return page
+
+
+def write_csv(path: Path, traces: Sequence[Trace]) -> None:
+    """The traces, one below the other, with their names in the first column."""
+    lines = [",".join(["name", *KEYS])]
+    for trace in traces:
+        for look in zip(*(trace.history[key].tolist() for key in KEYS), strict=True):
+            lines.append(",".join([f'"{trace.name}"', *(f"{value:.10g}" for value in look)]))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _amount(cost: float, key: str) -> str:
+    if not np.isfinite(cost):
+        return "–"
+    return size(cost) if key == "bytes" else f"{cost:,.0f}" if key != "seconds" else f"{cost:.2g}"
+
+
+def _costs(race: Race) -> str:
+    header = ["method"]
+    for goal in GOALS:
+        header += [f"communications to {goal:g}", f"bytes to {goal:g}", f"vectors per edge to {goal:g}"]
+    header += [f"seconds to {min(GOALS):g}", "reached", "setting"]
+    rows = []
+    for name, traces in race.traces.items():
+        row = [f"**{name}**" if name in race.ours else name]
+        for goal in GOALS:
+            row += [_amount(race.cost(name, goal, key), key) for key in ("communications", "bytes", "vectors")]
+        row += [_amount(race.cost(name, min(GOALS), "seconds"), "seconds")]
+        row += [f"{traces[0].last['suboptimality']:.0e}", traces[0].setting]
+        rows.append(row)
+    return table(header, rows)
+
+
+def _ratio(race: Race, goal: float, name: str) -> float:
+    """Bytes of ours over those of the best rival."""
+    rival = race.best_rival(goal, "bytes")
+    ours = race.cost(name, goal, "bytes")
+    if rival is None:
+        return 0.0 if np.isfinite(ours) else np.nan
+    return ours / race.cost(rival, goal, "bytes")
+
+
+def ratios(races: list[Race]) -> str:
+    """Our default, and the best of ours, against the best tuned rival."""
+    header = ["problem", "our default"]
+    for goal in GOALS:
+        header += [f"best rival to {goal:g}", "default / rival, bytes", "best of ours / rival, bytes"]
+    header += [f"at most {TARGET:g} at {min(GOALS):g}"]
+    rows = []
+    for race in races:
+        row = [f"{race.objective}, {race.data.name}, {race.topology}", race.default]
+        for goal in GOALS:
+            rival = race.best_rival(goal, "bytes")
+            best = min((_ratio(race, goal, name) for name in race.ours), default=np.nan)
+            row += [rival or "nobody", _told(_ratio(race, goal, race.default)), _told(best)]
+        row += ["yes" if _ratio(race, min(GOALS), race.default) <= TARGET else "**no**"]
+        rows.append(row)
+    return table(header, rows)
+
+
+def _told(ratio: float) -> str:
+    if np.isnan(ratio):
+        return "neither"
+    if ratio == 0.0:
+        return "only ours"
+    return f"{ratio:.3g}" if np.isfinite(ratio) else "only the rival"
+
+
+def _reasons(races: list[Race]) -> list[str]:
+    """Where the target is missed: what the message lengths and the communications say about why."""
+    lines = []
+    for race in races:
+        goal = min(GOALS)
+        rival = race.best_rival(goal, "bytes")
+        if rival is None or _ratio(race, goal, race.default) <= TARGET:
+            continue
+        m, p = race.data.X.shape
+        length = m if race.default.endswith("features") else p
+        ours, theirs = race.cost(race.default, goal, "communications"), race.cost(rival, goal, "communications")
+        cheapest = min(race.ours, key=lambda name: race.cost(name, goal, "bytes"))
+        lines.append(
+            f"- {race.objective}, {race.data.name}, {race.topology}: {rival} needs {_amount(theirs, '')} "
+            f"communications, our default {_amount(ours, '')}; our message has {length:,} numbers, the rival's {p:,}. "
+            f"Of ours, {cheapest} needs the fewest bytes: {_told(_ratio(race, goal, cheapest))} of the rival's."
+        )
+    return ["Where our default misses the target of a quarter:", "", *lines] if lines else []

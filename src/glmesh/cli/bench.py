@@ -1,0 +1,71 @@
+"""`glmesh bench`: methods against each other, on named data sets and your own."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from glmesh.cli.options import REACHED, Parser, examples, number, whole
+from glmesh.cli.output import can_plot
+
+HELP = "compare methods: communications, bytes and seconds"
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `bench`."""
+    parser.description = (
+        "Follows CoLA and its rivals on the same problems and networks until each is within 1e-6 of a proven optimum, "
+        "and writes a page with tables, ratios and plots. Rivals get the best step of a grid. A data set that is not "
+        "in the folder of --data (or GLMESH_DATA) is replaced by a small one of the same shape."
+    )
+    parser.epilog = examples(
+        "glmesh bench --datasets a9a --objectives ridge",
+        "glmesh bench --datasets rcv1 a9a --data folder --out bench-out",
+        "glmesh bench --add mine.py --datasets mine --methods 'CoLA default, by features' 'NIDS, as given'",
+        after="mine.py may define DATASETS, OBJECTIVES and METHODS, dicts from names to functions (docs/rivals.md).",
+    )
+    add = parser.add_argument
+    add("--datasets", nargs="+", default=["a9a"], metavar="NAME", help="rcv1 url webspam epsilon news20 a9a w8a")
+    add("--objectives", nargs="+", default=["lasso", "ridge", "logistic"], metavar="NAME", help="lasso ridge logistic")
+    add("--topologies", nargs="+", default=["ring", "torus"], metavar="NAME", help="networks (default ring torus)")
+    add("--methods", nargs="+", metavar="NAME", help="of those that a report lists (default all)")
+    add("--add", metavar="FILE.py", help="data sets, objectives and methods of your own")
+    add("--data", metavar="FOLDER", help="where the files of named data sets are (default $GLMESH_DATA)")
+    add("--nodes", type=whole(1), default=16, metavar="K", help="number of nodes (default 16)")
+    add("--seeds", nargs="+", type=whole(0), default=[0], metavar="N", help="partitions to try; medians are reported")
+    add("--repeats", type=whole(1), default=1, metavar="N", help="of each run, for its seconds (default 1)")
+    add("--max-communications", type=whole(1), default=5_000, metavar="N", help="of each run (default 5000)")
+    add("--max-seconds", type=number(positive=True), default=60.0, metavar="S", help="of each run (default 60)")
+    add("--out", default="bench-out", metavar="FOLDER", help="the page and its pictures (default bench-out)")
+
+
+def run(options: Namespace) -> int:
+    """Race, then write the page."""
+    from glmesh.bench import addition, data, report
+    from glmesh.bench.compare import Plan, races
+    from glmesh.bench.contenders import CONTENDERS
+    from glmesh.bench.objectives import OBJECTIVES
+
+    more = addition.read(options.add) if options.add else addition.Addition()
+    contenders = CONTENDERS | more.methods
+    plan = Plan(
+        objectives=options.objectives,
+        topologies=options.topologies,
+        contenders=options.methods or list(contenders),
+        n_nodes=options.nodes,
+        seeds=options.seeds,
+        repeats=options.repeats,
+        max_communications=options.max_communications,
+        max_seconds=options.max_seconds,
+        known_objectives=OBJECTIVES | more.objectives,
+        known_contenders=contenders,
+    )
+    found = []
+    for name in options.datasets:
+        one = more.load(name) if name in more.datasets else data.load(name, folder=options.data)
+        print(f"{name}: {one.X.shape[0]:,} x {one.X.shape[1]:,} ({one.source})", flush=True)
+        for race in races(plan, one, say=lambda line: print(line, flush=True)):
+            found.append(race)
+            page = report.write(plan, found, Path(options.out), pictures=can_plot())  # whatever comes, so much is there
+    print(f"\n{report.ratios(found)}\n\nThe whole page: {page}")
+    return REACHED

@@ -1,0 +1,56 @@
+"""`glmesh paper`: the experiments of the paper, redone."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from glmesh.cli.options import REACHED, Parser, examples, whole
+from glmesh.cli.output import can_plot
+
+HELP = "redo the paper's experiments, and say which claims were seen"
+NAMES = (
+    "datasets",
+    "local-passes",
+    "topologies",
+    "ridge-baselines",
+    "lasso-baselines",
+    "dropout",
+    "dropout-reset",
+    "consensus",
+)
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `paper`."""
+    parser.description = (
+        "Redoes an experiment of the CoLA paper (He, Bian, Jaggi; NeurIPS 2018) and writes its data (CSV), its picture "
+        "(PNG, SVG) and one sentence for each claim: seen or not seen, with figures. Data sets are looked for in the "
+        "folder of --data (or GLMESH_DATA); small ones of the same shape stand in for those that are not there."
+    )
+    parser.epilog = examples(
+        "glmesh paper topologies",
+        "glmesh paper all --quick                       a minute, without any data",
+        "glmesh paper all --data folder --out paper-out",
+        after="names: " + ", ".join(NAMES) + ", all",
+    )
+    add = parser.add_argument
+    add("name", metavar="NAME", choices=(*NAMES, "all"), help="of the experiment, or all")
+    add("--out", default="paper-out", metavar="FOLDER", help="what is written goes there (default paper-out)")
+    add("--data", metavar="FOLDER", help="where the files of data sets are (default $GLMESH_DATA)")
+    add("--quick", action="store_true", help="stand-ins only, and few rounds")
+    add("--seed", type=whole(0), default=0, metavar="N", help="of all that is random (default 0)")
+
+
+def run(options: Namespace) -> int:
+    """Run, write, say."""
+    from glmesh import paper
+
+    names = list(NAMES) if options.name == "all" else [options.name]
+    settings = paper.Settings(quick=options.quick, folder=options.data, seed=options.seed)
+    folder = Path(options.out)
+    paper.run(names, settings, folder, pictures=can_plot(), say=lambda line: print(line, flush=True))
+    print(f"\nThe whole page: {folder / 'report.md'}")
+    if not can_plot():
+        print("No pictures, because matplotlib is missing: pip install 'glmesh[plot]'")
+    return REACHED

@@ -1,0 +1,66 @@
+"""The paper's experiments, each with its data, its picture, and a verdict on each of its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from glmesh.bench.report import machine
+from glmesh.paper.baselines import consensus, lasso_baselines, ridge_baselines
+from glmesh.paper.dropout import dropout, dropout_reset
+from glmesh.paper.experiment import Claim, Experiment, Outcome, Settings
+from glmesh.paper.passes import local_passes
+from glmesh.paper.table import datasets
+from glmesh.paper.topologies import topologies
+
+__all__ = ["EXPERIMENTS", "Claim", "Outcome", "Settings", "run", "write_page"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "datasets": datasets,
+    "local-passes": local_passes,
+    "topologies": topologies,
+    "ridge-baselines": ridge_baselines,
+    "lasso-baselines": lasso_baselines,
+    "dropout": dropout,
+    "dropout-reset": dropout_reset,
+    "consensus": consensus,
+}
+
+
+def run(
+    names: list[str],
+    settings: Settings,
+    folder: Path,
+    *,
+    pictures: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Outcome]:
+    """Runs experiments and writes their files, and the page of all that is in the folder by then."""
+    outcomes = []
+    for name in names:
+        outcome = EXPERIMENTS[name](settings)
+        outcome.publish(folder, pictures=pictures)
+        outcomes.append(outcome)
+        write_page(folder)
+        say(f"\n{outcome.title}\n" + "\n".join(f"  {claim}" for claim in outcome.claims))
+    return outcomes
+
+
+def write_page(folder: Path) -> Path:
+    """One page of all experiments that are in a folder, whenever they were run."""
+    parts = [folder / f"{name}.md" for name in EXPERIMENTS]
+    text = "\n".join(part.read_text(encoding="utf-8") for part in parts if part.exists())
+    seen, not_seen = text.count("\n- Seen: "), text.count("\n- Not seen: ")
+    head = [
+        "# The experiments of the paper",
+        "",
+        f"{seen} of {seen + not_seen} claims of the paper were seen. Suboptimality is relative to that at zero, above an "
+        "optimum that a duality gap proves (never the best value seen). λ is per sample. Seconds are on a virtual clock, the "
+        "same for all methods. A *stand-in* is a small random data set of the same shape.",
+        "",
+        f"Machine: {machine()}.",
+        "",
+    ]
+    path = folder / "report.md"
+    path.write_text("\n".join(head) + "\n" + text, encoding="utf-8")
+    return path

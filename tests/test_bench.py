@@ -1,0 +1,211 @@
+"""Comparisons: data by name, proven optima, one way of counting, and the page that comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from glmesh import Cola, Network, Problem
+from glmesh.bench import addition, data, follow, reference
+from glmesh.bench.compare import Plan, races
+from glmesh.bench.contenders import CONTENDERS, Contender
+from glmesh.bench.data import Data
+from glmesh.cli import main
+from glmesh.errors import InvalidInput, UnreadableFile
+from glmesh.methods import Dapg, Diging, Nids
+
+
+@pytest.fixture(autouse=True)
+def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(data.VARIABLE, raising=False)
+
+
+def small(m: int = 60, p: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(m, p))
+    return X, np.where(X @ rng.normal(size=p) + 0.3 * rng.normal(size=m) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("name", list(data.ENTRIES))
+def test_stand_ins_have_unit_rows_and_two_classes(name: str) -> None:
+    one = data.load(name)
+    again = data.load(name, real=False)
+    m, p, per_row = data.ENTRIES[name].stand_in
+    assert one.X.shape == (m, p)
+    assert not one.real
+    assert one.density == pytest.approx(min(per_row / p, 1.0))
+    squares = np.asarray((one.X * one.X).sum(axis=1)).ravel()
+    np.testing.assert_allclose(squares, 1.0)
+    assert set(one.y) == {-1.0, 1.0}
+    assert 0.2 < (one.y > 0).mean() < 0.8
+    assert np.array_equal(one.y, again.y)
+
+
+def test_a_file_is_read_from_the_folder_or_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = small(20, 8)
+    X[:, 3] = 0.0
+    dump_svmlight_file(X, np.where(y > 0, 2, 1), str(tmp_path / "a9a"), zero_based=False)
+    for one in (data.load("a9a", folder=tmp_path), None):
+        if one is None:
+            monkeypatch.setenv(data.VARIABLE, str(tmp_path))
+            one = data.load("a9a", real=True)
+        assert one.real
+        assert one.source == "a9a"
+        assert one.X.shape == (20, 7)  # what occurs in no sample is left out
+        assert np.array_equal(one.y, y)
+    assert not data.load("a9a", real=False).real
+
+
+def test_what_is_missing_is_told_with_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match=r"RCV1.*no file rcv1_subsets.*libsvmtools.*GLMESH_DATA"):
+        data.load("rcv1", folder=tmp_path, real=True)
+    with pytest.raises(InvalidInput, match="unknown data set 'mnist'; there are rcv1"):
+        data.load("mnist")
+
+
+@pytest.mark.parametrize("split", ["features", "samples"])
+def test_a_reference_is_proven_and_right(split: str) -> None:
+    X, y = small()
+    ridge = reference(Problem.glm(X, y, alpha=2.0, split=split))
+    coef = Ridge(alpha=2.0, fit_intercept=False).fit(X, y).coef_
+    true = 0.5 * np.sum((X @ coef - y) ** 2) + np.sum(coef**2)
+    assert ridge.relative_gap <= 1e-9
+    assert true - 1e-9 <= ridge.objective <= true * (1 + 1e-9)
+    assert ridge.start == pytest.approx(0.5 * len(y))
+    assert ridge.of_start(ridge.start) == pytest.approx(1.0)
+    logistic = reference(Problem.glm(X, y, loss="logistic", alpha=1.0, split=split))
+    model = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, solver="newton-cholesky").fit(X, y)
+    w = model.coef_[0]
+    assert logistic.objective == pytest.approx(np.sum(np.logaddexp(0, -y * (X @ w))) + 0.5 * w @ w, rel=1e-8)
+
+
+def test_everybody_is_counted_alike() -> None:
+    """Exchanges times edges times the length of the message, for every kind of method."""
+    X, y = small()
+    problem = Problem.glm(X, y, alpha=2.0)
+    best, edges = reference(problem), 2 * 4
+    lengths = {"features": len(y), "samples": X.shape[1]}
+    for method, split, exchanges, vectors in (
+        (Cola.printed(), "features", 1, 1),
+        (Cola.printed(), "samples", 1, 1),
+        (Nids(), "features", 1, 1),
+        (Nids(), "samples", 1, 1),
+        (Diging(), "features", 1, 2),
+        (Dapg(gossip_steps=2), "features", 4, 4),
+    ):
+        length = lengths[split] if isinstance(method, Cola) else X.shape[1]
+        one = follow(
+            Problem.glm(X, y, alpha=2.0, split=split), method, best, max_communications=12, every_round=True, n_nodes=4
+        )
+        rounds = one.history["round"]
+        np.testing.assert_array_equal(one.history["communications"], exchanges * rounds)
+        np.testing.assert_allclose(one.history["vectors"], vectors * rounds)
+        np.testing.assert_array_equal(one.history["bytes"], 8 * length * vectors * edges * rounds)
+        np.testing.assert_allclose(one.bytes_per_edge, 8 * length * vectors * rounds)
+        if not isinstance(method, Nids):  # which begins with a step that needs no exchange
+            assert one.history["suboptimality"][0] == pytest.approx(best.suboptimality(best.start))
+
+
+def test_a_trace_stops_at_its_goal_and_knows_when() -> None:
+    X, y = small()
+    problem = Problem.glm(X, y, alpha=2.0)
+    best = reference(problem)
+    one = follow(problem, Nids(), best, goal=1e-4, n_nodes=4, network=Network(latency=0.5), consensus=True)
+    assert one.last["suboptimality"] <= 1e-4 < one.history["suboptimality"][-2]
+    hit = one.first(1e-2)
+    assert hit is not None
+    assert hit["communications"] <= one.last["communications"]
+    assert one.last["seconds"] >= 0.5 * one.last["communications"]
+    assert one.first(1e-300) is None
+    assert one.last["consensus"] > 0
+    never = follow(problem, Nids(10.0), best, n_nodes=4, max_communications=3_000)
+    assert not np.isfinite(never.last["suboptimality"])  # diverged, and ended there
+
+
+def test_a_race_leaves_out_who_is_not_for_it_and_says_why() -> None:
+    X, y = small()
+    names = ["CoLA default, by features", "CoLA default, by samples", "DIGing", "NIDS", "PG-EXTRA"]
+    plan = Plan(objectives=["lasso", "ridge"], topologies=["ring"], contenders=names, n_nodes=4, seeds=(0, 1))
+    lasso, ridge = races(plan, Data("small", X, y, "here", True))
+    assert set(lasso.traces) == {"CoLA default, by features", "NIDS", "PG-EXTRA"}
+    assert lasso.left_out["DIGing"] == "needs a smooth objective"
+    assert "conjugate is not smooth" in lasso.left_out["CoLA default, by samples"]
+    assert ridge.left_out == {"PG-EXTRA": "is for objectives with a kink"}
+    assert ridge.default == "CoLA default, by samples"  # the shorter message
+    assert lasso.default == "CoLA default, by features"
+    for race in (lasso, ridge):
+        assert all(len(traces) == 2 for traces in race.traces.values())
+        assert race.best.relative_gap <= 1e-9
+        assert race.best_rival(1e-3, "bytes") in {"NIDS", "DIGing", "PG-EXTRA"}
+        for name in race.traces:
+            assert race.cost(name, 1e-3, "bytes") <= race.cost(name, 1e-6, "bytes")
+
+
+def test_a_tuned_step_that_diverges_later_is_replaced_by_the_theorys() -> None:
+    X, y = small()
+    plan = Plan(
+        objectives=["ridge"],
+        topologies=["ring"],
+        contenders=["CoLA default, by features", "wild"],
+        known_contenders=CONTENDERS | {"wild": Contender(lambda: Nids(1.0))},
+        n_nodes=4,
+    )
+    (race,) = races(plan, Data("small", X, y, "here", True))
+    assert race.traces["wild"][0].last["suboptimality"] <= 1e-6
+
+
+def test_names_are_checked_before_any_work() -> None:
+    for wrong in ({"objectives": ["lasagne"]}, {"contenders": ["ADAM"]}, {"topologies": ["rink"]}):
+        with pytest.raises(InvalidInput, match="unknown"):
+            Plan(**wrong)
+
+
+ADDED = """
+import numpy as np
+from glmesh import Problem
+from glmesh.methods import Nids
+
+def load():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 12))
+    return X, X @ rng.normal(size=12) > 0
+
+DATASETS = {"mine": load}
+OBJECTIVES = {"weak ridge": lambda X, y, split: Problem.glm(X, y, alpha=0.5, split=split)}
+METHODS = {"NIDS as given": lambda: Nids(0.02)}
+"""
+
+
+def test_the_command_with_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(ADDED)
+    out = tmp_path / "out"
+    code = main(
+        ["bench", "--add", str(mine), "--datasets", "mine", "--objectives", "weak ridge", "--topologies", "ring",
+         "2-cycle", "--methods", "CoLA default, by samples", "NIDS as given", "--nodes", "6", "--out", str(out)]
+    )  # fmt: skip
+    assert code == 0
+    assert "NIDS as given" in capsys.readouterr().out
+    page = (out / "report.md").read_text()
+    for part in ("## Ratios", "weak ridge, mine, 2-cycle", "NIDS as given", "proven to", "Machine:", "step 0.02"):
+        assert part in page
+    for topology in ("ring", "2-cycle"):
+        stem = f"mine-weak ridge-{topology}"
+        assert (out / f"{stem}.png").stat().st_size > 5_000
+        lines = (out / f"{stem}.csv").read_text().splitlines()
+        assert lines[0].startswith("name,round,communications,vectors,bytes,seconds")
+        assert len(lines) > 10
+
+
+def test_a_file_that_adds_nothing_or_nonsense_is_refused(tmp_path: Path) -> None:
+    empty, wrong = tmp_path / "empty.py", tmp_path / "wrong.py"
+    empty.write_text("x = 1\n")
+    wrong.write_text("METHODS = {'a': 3}\n")
+    with pytest.raises(InvalidInput, match="defines none of"):
+        addition.read(str(empty))
+    with pytest.raises(InvalidInput, match="METHODS must be a dict"):
+        addition.read(str(wrong))
