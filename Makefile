@@ -34,6 +34,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/elastic.py
 	$(BIN)/python benchmarks/communications.py
+	$(BIN)/python benchmarks/rivals.py docs/reports/rivals
 
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

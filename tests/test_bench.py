@@ -10,10 +10,11 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from glmesh import Cola, Network, Problem
-from glmesh.bench import addition, data, follow, reference
-from glmesh.bench.compare import Plan, races
+from glmesh.bench import Reference, Trace, addition, data, follow, reference, report
+from glmesh.bench.compare import Plan, Race, races
 from glmesh.bench.contenders import CONTENDERS, Contender
 from glmesh.bench.data import Data
+from glmesh.bench.trace import KEYS
 from glmesh.cli import main
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.methods import Dapg, Diging, Nids
@@ -209,3 +210,25 @@ def test_a_file_that_adds_nothing_or_nonsense_is_refused(tmp_path: Path) -> None
         addition.read(str(empty))
     with pytest.raises(InvalidInput, match="METHODS must be a dict"):
         addition.read(str(wrong))
+
+
+def test_what_nobody_else_reached_is_a_bound_and_no_victory() -> None:
+    """A rival that ran out of budget needs more than it spent, and nobody knows how much."""
+
+    def trace(name: str, sent: list[float], error: list[float]) -> Trace:
+        history = {key: np.array(sent) for key in KEYS} | {"suboptimality": np.array(error)}
+        return Trace(name, history, 2)
+
+    def verdict(ours: list[float], theirs: list[float], error: float) -> str:
+        traces = {
+            "CoLA default, by features": [trace("", ours, [1.0, 1e-7])],
+            "NIDS": [trace("", theirs, [1.0, error])],
+        }
+        X, y = small()
+        best = Reference(1.0, 0.0, 2.0)
+        race = Race("ridge", Data("small", X, y, "", True), "ring", best, traces, ("CoLA default, by features",), {})
+        return report.ratios([race]).splitlines()[-1]
+
+    assert "| below 0.5 | below 0.5 | not known |" in verdict([0, 50], [0, 100], 1e-2)
+    assert "| below 0.2 | below 0.2 | yes |" in verdict([0, 20], [0, 100], 1e-2)
+    assert "| NIDS | 0.5 | 0.5 | **no** |" in verdict([0, 50], [0, 100], 1e-7)

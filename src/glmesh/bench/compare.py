@@ -64,10 +64,14 @@ class Race:
         hits = [trace.first(goal) for trace in self.traces[name]]
         return float(np.median([np.inf if hit is None else hit[key] for hit in hits]))
 
+    @property
+    def rivals(self) -> list[str]:
+        """Neither ours nor the printed CoLA."""
+        return [name for name in self.traces if name not in self.ours and not name.startswith("CoLA")]
+
     def best_rival(self, goal: float, key: str) -> str | None:
-        """The rival (not ours, nor the printed CoLA) with the lowest cost."""
-        rivals = [name for name in self.traces if name not in self.ours and not name.startswith("CoLA")]
-        reached = {name: self.cost(name, goal, key) for name in rivals}
+        """The rival with the lowest cost; None if nobody got there."""
+        reached = {name: self.cost(name, goal, key) for name in self.rivals}
         reached = {name: cost for name, cost in reached.items() if np.isfinite(cost)}
         return min(reached, key=lambda name: reached[name]) if reached else None
 

@@ -130,5 +130,7 @@ def _setting(run: Run) -> str:
     if not run.consensual:
         return ", ".join(way if not start else f"{way} from round {start:,}" for start, way, _ in run.story)
     words = [f"step {run.states[0].step:.3g}"]
-    steps = getattr(run.method, "gossip_steps", None)
-    return ", ".join(words + ([f"{steps} gossip steps"] if steps else []))
+    for key in ("gossip_steps", "local_passes"):
+        count = getattr(run.method, key, None)
+        words += [f"{count} {key.replace('_', ' ')}"] if count else []
+    return ", ".join(words)

@@ -140,9 +140,11 @@ class DAdmm(Consensus):
         return visited
 
     def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
-        """c of the theory times powers of two."""
+        """c of the theory times powers of two; inexact, with one pass and with five, which stand a smaller c."""
         c = self.default_step(constants, facts)
-        return [[replace(self, step=c * 2.0**power) for power in range(-14, 6)]]
+        passes = sorted({self.local_passes, 5}) if self.local_solve == "inexact" else [self.local_passes]
+        steps = [c * 2.0**power for power in range(-14, 6)]
+        return [[replace(self, step=step, local_passes=count) for step in steps] for count in passes]
 
 
 def _degrees(block: Samples) -> Matrix:

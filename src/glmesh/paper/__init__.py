@@ -54,9 +54,9 @@ def write_page(folder: Path) -> Path:
     head = [
         "# The experiments of the paper",
         "",
-        f"{seen} of {seen + not_seen} claims of the paper were seen. Suboptimality is relative to that at zero, above an "
-        "optimum that a duality gap proves (never the best value seen). λ is per sample. Seconds are on a virtual clock, the "
-        "same for all methods. A *stand-in* is a small random data set of the same shape.",
+        f"{seen} of {seen + not_seen} claims of the paper were seen. Suboptimality is relative to that at zero, above "
+        "an optimum that a duality gap proves (never the best value seen). λ is per sample. Seconds are on a virtual "
+        "clock, the same for all methods. A *stand-in* is a small random data set of the same shape.",
         "",
         f"Machine: {machine()}.",
         "",
