@@ -81,4 +81,5 @@ class Board:
         facts = [self.get("facts", node) for node in nodes]
         if any(one is None for one in facts):
             return None
-        return np.max(np.array(facts, dtype=np.float64), axis=0)
+        highest: Vector = np.max(np.array(facts, dtype=np.float64), axis=0)
+        return highest

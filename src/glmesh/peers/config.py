@@ -1,20 +1,20 @@
 """The node file: what one site knows beside the federation.
 
-    name = "alice"
-    federation = "federation.toml"      # paths are relative to this file
-    data = "alice.csv"
-    target = "y"                        # column of a table that holds the labels; default: the last
-    ids = "patient"                     # column with the names of the rows, to compare them split by features
-    certificate = "keys/alice.crt"
-    key = "keys/alice.key"
-    ca = "keys/ca.crt"
-    state = "alice.state"               # folder for checkpoints, logs, history and the model
-    listen = "127.0.0.1:7001"           # default: the address in the federation
-    status = 9101                       # loopback port for `glmesh status` and Prometheus; 0: any free one
-    checkpoint_every = 50               # rounds
+name = "alice"
+federation = "federation.toml"      # paths are relative to this file
+data = "alice.csv"
+target = "y"                        # column of a table that holds the labels; default: the last
+ids = "patient"                     # column with the names of the rows, to compare them split by features
+certificate = "keys/alice.crt"
+key = "keys/alice.key"
+ca = "keys/ca.crt"
+state = "alice.state"               # folder for checkpoints, logs, history and the model
+listen = "127.0.0.1:7001"           # default: the address in the federation
+status = 9101                       # loopback port for `glmesh status` and Prometheus; 0: any free one
+checkpoint_every = 50               # rounds
 
-    [neighbours]                        # addresses that are others from here
-    bob = "10.0.0.7:7001"
+[neighbours]                        # addresses that are others from here
+bob = "10.0.0.7:7001"
 """
 
 from __future__ import annotations

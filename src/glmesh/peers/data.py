@@ -97,7 +97,9 @@ def load(path: Path, *, target: str | None = None, ids: str | None = None) -> Sa
             return Samples(X, y)
         names = datasets.read_arrays(path, (ids,))[ids]
         if names.shape != (len(y),):
-            raise UnreadableFile(f"{path}: {ids!r} has shape {names.shape}, expected one name for each of {len(y)} rows")
+            raise UnreadableFile(
+                f"{path}: {ids!r} has shape {names.shape}, expected one name for each of {len(y)} rows"
+            )
         return Samples(X, y, [str(name) for name in names.tolist()])
     if ids is not None:
         raise InvalidInput(f"{path}: svmlight files have no names of rows; leave ids out, or use a .csv or .npz")

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 
 import numpy as np
@@ -18,6 +19,7 @@ from glmesh.peers.frames import Shape
 from glmesh.peers.keys import expiry
 from glmesh.peers.link import probe
 from glmesh.text import size
+from glmesh.types import Vector
 
 _SOON = 30  # days before a certificate's end that are worth a word
 _SECONDS_A_BYTE, _LATENCY = 1 / 12.5e6, 0.02  # an ordinary link between sites: 100 Mbit/s, 20 ms
@@ -51,14 +53,17 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         yield Finding("data", str(error), "error")
         return
     by_samples = federation.problem.split == "samples"
-    yield Finding("data", f"{samples.m:,} samples, {samples.X.shape[1]:,} features, split by {federation.problem.split}")
+    yield Finding(
+        "data", f"{samples.m:,} samples, {samples.X.shape[1]:,} features, split by {federation.problem.split}"
+    )
     if data.model.loss.classifies:
         yield Finding("labels", " and ".join(f"{label:g}" for label in np.unique(samples.y)))
     gap = 1.0 - federation.mixing.lambda2
     yield Finding("topology", f"{federation.network.topology}, connected, spectral gap {gap:.3f}")
     for peer, address in site.addresses.items():
         member = federation.members[peer]
-        yield _tried(f"neighbour {member.name}", lambda a=address, m=member: _reach(a, site, m.name, m.fingerprint))
+        look = partial(_reach, address, site, member.name, member.fingerprint)
+        yield _tried(f"neighbour {member.name}", look)
     d = data.columns.d if by_samples else samples.m
     message = Shape(d, len(federation.members), federation.network.wire == "float32").limit / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")
@@ -67,7 +72,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
 
 
-def _alone(samples: Samples, site: Site) -> np.ndarray:  # type: ignore[type-arg]
+def _alone(samples: Samples, site: Site) -> Vector:
     """The facts of this node as if it were alone; a single class is no error, the others may hold the other."""
     facts = samples.node_data(site.federation.problem.model(), site.file.name).facts()
     if facts[4] == -facts[5]:

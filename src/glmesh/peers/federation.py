@@ -1,27 +1,27 @@
 """The federation file: what is solved, who takes part, and who talks to whom. Every member holds the same.
 
-    name = "clinics"
+name = "clinics"
 
-    [problem]                 # as Problem.from_nodes: loss, penalty, alpha, l1_ratio, split, fit_intercept
-    loss = "logistic"
-    penalty = "l2"
-    alpha = 1.0
-    split = "samples"
-    tol = 1e-6                # the relative gap to be proven
-    max_rounds = 100000
+[problem]                 # as Problem.from_nodes: loss, penalty, alpha, l1_ratio, split, fit_intercept
+loss = "logistic"
+penalty = "l2"
+alpha = 1.0
+split = "samples"
+tol = 1e-6                # the relative gap to be proven
+max_rounds = 100000
 
-    [network]
-    topology = "ring"         # over the members in their order, or "links" with links = [["alice", "bob"], ...]
-    seed = 0
-    wire = "float64"          # or "float32": half the bytes, and about six digits
-    gone_after = 600.0        # seconds without a sign of a member until its neighbours give it up
-    gone = "freeze"           # then its last share stays counted, or "reset": it does not
+[network]
+topology = "ring"         # over the members in their order, or "links" with links = [["alice", "bob"], ...]
+seed = 0
+wire = "float64"          # or "float32": half the bytes, and about six digits
+gone_after = 600.0        # seconds without a sign of a member until its neighbours give it up
+gone = "freeze"           # then its last share stays counted, or "reset": it does not
 
-    [[members]]
-    name = "alice"
-    address = "127.0.0.1:7001"
-    fingerprint = "sha256:..."
-    late = true               # the others do not wait for it at the start
+[[members]]
+name = "alice"
+address = "127.0.0.1:7001"
+fingerprint = "sha256:..."
+late = true               # the others do not wait for it at the start
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import networkx as nx
 import numpy as np
@@ -127,7 +127,12 @@ class Federation:
         lines += _table(self.network)
         for member in self.members:
             lines += ["", "[[members]]", *_table(member)]
-        write_atomically(path, lambda stream: stream.write(("\n".join(lines) + "\n").encode()) and None)
+        text = "\n".join(lines) + "\n"
+
+        def write(stream: BinaryIO) -> None:
+            stream.write(text.encode())
+
+        write_atomically(path, write)
 
     def check(self) -> None:
         """Refuses what cannot run, and says what would do."""
@@ -164,7 +169,7 @@ class Federation:
 
     def entries(self) -> dict[str, str]:
         """All that members must agree on, key by key; addresses may differ from where one looks."""
-        out = {}
+        out: dict[str, str] = {}
         for title, part in (("problem", self.problem), ("network", self.network)):
             out |= {f"{title}.{one.name}": str(getattr(part, one.name)) for one in fields(part)}
         for number, member in enumerate(self.members):

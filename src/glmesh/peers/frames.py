@@ -259,8 +259,19 @@ def _unpack_note(reader: _Reader, shape: Shape) -> Note:
         rows[node] = row
     vector = reader.vector(shape.d, what="a noted estimate") if flags & _NOTE_VECTOR else None
     flow = reader.vector(shape.d, what="a noted flow") if flags & _NOTE_FLOW else None
-    bits = [bool(flags & bit) for bit in (_SETTLED, _CORRECTED, _HAS_OFFER, _HAS_FINAL, _HAS_FLOW)]
-    return Note(round, (version, digest), *bits, known, rows, vector, flow)
+    return Note(
+        round,
+        (version, digest),
+        bool(flags & _SETTLED),
+        bool(flags & _CORRECTED),
+        bool(flags & _HAS_OFFER),
+        bool(flags & _HAS_FINAL),
+        bool(flags & _HAS_FLOW),
+        known,
+        rows,
+        vector,
+        flow,
+    )
 
 
 def _unpack_pulse(reader: _Reader, shape: Shape) -> Pulse:

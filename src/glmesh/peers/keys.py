@@ -48,7 +48,9 @@ class Identity:
             if not path.is_file():
                 raise UnreadableFile(f"{path}: no such file; `glmesh keys` makes it")
         if os.name == "posix" and key.stat().st_mode & 0o077:
-            raise InvalidInput(f"{key}: others can read this key; do chmod 600 {key}, or make a new one if they may have")
+            raise InvalidInput(
+                f"{key}: others can read this key; do chmod 600 {key}, or make a new one if they may have"
+            )
         return Identity(certificate.read_bytes(), key.read_bytes(), ca.read_bytes(), (certificate, key))
 
 

@@ -131,7 +131,9 @@ class Links:
             self.links[peer] = Link(peer, site.federation.members[peer].name, address)
         self._server = grpc.aio.server(options=_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(self._serve)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("glmesh.Link", {_METHOD: handler}),))
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("glmesh.Link", {_METHOD: handler}),)
+        )
         credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.ca, True)
         try:
             self._server.add_secure_port(site.file.listen, credentials)
@@ -183,7 +185,9 @@ class Links:
     def flush(self, seconds: float) -> None:
         """Waits until all is handed over to the network, or the time is over."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and any(link.up and (link.controls or link.letters) for link in self.links.values()):
+        while time.monotonic() < end and any(
+            link.up and (link.controls or link.letters) for link in self.links.values()
+        ):
             time.sleep(0.01)
         time.sleep(0.05)
 

@@ -355,9 +355,7 @@ class Node:
         assert trainer is not None
         board = [[kind, node, stamp, value] for (kind, node), (stamp, value) in self.board.entries.items()]
         state = {"trainer": trainer.tree(), "board": board}
-        checkpoint.write(
-            self._path, {"identity": self._identity, "setup": None, "problem": None, "state": state}
-        )
+        checkpoint.write(self._path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
         self.saved_round = trainer.state.round
         heirs = [peer for peer in sorted(self.links.links) if self.links.links[peer].up and trainer.view[peer] & 1]
         if heirs and self.federation.network.gone == "freeze" and self.exchange is not None:
@@ -383,7 +381,11 @@ class Node:
         }
         if trainer.proof is not None:
             certificate = trainer.proof.certificate
-            info |= {"certified_round": certificate.round, "gap": certificate.bound, "relative_gap": certificate.relative}
+            info |= {
+                "certified_round": certificate.round,
+                "gap": certificate.bound,
+                "relative_gap": certificate.relative,
+            }
             info |= {"objective_low": certificate.objective_low, "objective_high": certificate.objective_high}
         Model(
             coef=f.gradient(v) if by_samples else x,

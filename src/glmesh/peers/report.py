@@ -118,9 +118,13 @@ def plot(lines: Sequence[Line], across: str, *, logarithmic: bool = False) -> st
     for tick in range(5):
         y = low + (high - low) * tick / 4
         text = f"1e{y:.3g}" if logarithmic else f"{y:,.4g}"
-        out.append(f"<text x='{x0 - 6:.1f}' y='{place(0, y)[1] + 4:.1f}' text-anchor='end' font-size='12'>{text}</text>")
+        out.append(
+            f"<text x='{x0 - 6:.1f}' y='{place(0, y)[1] + 4:.1f}' text-anchor='end' font-size='12'>{text}</text>"
+        )
         x = right * tick / 4
-        out.append(f"<text x='{place(x, low)[0]:.1f}' y='{y0 + 18:.1f}' text-anchor='middle' font-size='12'>{x:.3g}</text>")
+        out.append(
+            f"<text x='{place(x, low)[0]:.1f}' y='{y0 + 18:.1f}' text-anchor='middle' font-size='12'>{x:.3g}</text>"
+        )
     out.append(f"<text x='{x1:.1f}' y='{y0 - 6:.1f}' text-anchor='end' font-size='12'>{_text(across)}</text>")
     for number, (name, points) in enumerate(shown):
         colour = _COLOURS[number % len(_COLOURS)]

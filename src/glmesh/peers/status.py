@@ -1,4 +1,4 @@
-"""A node seen from outside: its figures as JSON and as Prometheus metrics, on a loopback port; nothing can be changed."""
+"""A node seen from outside: its figures as JSON and as Prometheus metrics, on a loopback port, to be read only."""
 
 from __future__ import annotations
 

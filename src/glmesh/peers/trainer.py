@@ -122,9 +122,7 @@ class Trainer:
         self._catch_up(exchange)
         before, view = self.ledger.accounts[0].digest, self.view.copy()
         state, method = self.state, self.crew.method
-        attended = self.witness.attend(
-            method.round(self.block, state), state, lambda: method.scale(self.block, state)
-        )
+        attended = self.witness.attend(method.round(self.block, state), state, lambda: method.scale(self.block, state))
         self._drive(attended, exchange)
         if self.ledger.accounts[0].digest != before:
             self.members_changed(view)

@@ -29,7 +29,9 @@ def screen(figures: dict[str, Any], recent: list[str], began: tuple[float, float
         "",
     ]
     for name, neighbour in figures["neighbours"].items():
-        pace = f"deadline {neighbour['deadline']:.1f} s, skipped {neighbour['skipped']}" if "deadline" in neighbour else ""
+        pace = (
+            f"deadline {neighbour['deadline']:.1f} s, skipped {neighbour['skipped']}" if "deadline" in neighbour else ""
+        )
         lines.append(f"  {name:<16} {neighbour['state']:<9} {neighbour.get('why', pace)}")
     lines += ["", *recent[-8:]]
     return "\n".join(line[:columns] for line in lines)
