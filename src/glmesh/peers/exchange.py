@@ -76,6 +76,7 @@ class PeerExchange:
         self.communications = 0
         self.paces = {peer: Pace() for peer in links.links}
         self._sent_at: dict[int, float] = {}
+        self._unsent: dict[int, Letter] = {}
         self.interrupted: Callable[[], bool] = lambda: False
         matrix = mixing.matrix
         row = slice(matrix.indptr[me], matrix.indptr[me + 1])
@@ -92,11 +93,9 @@ class PeerExchange:
         began = time.monotonic()
         self._sent_at[self.clock] = began
         self._sent_at.pop(self.clock - _REMEMBERED, None)
-        for letter in rows[0].letters:
-            pace = self.paces[letter.receiver]
-            if pace.ready and not pace.finished:
-                self._links.send(letter.receiver, Kind.LETTER, pack_letter(self.clock, letter, self._shape))
-        asked = {letter.receiver for letter in rows[0].letters}
+        self._unsent = {letter.receiver: letter for letter in rows[0].letters}
+        asked = set(self._unsent)
+        self._send()
         while not self.interrupted():
             awaited = {peer: self.paces[peer] for peer in asked if self._awaits(peer)}
             now = time.monotonic()
@@ -118,12 +117,19 @@ class PeerExchange:
                 self.take(message)
         while (message := self._links.inbox.get(0.0)) is not None:
             self.take(message)
+        self._unsent = {}
         self.communications += 1
         pointers, neighbours, weights, ids = self._halo
         own = np.array([self._me], dtype=np.uint64)
         halo = Halo(pointers, neighbours, weights, ids, None, None, own, self._deliver())
         self.clock += 1
         return [halo]
+
+    def _send(self) -> None:
+        """The letters of this exchange, to those who are ready; who becomes so later gets its letter then."""
+        for peer in [peer for peer in self._unsent if self.paces[peer].ready and not self.paces[peer].finished]:
+            letter = self._unsent.pop(peer)
+            self._links.send(peer, Kind.LETTER, pack_letter(self.clock, letter, self._shape))
 
     def _awaits(self, peer: int) -> bool:
         """Whether the neighbour's letter of this exchange may still come."""
@@ -147,6 +153,7 @@ class PeerExchange:
             if message.up:
                 pace.newest = pace.at = -1  # perhaps a new life
             self._other(message)
+            self._send()
             return
         try:
             clock, letter = unpack_letter(message.content, message.peer, self._me, self._shape)

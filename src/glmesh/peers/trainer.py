@@ -143,7 +143,7 @@ class Trainer:
         if ahead > 0:
             self.skipped += ahead
             self.ledger.clock += ahead
-            self.state.round += ahead
+            self.state.round = self.ledger.clock - 1  # the first exchange is the greeting
         if not self.met and exchange.newest >= 0:
             self.met = True
             self.witness.disturb(0, self.state.round + 1)
