@@ -59,8 +59,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="glmesh",
         description="Train generalised linear models over a network of nodes that each keep their own data, without a "
-        "coordinator and with a proof of how good the answer is. `train` simulates the network on this machine; `node` is "
-        "one site of a real one.",
+        "coordinator and with a proof of how good the answer is. `train` simulates the network on this machine; "
+        "`node` is one site of a real one.",
         epilog=examples(
             "glmesh demo                                    see it work, in some seconds",
             "glmesh train data.svm --model lasso --alpha 5  fit a model and save it",

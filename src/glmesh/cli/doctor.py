@@ -13,8 +13,8 @@ HELP = "check a node before it starts"
 def add_options(parser: Parser) -> None:
     """The options of `doctor`."""
     parser.description = (
-        "Look at configuration, certificates and their expiry, data, topology, neighbours, the size of messages and the "
-        "time that a run may take. The exit code is 2 if something would keep the node from running."
+        "Look at configuration, certificates and their expiry, data, topology, neighbours, the size of messages and "
+        "the time that a run may take. The exit code is 2 if something would keep the node from running."
     )
     parser.epilog = examples("glmesh doctor alice.toml")
     parser.add_argument("file", metavar="NODE.toml")

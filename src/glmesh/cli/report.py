@@ -13,8 +13,8 @@ HELP = "make a page with plots of what a node went through"
 def add_options(parser: Parser) -> None:
     """The options of `report`."""
     parser.description = (
-        "Make an HTML page of the histories of one or more nodes (history.jsonl in their state folders): the proven gap "
-        "and the objective over time, traffic, who was away, and the last events. It needs nothing from the network."
+        "Make an HTML page of the histories of one or more nodes (history.jsonl in their state folders): the proven "
+        "gap and the objective over time, traffic, who was away, and the last events. It needs nothing from the network."
     )
     parser.epilog = examples("glmesh report alice.state", "glmesh report alice.state bob.state --out both.html")
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="state folders of nodes")

@@ -85,7 +85,7 @@ def misaligned(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
 
 
 def load(path: Path, *, target: str | None = None, ids: str | None = None) -> Samples:
-    """Reads what `glmesh train` reads; `ids` is the column of a table, or the array of an .npz, with the rows' names."""
+    """Reads what `glmesh train` reads; `ids`: the column of a table, or the array of an .npz, with the rows' names."""
     kind = (path.with_suffix("") if path.suffix.lower() in _OPEN else path).suffix.lower()
     if kind in (".csv", ".tsv"):
         if ids is None:
@@ -153,7 +153,8 @@ def _svmlight(path: Path) -> tuple[csr_array, Vector]:
     number = 0
     with _opened(path) as stream:
         try:
-            for number, line in enumerate(stream, 1):
+            for line in stream:
+                number += 1
                 label, *pairs = line.split("#", 1)[0].split() or [""]
                 if not label:
                     continue

@@ -79,6 +79,8 @@ class Node:
     def _check(self, peer: int, hello: dict[str, Any]) -> str | None:
         """Why a neighbour cannot take part with what it says of itself; None if it can."""
         entries = hello.get("entries")
+        if hello.get("purpose", "train") != "train":
+            return "does not train but predict"
         if not isinstance(entries, dict):
             return "tells nothing of its configuration"
         differs = difference(self.federation.entries(), {str(k)[:80]: str(v)[:200] for k, v in entries.items()})
@@ -243,7 +245,8 @@ class Node:
 
     def _rounds(self) -> Outcome:
         trainer, exchange = self.trainer, self.exchange
-        assert trainer is not None and exchange is not None
+        assert trainer is not None
+        assert exchange is not None
         self.phase = "training"
         while True:
             if self.stop.is_set():
@@ -260,7 +263,8 @@ class Node:
 
     def _after_round(self) -> None:
         trainer = self.trainer
-        assert trainer is not None and self.history is not None
+        assert trainer is not None
+        assert self.history is not None
         wanted = max((self.board.get("done", node) or -1 for node in trainer.members), default=-1)
         proven = trainer.look(wanted)
         if proven or trainer.state.round >= self.saved_round + self.site.file.checkpoint_every:
@@ -279,7 +283,8 @@ class Node:
 
     def _look_who_is_gone(self, now: float) -> None:
         trainer, exchange = self.trainer, self.exchange
-        assert trainer is not None and exchange is not None
+        assert trainer is not None
+        assert exchange is not None
         for peer, pace in exchange.paces.items():
             away = now - pace.heard
             if trainer.view[peer] & 1 and away > self.federation.network.gone_after and not pace.finished:
@@ -292,7 +297,8 @@ class Node:
     def _finished(self) -> Outcome | None:
         """Whether all members hold a proof about one and the same round."""
         trainer, exchange = self.trainer, self.exchange
-        assert trainer is not None and exchange is not None
+        assert trainer is not None
+        assert exchange is not None
         around = [exchange.paces[peer] for peer in exchange.paces if trainer.view[peer] & 1]
         left_behind = bool(around) and all(pace.finished for pace in around)
         if trainer.proof is None:
@@ -306,7 +312,7 @@ class Node:
 
     def _part(self) -> None:
         """Says good-bye, and stays until the neighbours have said it too."""
-        assert self.exchange is not None and self.trainer is not None
+        assert self.exchange is not None
         self._tell(Kind.BOARD, pack_json(self.board.message()))
         self._tell(Kind.BYE, pack_json({}))
         end = time.monotonic() + _LINGER
@@ -368,7 +374,8 @@ class Node:
     def write_model(self, outcome: Outcome) -> None:
         """model.npz in the state folder: the whole model split by samples, this node's coefficients by features."""
         trainer, part = self.trainer, self.federation.problem
-        assert trainer is not None and self.agreed is not None
+        assert trainer is not None
+        assert self.agreed is not None
         x, v = trainer.variables()
         f = trainer.block.f
         by_samples = part.split == "samples"
