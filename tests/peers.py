@@ -6,16 +6,17 @@ still has a process of its own that can be killed and stopped.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import multiprocessing
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,10 +115,13 @@ class Sites:
 
     def start(self, *nodes: int, options: Sequence[str] = ()) -> None:
         for k in nodes or range(len(self.names)):
-            arguments = ["node", str(self.folder / f"n{k}.toml"), "--plain", *options]
-            process = _FORK.Process(target=_main, args=(arguments, str(self.folder / f"n{k}.out")))
-            process.start()
-            self.processes[k] = process
+            self.run(k, ["node", str(self.folder / f"n{k}.toml"), "--plain", *options])
+
+    def run(self, k: int, arguments: list[str]) -> None:
+        """A command of a site, as a process."""
+        process = _FORK.Process(target=_main, args=(arguments, str(self.folder / f"n{k}.out")))
+        process.start()
+        self.processes[k] = process
 
     def kill(self, k: int, number: int = signal.SIGKILL) -> None:
         """A signal; a killed process is waited for."""
@@ -172,6 +176,72 @@ class Sites:
         size = max(float(np.abs(flow).max()) for flow in flows)
         return float(np.abs(np.sum(flows, axis=0)).max()) / max(size, 1e-300)
 
+    def imbalance_with(self, constant: np.ndarray, nodes: Sequence[int]) -> float:
+        """The same, where these nodes count a share of one that left."""
+        flows = np.sum([self.saved(k)["proof"]["flows"] for k in nodes], axis=0)
+        return float(np.abs(flows - constant).max() / np.abs(constant).max())
+
+
+class Proxies:
+    """TCP to some ports of this machine, until it is cut."""
+
+    def __init__(self, targets: Sequence[int]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._targets, self._open = targets, True
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.ports: list[int] = []
+
+    def __enter__(self) -> Proxies:
+        self._thread.start()
+        self._servers = [self._call(self._listen(target)) for target in self._targets]
+        self.ports = [server.sockets[0].getsockname()[1] for server in self._servers]
+        return self
+
+    def _call(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(5)
+
+    async def _listen(self, target: int) -> asyncio.Server:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if not self._open:
+                writer.close()
+                return
+            there, back = await asyncio.open_connection("127.0.0.1", target)
+            self._writers |= {writer, back}
+            await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+
+        return await asyncio.start_server(serve, "127.0.0.1", 0)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while content := await reader.read(1 << 16):
+                writer.write(content)
+                await writer.drain()
+        writer.close()
+
+    async def _set(self, open: bool) -> None:
+        self._open = open
+        for writer in self._writers if not open else ():
+            writer.transport.abort()
+
+    def cut(self) -> None:
+        self._call(self._set(False))
+
+    def heal(self) -> None:
+        self._call(self._set(True))
+
+    def __exit__(self, *_: object) -> None:
+        async def end() -> None:
+            for server in self._servers:
+                server.close()
+            await self._set(False)
+            await asyncio.sleep(0.1)
+
+        self._call(end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
 
 @contextmanager
 def sites(*arguments: Any, **options: Any) -> Iterator[Sites]:
@@ -184,5 +254,3 @@ def sites(*arguments: Any, **options: Any) -> Iterator[Sites]:
                 process.kill()
             process.join()
 
-
-__all__ = ["Sites", "free_ports", "replace", "sites"]
