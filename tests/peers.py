@@ -253,4 +253,3 @@ def sites(*arguments: Any, **options: Any) -> Iterator[Sites]:
             if process.is_alive():
                 process.kill()
             process.join()
-

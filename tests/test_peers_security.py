@@ -20,7 +20,7 @@ from glmesh.gossip.letter import Letter
 from glmesh.peers import keys
 from glmesh.peers.config import Site
 from glmesh.peers.frames import CHUNK, Assembler, Kind, Shape, Violation, frames, pack_json, pack_letter, unpack_json
-from glmesh.peers.link import probe
+from glmesh.peers.probe import probe
 from tests.peers import Sites, sites
 
 

@@ -11,7 +11,7 @@ from glmesh.cli.output import rows
 from glmesh.cli.peers import needs_peers
 
 HELP = "write and check the file that all nodes of a federation share"
-_PORT, _STATUS = 7001, 9101  # of the first member on loopback
+_PORT = 7001  # of the first member on loopback
 
 
 def add_options(parser: Parser) -> None:
@@ -47,7 +47,8 @@ def add_options(parser: Parser) -> None:
     add("file", metavar="FILE")
     add("members", metavar="NAME=DATA", nargs="+", help="a member and its data file; NAME alone writes no node file")
     add("--keys", default="keys", metavar="FOLDER", help="where NAME.crt is (default: keys, beside FILE)")
-    add("--address", metavar="HOST:PORT", help="of a single member (default: loopback, from port 7001)")
+    add("--address", metavar="HOST:PORT", help="of a single member (default: loopback)")
+    add("--port", type=whole(1), default=_PORT, metavar="N", help="of the first member on loopback (default 7001)")
     add("--target", metavar="COLUMN", help="column of the data with the labels")
     add("--ids", metavar="COLUMN", help="column of the data with the names of the rows")
     add("--late", action="store_true", help="the others do not wait for it")
@@ -115,9 +116,9 @@ def _add(options: Namespace) -> int:
         certificate = path.parent / options.keys / f"{name}.crt"
         if not certificate.is_file():
             raise InvalidInput(f"{certificate}: no such file; `glmesh keys {options.keys} {name}` makes it")
-        address = options.address or f"127.0.0.1:{_PORT + len(members)}"
+        address = options.address or f"127.0.0.1:{options.port + len(members)}"
         if data:
-            files.append((path.parent / f"{name}.toml", _node_file(options, name, data, _STATUS + len(members))))
+            files.append((path.parent / f"{name}.toml", _node_file(options, name, data)))
         members.append(Member(name, address, fingerprint(certificate.read_bytes()), options.late))
     for file, _ in files:
         if file.exists():
@@ -129,7 +130,7 @@ def _add(options: Namespace) -> int:
     return REACHED
 
 
-def _node_file(options: Namespace, name: str, data: str, status: int) -> str:
+def _node_file(options: Namespace, name: str, data: str) -> str:
     lines = {
         "name": name,
         "federation": Path(options.file).name,
@@ -141,8 +142,7 @@ def _node_file(options: Namespace, name: str, data: str, status: int) -> str:
         "ca": f"{options.keys}/ca.crt",
         "state": f"{name}.state",
     }
-    text = "".join(f'{key} = "{value}"\n' for key, value in lines.items() if value)
-    return f"{text}status = {status}\n"
+    return "".join(f'{key} = "{value}"\n' for key, value in lines.items() if value)
 
 
 def _check(options: Namespace) -> int:

@@ -32,6 +32,7 @@ def run(options: Namespace) -> int:
     needs_peers()
     from glmesh.errors import GlmeshError
     from glmesh.peers.config import Site
+    from glmesh.peers.figures import figures
     from glmesh.peers.log import Handshakes, Log
     from glmesh.peers.node import Node, Outcome, listen_to_signals
     from glmesh.peers.status import Server
@@ -46,7 +47,7 @@ def run(options: Namespace) -> int:
     try:
         node = Node(site, log, patient=options.patient, rounds=options.rounds)
         listen_to_signals(node)
-        server = Server(node.figures, site)
+        server = Server(lambda: figures(node), site)
         view = View(node, handshakes.terminal) if live else None
         outcome = node.run()
     except GlmeshError as error:

@@ -14,7 +14,7 @@ def add_options(parser: Parser) -> None:
     """The options of `report`."""
     parser.description = (
         "Make an HTML page of the histories of one or more nodes (history.jsonl in their state folders): the proven "
-        "gap and the objective over time, traffic, who was away, and the last events. It needs nothing from the network."
+        "gap, rounds and traffic over time, who was away, and the last events. The page refers to nothing outside it."
     )
     parser.epilog = examples("glmesh report alice.state", "glmesh report alice.state bob.state --out both.html")
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="state folders of nodes")

@@ -17,7 +17,7 @@ from glmesh.peers.config import Site
 from glmesh.peers.data import Samples, load
 from glmesh.peers.frames import Shape
 from glmesh.peers.keys import expiry
-from glmesh.peers.link import probe
+from glmesh.peers.probe import probe
 from glmesh.text import size
 from glmesh.types import Vector
 

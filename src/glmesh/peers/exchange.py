@@ -18,7 +18,8 @@ from glmesh.block import Halo, Rows
 from glmesh.gossip.letter import Letter
 from glmesh.mixing import Mixing
 from glmesh.peers.frames import Kind, Shape, Violation, pack_letter, unpack_letter
-from glmesh.peers.link import Links, Message
+from glmesh.peers.inbox import Message
+from glmesh.peers.link import Links
 
 _SHORTEST, _LONGEST = 1.0, 30.0  # seconds of a deadline: a pause of the operating system is no failure
 _UNKNOWN = 10.0  # for a neighbour that has not been timed yet

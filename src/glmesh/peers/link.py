@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
-import ssl
 import threading
 import time
 from collections import deque
@@ -25,15 +23,16 @@ import grpc.aio
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.peers.config import Site
 from glmesh.peers.frames import CHUNK, PROTOCOL, Assembler, Kind, Violation, frames, pack_json, unpack_json
+from glmesh.peers.inbox import Inbox, Message
 from glmesh.peers.keys import fingerprint
 from glmesh.peers.log import Log
+from glmesh.peers.probe import probe
 
 _METHOD, _PATH = "Talk", "/glmesh.Link/Talk"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to reach a neighbour
 _HANDSHAKE = 15.0  # seconds for the HELLO of a neighbour
 _WAITING = 2  # letters kept for a neighbour that does not read
 _CONTROLS = 1024  # and other messages, beyond which the stream is given up
-_MOST_UNREAD = 64  # messages of a neighbour that this node has not come to
 _OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
     ("grpc.max_send_message_length", CHUNK + 4096),
@@ -45,16 +44,6 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.enable_http_proxy", 0),
 ]
-
-
-@dataclass
-class Message:
-    """What a neighbour sent, or (kind None) that its link is up or down."""
-
-    peer: int
-    kind: Kind | None
-    content: bytes = b""
-    up: bool = False
 
 
 @dataclass
@@ -76,31 +65,6 @@ class Link:
     sent: int = 0
     received: int = 0
     dropped: int = 0  # letters that gave way to newer ones
-
-
-class Inbox:
-    """Messages for the node's own thread."""
-
-    def __init__(self) -> None:
-        self._messages: deque[Message] = deque()
-        self._some = threading.Condition()
-
-    def put(self, message: Message) -> None:
-        """From the thread of the links."""
-        with self._some:
-            unread = sum(1 for one in self._messages if one.peer == message.peer and one.kind is Kind.LETTER)
-            if message.kind is Kind.LETTER and unread >= _MOST_UNREAD:
-                oldest = next(m for m in self._messages if m.peer == message.peer and m.kind is Kind.LETTER)
-                self._messages.remove(oldest)
-            self._messages.append(message)
-            self._some.notify()
-
-    def get(self, seconds: float | None) -> Message | None:
-        """The next one; None if none comes in time."""
-        with self._some:
-            if not self._some.wait_for(lambda: bool(self._messages), seconds):
-                return None
-            return self._messages.popleft()
 
 
 class Links:
@@ -382,33 +346,3 @@ class Links:
                     await write(frame)
                     link.sent += len(frame)
                 number += 1
-
-
-def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> None:
-    """A TLS handshake with a neighbour, to see that it has the certificate that is listed, and to say clearly if not.
-
-    gRPC checks the name and the authority; it does not show the certificate to whoever dials.
-    """
-    host, _, port = address.rpartition(":")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.load_verify_locations(cadata=site.identity.ca.decode())
-    context.load_cert_chain(*site.identity.files)
-    context.set_alpn_protocols(["h2"])
-    try:
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as plain,
-            context.wrap_socket(plain, server_hostname=name) as secure,
-        ):
-            shown = fingerprint(secure.getpeercert(binary_form=True) or b"")
-            if shown != listed:
-                raise Violation(f"{address} shows {shown[:23]}... for {name}, the federation lists {listed[:23]}...")
-            if not secure.recv(1):
-                raise ConnectionResetError("it closed the connection; it may not accept this node's certificate")
-    except ssl.SSLCertVerificationError as error:
-        raise Violation(f"the certificate at {address} is not {name}'s: {error.verify_message}") from None
-    except ssl.SSLError as error:
-        reason = str(error.reason or error).lower().replace("_", " ")
-        raise Violation(f"{name} at {address} does not accept this node's certificate: {reason}") from None
-    except ValueError:
-        raise Violation(f"{address!r} is no address; expected host:port") from None

@@ -7,25 +7,23 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glmesh import checkpoint
-from glmesh.errors import GlmeshError, InvalidData, InvalidInput
-from glmesh.functions import Profiled
-from glmesh.modelfile import Model
+from glmesh.errors import InvalidData, InvalidInput
 from glmesh.peers.board import Board
 from glmesh.peers.config import Site
 from glmesh.peers.data import Samples, load, misaligned
 from glmesh.peers.exchange import PeerExchange
 from glmesh.peers.federation import difference
+from glmesh.peers.figures import figures
 from glmesh.peers.frames import Kind, Shape, Violation, pack_json, pack_vector, unpack_json, unpack_vector
 from glmesh.peers.history import History
-from glmesh.peers.link import Links, Message
+from glmesh.peers.inbox import Message
+from glmesh.peers.link import Links
 from glmesh.peers.log import Log
+from glmesh.peers.store import Store, model_of
 from glmesh.peers.trainer import Trainer
 from glmesh.types import Vector
 
@@ -60,6 +58,7 @@ class Node:
         hello: dict[str, Any] = {"entries": self.federation.entries()}
         if self.federation.problem.split == "features":
             hello["rows"] = self.rows
+        self.store = Store(site, self.data)
         self.links = Links(site, log, hello, self._check)
         self.board = Board(len(self.federation.members))
         self.exchange: PeerExchange | None = None
@@ -224,7 +223,7 @@ class Node:
         """From the first word to the model."""
         self.site.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.history = History(self.site.state / "history.jsonl")
-        saved = self._load()
+        saved = self.store.load()
         self.links.start()
         try:
             outcome = Outcome.STOPPED
@@ -235,7 +234,9 @@ class Node:
             if self.trainer is not None:
                 self.save()
                 if outcome is not Outcome.STOPPED:
-                    self.write_model(outcome)
+                    assert self.agreed is not None
+                    model = model_of(self.trainer, self.site, self.agreed, outcome.name.lower())
+                    model.save(self.site.state / "model.npz")
                     self._part()
             self.log("end", outcome=outcome.name.lower(), why=outcome.value)
             return outcome
@@ -278,7 +279,7 @@ class Node:
         if proven or now >= self._looked + _LOOK:
             self._looked = now
             self._look_who_is_gone(now)
-            self.history.add(self.figures())
+            self.history.add(figures(self))
         self.on_round()
 
     def _look_who_is_gone(self, now: float) -> None:
@@ -327,41 +328,11 @@ class Node:
                     self._tell(Kind.BYE, pack_json({}), message.peer)
         self.links.flush(1.0)
 
-    # what is written
-
-    @property
-    def _path(self) -> Path:
-        return self.site.state / "checkpoint"
-
-    @cached_property
-    def _identity(self) -> dict[str, str]:
-        parts = {
-            "configuration": self.federation.entries(),
-            "data": [self.data.columns, self.data.y],
-            "name": self.site.file.name,
-        }
-        return {key: checkpoint.digest(part) for key, part in parts.items()}
-
-    def _load(self) -> dict[str, Any] | None:
-        if not self._path.exists():
-            return None
-        tree = checkpoint.read(self._path)
-        for key, digest in self._identity.items():
-            if tree["identity"].get(key) != digest:
-                raise InvalidInput(
-                    f"{self._path} is a checkpoint with another {key}; remove the folder to begin anew, "
-                    f"or go back to the {key} that it was made with"
-                )
-        saved: dict[str, Any] = tree["state"]
-        return saved
-
     def save(self) -> None:
-        """A checkpoint, whole or not at all; and the node's will to its heir."""
+        """A checkpoint; and the node's will to its heir."""
         trainer = self.trainer
         assert trainer is not None
-        board = [[kind, node, stamp, value] for (kind, node), (stamp, value) in self.board.entries.items()]
-        state = {"trainer": trainer.tree(), "board": board}
-        checkpoint.write(self._path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
+        self.store.save(trainer, self.board)
         self.saved_round = trainer.state.round
         heirs = [peer for peer in sorted(self.links.links) if self.links.links[peer].up and trainer.view[peer] & 1]
         if heirs and self.federation.network.gone == "freeze" and self.exchange is not None:
@@ -371,93 +342,8 @@ class Node:
                 self.board.put("heir", self.me, self.board.stamp("heir", self.me) + 1, heirs[0])
                 self._spread([("heir", self.me)])
 
-    def write_model(self, outcome: Outcome) -> None:
-        """model.npz in the state folder: the whole model split by samples, this node's coefficients by features."""
-        trainer, part = self.trainer, self.federation.problem
-        assert trainer is not None
-        assert self.agreed is not None
-        x, v = trainer.variables()
-        f = trainer.block.f
-        by_samples = part.split == "samples"
-        info: dict[str, Any] = {
-            "status": outcome.name.lower(),
-            "node": self.site.file.name,
-            "split": part.split,
-            "rounds": trainer.state.round,
-            "nodes": len(trainer.members),
-        }
-        if trainer.proof is not None:
-            certificate = trainer.proof.certificate
-            info |= {
-                "certified_round": certificate.round,
-                "gap": certificate.bound,
-                "relative_gap": certificate.relative,
-            }
-            info |= {"objective_low": certificate.objective_low, "objective_high": certificate.objective_high}
-        Model(
-            coef=f.gradient(v) if by_samples else x,
-            intercept=f.offset(v) if isinstance(f, Profiled) else 0.0,
-            loss=part.loss,
-            penalty=part.penalty,
-            alpha=part.alpha,
-            l1_ratio=float(self.model.l1_ratio or 0.0),
-            classes=(float(-self.agreed[5]), float(self.agreed[4])) if self.model.loss.classifies else None,
-            info=info,
-        ).save(self.site.state / "model.npz")
-
-    def figures(self) -> dict[str, Any]:
-        """The node at a glance, as plain data."""
-        trainer, links = self.trainer, self.links.links
-        out: dict[str, Any] = {
-            "time": round(time.time(), 3),
-            "node": self.site.file.name,
-            "phase": self.phase,
-            "seconds": round(time.time() - self.began, 3),
-            "bytes_sent": sum(link.sent for link in links.values()),
-            "bytes_received": sum(link.received for link in links.values()),
-            "neighbours": {link.name: self._neighbour(peer) for peer, link in links.items()},
-        }
-        if trainer is not None and self.exchange is not None:
-            certificate, momentum = trainer.certificate, trainer.state.momentum
-            relative = None if certificate is None or not np.isfinite(certificate.relative) else certificate.relative
-            h = None if momentum is None or not np.isfinite(momentum.last[0]) else float(momentum.last[0])
-            out |= {
-                "round": trainer.state.round,
-                "members": [self.name(k) for k in trainer.members],
-                "certificate": relative,
-                "certificate_round": None if certificate is None else certificate.round,
-                "objective": h,
-                "tol": self.federation.problem.tol,
-                "missed": trainer.skipped,
-                "communications": self.exchange.communications,
-                "done": [self.name(k) for k in trainer.members if self.board.get("done", k) is not None],
-            }
-        return out
-
-    def _neighbour(self, peer: int) -> dict[str, Any]:
-        link = self.links.links[peer]
-        out: dict[str, Any] = {"state": "up" if link.up else "down", "dropped": link.dropped}
-        if not link.up:
-            out["why"] = link.refused or link.why
-        if self.exchange is not None:
-            pace = self.exchange.paces[peer]
-            out["state"] = "finished" if pace.finished else "silent" if link.up and pace.silent else out["state"]
-            out |= {"deadline": round(pace.deadline, 3), "skipped": pace.skipped, "exchange": pace.newest}
-        return out
-
 
 def listen_to_signals(node: Node) -> None:
     """SIGTERM and Ctrl-C end the node after a checkpoint."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: node.stop.set())
-
-
-def run(site: Site, log: Log, **options: Any) -> Outcome:
-    """A node until it is done; errors are logged too."""
-    try:
-        node = Node(site, log, **options)
-        listen_to_signals(node)
-        return node.run()
-    except GlmeshError as error:
-        log("error", why=str(error))
-        raise

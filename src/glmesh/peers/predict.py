@@ -1,7 +1,7 @@
 """A prediction that several sites make together, where each holds coefficients of its own features only.
 
-Every site adds up its X_k w_k; these vectors are passed on from neighbour to neighbour until all have all, and everybody
-adds them up in the same order. No site sees another's features or coefficients.
+Every site computes its X_k w_k; these vectors are passed on from neighbour to neighbour until all have all, and all
+add them up in the same order. No site sees another's features or coefficients.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from glmesh.modelfile import Model
 from glmesh.peers.config import Site
 from glmesh.peers.federation import difference
 from glmesh.peers.frames import CONTROL, Kind, Violation, pack_json, pack_vector, unpack_vector
-from glmesh.peers.link import Links, Message
+from glmesh.peers.inbox import Message
+from glmesh.peers.link import Links
 from glmesh.peers.log import Log
 from glmesh.types import AnyArray, Matrix, Vector
 

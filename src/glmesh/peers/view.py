@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
+from glmesh.peers.figures import figures
 from glmesh.text import size
 
 if TYPE_CHECKING:
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
 _EVERY = 0.5  # seconds
 
 
-def screen(figures: dict[str, Any], recent: list[str], began: tuple[float, float] | None, columns: int) -> str:
+def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | None, columns: int) -> str:
     """What is shown; `began`: (seconds, gap) of the first certificate, from which the rest is extrapolated."""
-    gap = figures.get("certificate")
+    gap = now.get("certificate")
     lines = [
-        f"{figures['node']}  {figures['phase']}  round {figures.get('round', 0):,}",
+        f"{now['node']}  {now['phase']}  round {now.get('round', 0):,}",
         "",
-        f"  proven gap   {'none yet' if gap is None else f'{gap:.2e}'}   asked for {figures.get('tol', 0):.0e}"
-        f"   {left(figures, began)}",
-        f"  members      {', '.join(figures.get('members', [])) or 'not known yet'}",
-        f"  traffic      {size(figures['bytes_sent'])} sent, {size(figures['bytes_received'])} received",
+        f"  proven gap   {'none yet' if gap is None else f'{gap:.2e}'}   asked for {now.get('tol', 0):.0e}"
+        f"   {left(now, began)}",
+        f"  members      {', '.join(now.get('members', [])) or 'not known yet'}",
+        f"  traffic      {size(now['bytes_sent'])} sent, {size(now['bytes_received'])} received",
         "",
     ]
-    for name, neighbour in figures["neighbours"].items():
+    for name, neighbour in now["neighbours"].items():
         pace = (
             f"deadline {neighbour['deadline']:.1f} s, skipped {neighbour['skipped']}" if "deadline" in neighbour else ""
         )
@@ -37,12 +38,12 @@ def screen(figures: dict[str, Any], recent: list[str], began: tuple[float, float
     return "\n".join(line[:columns] for line in lines)
 
 
-def left(figures: dict[str, Any], began: tuple[float, float] | None) -> str:
+def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
     """An estimate of the seconds left: the gap is taken to fall by the same factor in the same time."""
-    gap, tol = figures.get("certificate"), figures.get("tol", 0.0)
+    gap, tol = now.get("certificate"), now.get("tol", 0.0)
     if began is None or not gap or gap >= began[1] or gap <= tol:
         return ""
-    rate = math.log(began[1] / gap) / max(figures["seconds"] - began[0], 1e-9)
+    rate = math.log(began[1] / gap) / max(now["seconds"] - began[0], 1e-9)
     return f"about {math.log(gap / tol) / rate:.0f} s left"
 
 
@@ -61,11 +62,11 @@ class View:
             self._draw()
 
     def _draw(self) -> None:
-        figures = self._node.figures()
-        if self._began is None and figures.get("certificate"):
-            self._began = figures["seconds"], figures["certificate"]
+        now = figures(self._node)
+        if self._began is None and now.get("certificate"):
+            self._began = now["seconds"], now["certificate"]
         columns = shutil.get_terminal_size().columns - 1
-        text = screen(figures, list(self._node.log.recent), self._began, columns)
+        text = screen(now, list(self._node.log.recent), self._began, columns)
         clock = time.strftime("%H:%M:%S")
         self._stream.write(f"\x1b[H\x1b[2J{text}\n{clock}\n")
         self._stream.flush()
