@@ -13,6 +13,10 @@ from pathlib import Path
 import atheris
 import numpy as np
 
+from glmesh.kernels.warm import warm_up
+
+warm_up()  # numba cannot compile what atheris has instrumented
+
 with atheris.instrument_imports(include=["glmesh.peers", "glmesh.gossip.edge"]):
     from glmesh.gossip.edge import Edge, Offer
     from glmesh.gossip.letter import Letter, Note, Pulse
