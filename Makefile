@@ -38,6 +38,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/elastic.py
 	$(BIN)/python benchmarks/communications.py
+	$(BIN)/python benchmarks/peers.py
 
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -86,7 +86,7 @@ def seeds() -> list[bytes]:
         Letter(Offer(1, 0, 5, 1, 4, -1, 9, 0.3, np.ones(3)), 3),
         Letter(Offer(1, 0, 5, 1, 4, 2, 9, 0.3, np.ones(3), np.ones(3), 0.5, 0.5), 3, np.ones(4, int), note, pulse),
     ]
-    content = [pack_letter(6, letter, SHAPE) for letter in letters]
+    content = [b"".join(pack_letter(6, letter, SHAPE)) for letter in letters]
     content += [pack_json({"entries": [["facts", 1, 1, [0.0] * 6], ["done", 2, 5, 5]]})]
     (frame,) = frames(Kind.BYE, 0, b"{}")
     return [*content, bytes([len(frame) - 1]) + frame]

@@ -72,7 +72,7 @@ def _same(a: object, b: object) -> bool:
 @prop(2000)
 @given(letters(), whole)
 def test_a_letter_arrives_as_it_was_sent(letter: Letter, clock: int) -> None:
-    content = pack_letter(clock, letter, Shape(D, K))
+    content = b"".join(pack_letter(clock, letter, Shape(D, K)))
     assert len(content) <= Shape(D, K).limit
     back, read = unpack_letter(content, 1, 0, Shape(D, K))
     assert back == clock
@@ -82,7 +82,7 @@ def test_a_letter_arrives_as_it_was_sent(letter: Letter, clock: int) -> None:
 @prop(2000)
 @given(letters(), st.integers(0, 10**6), st.integers(0, 255), st.booleans())
 def test_a_spoilt_letter_is_refused_or_read(letter: Letter, at: int, byte: int, cut: bool) -> None:
-    content = bytearray(pack_letter(3, letter, Shape(D, K)))
+    content = bytearray(b"".join(pack_letter(3, letter, Shape(D, K))))
     content[at % len(content)] = byte
     try:
         _, read = unpack_letter(bytes(content[: at % len(content)] if cut else content), 1, 0, Shape(D, K))
@@ -95,7 +95,8 @@ def test_a_spoilt_letter_is_refused_or_read(letter: Letter, at: int, byte: int, 
 
 def test_single_precision_is_for_offers_only() -> None:
     offer = Offer(1, 0, 1, 1, 1, -1, 0, 0.3, np.full(D, 1 / 3), np.full(D, 1 / 3))
-    _, read = unpack_letter(pack_letter(1, Letter(offer, 0), Shape(D, K, single=True)), 1, 0, Shape(D, K, single=True))
+    shape = Shape(D, K, single=True)
+    _, read = unpack_letter(b"".join(pack_letter(1, Letter(offer, 0), shape)), 1, 0, shape)
     assert np.array_equal(read.offer.vector, np.full(D, np.float64(np.float32(1 / 3))))
     assert np.array_equal(read.offer.flow, np.full(D, 1 / 3))
 

@@ -83,7 +83,7 @@ def _hello(peers: Sites, name: str, **other: Any) -> bytes:
 
 def _letter(d: int = 10, value: float = 1.0, clock: int = 3) -> bytes:
     offer = Offer(1, 0, 10**15, 0, clock, -1, 0, 0.3, np.full(d, value))
-    return pack_letter(clock, Letter(offer, 0), Shape(d, 3))
+    return b"".join(pack_letter(clock, Letter(offer, 0), Shape(d, 3)))
 
 
 def _logged(peers: Sites, event: str, words: str, seconds: float = 5.0) -> bool:

@@ -59,12 +59,27 @@ class Kind(enum.IntEnum):
     READY = 8  # JSON: the sender knows the dimensions, and is in this exchange
 
 
-def frames(kind: Kind, number: int, content: bytes) -> Iterator[bytes]:
+Content = bytes | list[memoryview]  # of a message; in parts, so that long vectors are not copied more than they must
+
+
+def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
     """A message, frame by frame."""
-    check, whole = zlib.crc32(content), memoryview(content)
-    for at in range(0, max(len(content), 1), CHUNK):
-        head = _HEADER.pack(_MAGIC, PROTOCOL, kind, number & 0xFFFFFFFF, len(content), at, check)
-        yield head + whole[at : at + CHUNK]
+    parts = [memoryview(content)] if isinstance(content, bytes) else content
+    check, total = 0, sum(len(part) for part in parts)
+    for part in parts:
+        check = zlib.crc32(part, check)
+    at, place, offset = 0, 0, 0
+    while at < max(total, 1):
+        pieces: list[bytes | memoryview] = [_HEADER.pack(_MAGIC, PROTOCOL, kind, number & 0xFFFFFFFF, total, at, check)]
+        room = CHUNK
+        while room and place < len(parts):
+            piece = parts[place][offset : offset + room]
+            pieces.append(piece)
+            room, offset = room - len(piece), offset + len(piece)
+            if offset == len(parts[place]):
+                place, offset = place + 1, 0
+        yield b"".join(pieces)
+        at += CHUNK
 
 
 class Assembler:
@@ -75,10 +90,10 @@ class Assembler:
         self._number = 0
         self._kind = 0
         self._total = self._check = -1
-        self._parts: list[bytes] = []
+        self._content = bytearray()
         self._have = 0
 
-    def feed(self, frame: bytes) -> tuple[Kind, bytes] | None:
+    def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
         """Takes a frame; a message once it is whole."""
         if len(frame) < _HEADER.size:
             raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
@@ -90,20 +105,23 @@ class Assembler:
             raise Violation(f"protocol version {version}, this node speaks {PROTOCOL}; upgrade the older of the two")
         if number != self._number:
             raise Violation(f"message {number} where {self._number} was due: repeated or out of order")
-        if not self._parts and at == 0:
+        if not self._have and at == 0:
             if total > self.limit:
                 raise Violation(f"a message of {total:,} bytes, at most {self.limit:,} make sense here")
+            if size < min(total, CHUNK):
+                raise Violation(f"a first frame of {size} bytes, {min(total, CHUNK)} were due")
             self._kind, self._total, self._check = kind, total, check
+            self._content = bytearray(total)
         elif (kind, total, check, at) != (self._kind, self._total, self._check, self._have) or not size:
             raise Violation(f"a frame for byte {at} of message {number} where byte {self._have} was due")
-        self._have += size
-        if self._have > self._total or size > CHUNK:
+        if self._have + size > self._total or size > CHUNK:
             raise Violation("a frame that is longer than it says")
-        self._parts.append(frame[_HEADER.size :])
+        self._content[self._have : self._have + size] = memoryview(frame)[_HEADER.size :]
+        self._have += size
         if self._have < self._total:
             return None
-        content = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts, self._have, self._number = [], 0, (self._number + 1) & 0xFFFFFFFF
+        content, self._content = self._content, bytearray()
+        self._have, self._number = 0, (self._number + 1) & 0xFFFFFFFF
         if zlib.crc32(content) != check:
             raise Violation("a message that does not match its checksum")
         try:
@@ -117,7 +135,7 @@ def pack_json(value: Any) -> bytes:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-def unpack_json(content: bytes) -> dict[str, Any]:
+def unpack_json(content: bytes | bytearray) -> dict[str, Any]:
     """An object of plain data."""
     try:
         value = json.loads(content, parse_constant=_no_constant)
@@ -146,27 +164,27 @@ class Shape:
         return 4 * 8 * self.d + self.n_nodes * (8 * (_RECORD + 1) + 8 * 4) + 4096
 
 
-_LETTER = struct.Struct("<QQQqqQdddQB")
+_LETTER = struct.Struct("<QQQqqQdddQB7x")  # so long that the vectors behind it are aligned
 _NOTE = struct.Struct("<qqQBI")
 _VECTOR, _FLOW, _VIEW, _NOTED, _PULSE = 1, 2, 4, 8, 16
 _SETTLED, _CORRECTED, _HAS_OFFER, _HAS_FINAL, _HAS_FLOW, _NOTE_VECTOR, _NOTE_FLOW = 1, 2, 4, 8, 16, 32, 64
 
 
-def pack_letter(clock: int, letter: Letter, shape: Shape) -> bytes:
-    """A letter of the exchange `clock`."""
+def pack_letter(clock: int, letter: Letter, shape: Shape) -> list[memoryview]:
+    """A letter of the exchange `clock`; its vectors are not copied."""
     offer, note, pulse = letter.offer, letter.note, letter.pulse
     parts = (offer.vector, offer.flow, letter.view, note, pulse)
     flags = sum(bit for bit, part in zip((1, 2, 4, 8, 16), parts, strict=True) if part is not None)
-    out = [
+    out: list[bytes | memoryview] = [
         _LETTER.pack(
             clock, offer.incarnation, offer.addressed, offer.attempt, offer.version, offer.digest,
             offer.limit, offer.coast, offer.push, letter.members, flags,
         )
     ]  # fmt: skip
     if offer.vector is not None:
-        out.append(offer.vector.astype("<f4" if shape.single else "<f8").tobytes())
+        out.append(_bytes(offer.vector, "<f4" if shape.single else "<f8"))
     if offer.flow is not None:
-        out.append(offer.flow.astype("<f8").tobytes())
+        out.append(_bytes(offer.flow))
     if letter.view is not None:
         out.append(letter.view.astype("<i8").tobytes())
     if note is not None:
@@ -174,10 +192,14 @@ def pack_letter(clock: int, letter: Letter, shape: Shape) -> bytes:
     if pulse is not None:
         out += [pulse.stamps.astype("<i8").tobytes(), pulse.parts.astype("<f8").tobytes()]
         out.append(struct.pack("<q", pulse.restart))
-    return b"".join(out)
+    return [memoryview(part) for part in out]
 
 
-def _pack_note(note: Note, shape: Shape) -> Iterator[bytes]:
+def _bytes(vector: Vector, kind: str = "<f8") -> memoryview:
+    return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
+
+
+def _pack_note(note: Note, shape: Shape) -> Iterator[bytes | memoryview]:
     bits = (note.settled, note.corrected, note.has_offer, note.has_final, note.has_flow)
     flags = sum(1 << place for place, bit in enumerate(bits) if bit)
     flags |= _NOTE_VECTOR * (note.vector is not None) | _NOTE_FLOW * (note.flow is not None)
@@ -187,31 +209,38 @@ def _pack_note(note: Note, shape: Shape) -> Iterator[bytes]:
         yield struct.pack("<I", node) + row.astype("<f8").tobytes()
     for vector in (note.vector, note.flow):
         if vector is not None:
-            yield vector.astype("<f8").tobytes()
+            yield _bytes(vector)
 
 
 class _Reader:
     """Takes bytes from the front; more than there are is a violation."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes | bytearray) -> None:
         self._content, self._at = content, 0
 
     def take(self, size: int) -> bytes:
-        part = self._content[self._at : self._at + size]
-        if len(part) < size:
+        self._pass(size)
+        return bytes(self._content[self._at - size : self._at])
+
+    def _pass(self, size: int) -> None:
+        if self._at + size > len(self._content):
             raise Violation("a message that ends too early; its vectors may be of another dimension")
         self._at += size
-        return part
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         return layout.unpack(self.take(layout.size))
 
     def array(self, kind: str, n: int) -> AnyArray:
-        return np.frombuffer(self.take(n * np.dtype(kind).itemsize), dtype=kind)
+        size = n * np.dtype(kind).itemsize
+        self._pass(size)
+        return np.frombuffer(self._content, kind, n, self._at - size)
 
     def vector(self, n: int, kind: str = "<f8", what: str = "a vector") -> Vector:
-        values: Vector = self.array(kind, n).astype(np.float64)
-        if not np.isfinite(values).all():
+        """A view of the message where that can be, which is what makes it quick."""
+        values: Vector = np.require(self.array(kind, n), np.float64, ["A", "W"])
+        with np.errstate(all="ignore"):
+            quick = np.isfinite(values.sum())  # a sum of finite numbers may overflow, but not the other way round
+        if not quick and not np.isfinite(values).all():
             at = int(np.flatnonzero(~np.isfinite(values))[0])
             raise Violation(f"{what} with {'NaN' if np.isnan(values[at]) else 'infinity'} at position {at}")
         return values
@@ -221,7 +250,7 @@ class _Reader:
             raise Violation("a message that goes on after its end; its vectors may be of another dimension")
 
 
-def unpack_letter(content: bytes, sender: int, receiver: int, shape: Shape) -> tuple[int, Letter]:
+def unpack_letter(content: bytes | bytearray, sender: int, receiver: int, shape: Shape) -> tuple[int, Letter]:
     """(exchange, letter) between two nodes that the link knows."""
     reader = _Reader(content)
     clock, incarnation, addressed, attempt, version, digest, limit, coast, push, members, flags = reader.unpack(_LETTER)
@@ -291,7 +320,7 @@ def pack_vector(info: dict[str, Any], vector: Vector) -> bytes:
     return struct.pack("<I", len(head)) + head + vector.astype("<f8").tobytes()
 
 
-def unpack_vector(content: bytes, d: int | None) -> tuple[dict[str, Any], Vector]:
+def unpack_vector(content: bytes | bytearray, d: int | None) -> tuple[dict[str, Any], Vector]:
     """The same back; d: how long it must be, if that is known."""
     reader = _Reader(content)
     (size,) = reader.unpack(struct.Struct("<I"))

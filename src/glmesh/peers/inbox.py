@@ -17,7 +17,7 @@ class Message:
 
     peer: int
     kind: Kind | None
-    content: bytes = b""
+    content: bytes | bytearray = b""
     up: bool = False
 
 

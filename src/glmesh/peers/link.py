@@ -22,7 +22,7 @@ import grpc.aio
 
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.peers.config import Site
-from glmesh.peers.frames import CHUNK, PROTOCOL, Assembler, Kind, Violation, frames, pack_json, unpack_json
+from glmesh.peers.frames import CHUNK, PROTOCOL, Assembler, Content, Kind, Violation, frames, pack_json, unpack_json
 from glmesh.peers.inbox import Inbox, Message
 from glmesh.peers.keys import fingerprint
 from glmesh.peers.log import Log
@@ -36,6 +36,9 @@ _CONTROLS = 1024  # and other messages, beyond which the stream is given up
 _OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
     ("grpc.max_send_message_length", CHUNK + 4096),
+    ("grpc.http2.max_frame_size", CHUNK),  # these three: a third less CPU with vectors of a million
+    ("grpc.http2.lookahead_bytes", 4 * CHUNK),  # and what a neighbour that does not read can make us hold
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -53,8 +56,8 @@ class Link:
     peer: int
     name: str
     address: str
-    controls: deque[tuple[Kind, bytes]] = field(default_factory=deque)
-    letters: deque[bytes] = field(default_factory=deque)
+    controls: deque[tuple[Kind, Content]] = field(default_factory=deque)
+    letters: deque[Content] = field(default_factory=deque)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     stream: asyncio.Task[Any] | None = None  # of the session in progress
     up: bool = False
@@ -129,7 +132,7 @@ class Links:
 
     # for the node's own thread
 
-    def send(self, peer: int, kind: Kind, content: bytes) -> None:
+    def send(self, peer: int, kind: Kind, content: Content) -> None:
         """To be sent as soon as the neighbour reads; a letter may give way to a newer one."""
         self._loop.call_soon_threadsafe(self._queue, self.links[peer], kind, content)
 
@@ -157,7 +160,7 @@ class Links:
 
     # in the thread of the links
 
-    def _queue(self, link: Link, kind: Kind, content: bytes) -> None:
+    def _queue(self, link: Link, kind: Kind, content: Content) -> None:
         if not link.up:
             return
         if kind is Kind.LETTER:
@@ -301,7 +304,7 @@ class Links:
             writer.cancel()
             await asyncio.wait([writer])
 
-    def _greet(self, link: Link, kind: Kind, content: bytes) -> None:
+    def _greet(self, link: Link, kind: Kind, content: bytearray) -> None:
         why: str | None = None
         hello: dict[str, Any] = {}
         if kind is Kind.REFUSE:
@@ -325,7 +328,7 @@ class Links:
         self.log("up", peer=link.name)
         self.inbox.put(Message(link.peer, None, up=True))
 
-    async def _message(self, link: Link, read: Callable[[], Awaitable[bytes | None]]) -> tuple[Kind, bytes]:
+    async def _message(self, link: Link, read: Callable[[], Awaitable[bytes | None]]) -> tuple[Kind, bytearray]:
         while True:
             frame = await read()
             if frame is None:

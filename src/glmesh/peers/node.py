@@ -111,7 +111,7 @@ class Node:
         except Violation as error:
             self.links.drop(peer, str(error))
 
-    def _act(self, peer: int, kind: Kind, content: bytes) -> None:
+    def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
         if kind is Kind.BOARD:
             news = self.board.merge(unpack_json(content))
             if news:
