@@ -8,10 +8,12 @@ import os
 import pty
 import re
 import shlex
+import socket
 import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +36,29 @@ def _tables(folder: Path) -> None:
         np.savetxt(folder / f"{name}.csv", np.column_stack([X, y]), delimiter=",")
 
 
+def _three_ports() -> int:
+    """The first of three free ports in a row."""
+    while True:
+        first = free_ports(1)[0]
+        with suppress(OSError), ExitStack() as taken:
+            for port in range(first, first + 3):
+                taken.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
 def _commands() -> list[list[str]]:
     """The README's second example."""
     section = README.read_text().split("## Between machines")[1].split("\n## ")[0]
     return [shlex.split(line, comments=True)[1:] for line in re.findall(r"^    (glmesh .*)$", section, flags=re.M)]
+
+
+@pytest.mark.parametrize("command", ["keys", "federation", "doctor", "node", "up", "status", "report"])
+def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"examples:\n  glmesh {command}" in shown
+    assert max(map(len, shown.splitlines())) <= 82
 
 
 def test_the_second_example_of_the_readme(
@@ -48,7 +69,7 @@ def test_the_second_example_of_the_readme(
     commands = _commands()
     assert [command[0] for command in commands] == ["keys", "federation", "federation", "up"]
     for command in commands[:-1]:
-        extra = ["--port", str(free_ports(1)[0] // 10 * 10)] if "add" in command else []
+        extra = ["--port", str(_three_ports())] if "add" in command else []
         assert main([*command, *extra]) == 0, capsys.readouterr()
     assert main(["federation", "check", "fed.toml"]) == 0
     assert "alice, bob, carol" in capsys.readouterr().out

@@ -69,7 +69,7 @@ def _same(a: object, b: object) -> bool:
     return a == b
 
 
-@prop(2000)
+@prop(1000)
 @given(letters(), whole)
 def test_a_letter_arrives_as_it_was_sent(letter: Letter, clock: int) -> None:
     content = b"".join(pack_letter(clock, letter, Shape(D, K)))
@@ -79,7 +79,7 @@ def test_a_letter_arrives_as_it_was_sent(letter: Letter, clock: int) -> None:
     assert _same(letter, read)
 
 
-@prop(2000)
+@prop(1000)
 @given(letters(), st.integers(0, 10**6), st.integers(0, 255), st.booleans())
 def test_a_spoilt_letter_is_refused_or_read(letter: Letter, at: int, byte: int, cut: bool) -> None:
     content = bytearray(b"".join(pack_letter(3, letter, Shape(D, K))))

@@ -66,7 +66,7 @@ def _parser() -> Parser:
             "glmesh train data.svm --model lasso --alpha 5  fit a model and save it",
             "glmesh predict glmesh-model.npz new.svm        use it",
             "glmesh topology torus --nodes 64               look at a network before using it",
-            "glmesh up federation.toml                      the nodes of a federation, as processes over TLS",
+            "glmesh up federation.toml                      sites as processes, over TLS",
             after="`glmesh COMMAND --help` says more about each.",
         ),
     )

@@ -28,7 +28,7 @@ def add_options(parser: Parser) -> None:
         "glmesh predict glmesh-model.npz new.svm",
         "glmesh predict glmesh-model.npz new.csv --target price --out predictions.csv",
         "glmesh predict clicks.npz new.svm.gz --probability | sort -g | tail",
-        "glmesh predict alice.state/model.npz new.csv --node alice.toml   (at all sites at the same time)",
+        "glmesh predict alice.state/model.npz new.csv --node alice.toml",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="a file that `glmesh train` wrote")

@@ -3,8 +3,9 @@
 | kind    | value                                                                    |
 |---------|--------------------------------------------------------------------------|
 | `facts` | the numbers of `NodeData.facts`, of which all take the maximum           |
-| `done`  | the round that the node holds a good enough certificate about            |
+| `done`  | the round that the node holds a good enough certificate about, or -1     |
 | `heir`  | the neighbour that would count the node's share, should it never return  |
+| `count` | how often it joined and left, of those who were given up (odd: a member) |
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from glmesh.peers.frames import Violation
 from glmesh.problem import NodeData
 from glmesh.types import Vector
 
-_KINDS = ("facts", "done", "heir")
+_KINDS = ("facts", "done", "heir", "count")
 
 
 class Board:

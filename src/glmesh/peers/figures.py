@@ -34,7 +34,7 @@ def figures(node: Node) -> dict[str, Any]:
             "objective": None if momentum is None else _finite(float(momentum.last[0])),
             "missed": trainer.skipped,
             "communications": exchange.communications,
-            "done": [node.name(k) for k in trainer.members if node.board.get("done", k) is not None],
+            "done": [node.name(k) for k in trainer.members if (node.board.get("done", k) or -1) >= 0],
         }
     return out
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from glmesh.peers.frames import Kind
 
-_MOST_UNREAD = 64  # letters of a neighbour that this node has not come to; older ones give way
+_LEAST = 1024  # bytes that a message costs, however short it is
 
 
 @dataclass
@@ -22,25 +22,29 @@ class Message:
 
 
 class Inbox:
-    """Messages for the node's own thread."""
+    """Messages for the node's own thread; how much is unread of each neighbour is known, so that reading can wait."""
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
         self._some = threading.Condition()
+        self._unread: Counter[int] = Counter()  # bytes
 
     def put(self, message: Message) -> None:
         """From the thread of the links."""
         with self._some:
-            unread = sum(1 for one in self._messages if one.peer == message.peer and one.kind is Kind.LETTER)
-            if message.kind is Kind.LETTER and unread >= _MOST_UNREAD:
-                oldest = next(m for m in self._messages if m.peer == message.peer and m.kind is Kind.LETTER)
-                self._messages.remove(oldest)
             self._messages.append(message)
+            self._unread[message.peer] += len(message.content) + _LEAST
             self._some.notify()
+
+    def unread(self, peer: int) -> int:
+        """Bytes of a neighbour's messages that this node has not come to."""
+        return self._unread[peer]
 
     def get(self, seconds: float | None) -> Message | None:
         """The next one; None if none comes in time."""
         with self._some:
             if not self._some.wait_for(lambda: bool(self._messages), seconds):
                 return None
-            return self._messages.popleft()
+            message = self._messages.popleft()
+            self._unread[message.peer] -= len(message.content) + _LEAST
+            return message

@@ -33,6 +33,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to reach a n
 _HANDSHAKE = 15.0  # seconds for the HELLO of a neighbour
 _WAITING = 2  # letters kept for a neighbour that does not read
 _CONTROLS = 1024  # and other messages, beyond which the stream is given up
+_UNREAD, _BREATH = 4, 0.02  # longest messages that may be unread; seconds until the next look
 _OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
     ("grpc.max_send_message_length", CHUNK + 4096),
@@ -288,6 +289,8 @@ class Links:
                 if kind is Kind.REFUSE:
                     raise Violation(f"{link.name} refuses this node: {str(unpack_json(content).get('why'))[:500]}")
                 self.inbox.put(Message(link.peer, kind, content))
+                while self.inbox.unread(link.peer) > _UNREAD * link.assembler.limit:
+                    await asyncio.sleep(_BREATH)  # then the neighbour's messages wait at its own end
         except Violation as error:
             link.why = str(error)
             if "refuses this node" not in link.why:

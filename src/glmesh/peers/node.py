@@ -142,6 +142,36 @@ class Node:
             if kind == "heir" and self.trainer is not None and self.board.get("heir", node) != self.me:
                 self.trainer.wills.pop(node, None)  # somebody else has the newer one
 
+        if self.trainer is not None and any(kind == "count" for kind, _ in keys):
+            self._learn_counts()
+
+    def _learn_counts(self) -> None:
+        """Links to those who were given up carry no letters, so the board tells of them."""
+        trainer = self.trainer
+        assert trainer is not None
+        for node in range(len(self.federation.members)):
+            trainer.learn(node, self.board.get("count", node) or 0)
+        if trainer.view[self.me] > (self.board.get("count", self.me) or trainer.view[self.me]):
+            self.log("joined again")
+            self._tell_counts([self.me])
+
+    def _tell_counts(self, nodes: list[int]) -> None:
+        assert self.trainer is not None
+        for node in nodes:
+            count = int(self.trainer.view[node])
+            self.board.put("count", node, count, count)
+        self._spread([("count", node) for node in nodes])
+
+    def _say_done(self) -> None:
+        """Which round this node holds a proof about; one that lost it takes its word back."""
+        trainer = self.trainer
+        assert trainer is not None
+        held = -1 if trainer.proof is None else trainer.proof.certificate.round
+        said = self.board.get("done", self.me)
+        if held != (-1 if said is None else said):
+            self.board.put("done", self.me, self.board.stamp("done", self.me) + 1, held)
+            self._spread([("done", self.me)])
+
     def _say_ready(self, *peers: int) -> None:
         assert self.trainer is not None
         self._tell(Kind.READY, pack_json({"clock": self.trainer.ledger.clock}), *peers)
@@ -199,6 +229,7 @@ class Node:
         if saved is not None:
             trainer.restore(saved["trainer"])
             self.log("resumed", round=trainer.state.round)
+        self._learn_counts()
         self._note_ready()
         self._say_ready()
         self.phase = "waiting"
@@ -273,8 +304,7 @@ class Node:
         if proven and trainer.proof is not None:
             certificate = trainer.proof.certificate
             self.log("certified", round=certificate.round, gap=certificate.relative)
-            self.board.put("done", self.me, certificate.round, certificate.round)
-            self._spread([("done", self.me)])
+        self._say_done()
         now = time.monotonic()
         if proven or now >= self._looked + _LOOK:
             self._looked = now
@@ -290,7 +320,8 @@ class Node:
             away = now - pace.heard
             if trainer.view[peer] & 1 and away > self.federation.network.gone_after and not pace.finished:
                 self.log("gone", peer=self.name(peer), away=away, model=self.federation.network.gone)
-                trainer.give_up(peer)
+                trainer.learn(peer, int(trainer.view[peer]) + 1)
+                self._tell_counts([peer])
                 self.save()
         if any(link.up for link in self.links.links.values()):
             self._gone_since = now

@@ -163,11 +163,12 @@ class Trainer:
         self.crew.disturbed(self.me, _NOT_YET)
         self.met = False
 
-    def give_up(self, peer: int) -> None:
-        """A neighbour is gone for good, as far as this node can tell."""
-        view = self.view.copy()
-        self.ledger.farewell(0, peer, int(view[peer]) + 1)
-        self.members_changed(view)
+    def learn(self, node: int, count: int) -> None:
+        """A member was given up, or is back: its count, which only grows. One that hears it of itself joins again."""
+        if count > self.view[node]:
+            view = self.view.copy()
+            self.ledger.accounts[0].count(node, count)
+            self.members_changed(view)
 
     def members_changed(self, before: Indices) -> None:
         """After the view has changed: who left is counted by its heir, who returned counts itself."""
