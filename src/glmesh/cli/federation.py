@@ -131,6 +131,8 @@ def _add(options: Namespace) -> int:
 
 
 def _node_file(options: Namespace, name: str, data: str) -> str:
+    from glmesh.peers.federation import toml_value
+
     lines = {
         "name": name,
         "federation": Path(options.file).name,
@@ -142,7 +144,7 @@ def _node_file(options: Namespace, name: str, data: str) -> str:
         "ca": f"{options.keys}/ca.crt",
         "state": f"{name}.state",
     }
-    return "".join(f'{key} = "{value}"\n' for key, value in lines.items() if value)
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in lines.items() if value)
 
 
 def _check(options: Namespace) -> int:

@@ -153,6 +153,7 @@ class PeerExchange:
                 pace.ready, pace.silent = False, False
             if message.up:
                 pace.newest = pace.at = -1  # perhaps a new life
+                pace.finished = False
             self._other(message)
             self._send()
             return

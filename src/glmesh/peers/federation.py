@@ -123,7 +123,7 @@ class Federation:
 
     def write(self, path: str | PathLike[str]) -> None:
         """As TOML, whole or not at all."""
-        lines = [f"name = {_toml(self.name)}", "", "[problem]", *_table(self.problem), "", "[network]"]
+        lines = [f"name = {toml_value(self.name)}", "", "[problem]", *_table(self.problem), "", "[network]"]
         lines += _table(self.network)
         for member in self.members:
             lines += ["", "[[members]]", *_table(member)]
@@ -229,12 +229,12 @@ class Federation:
         return Cola(gossip="ledger")
 
 
-def difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str | None:
+def difference(ours: Mapping[str, str], theirs: Mapping[str, Any]) -> str | None:
     """The first key that differs, with both values; None if none does."""
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
         if mine != other:
-            return f"{key} is {mine!r} here and {other!r} there"
+            return f"{str(key)[:80]} is {mine!r:.200} here and {other!r:.200} there"
     return None
 
 
@@ -279,14 +279,15 @@ def typed(kind: type[Any], tree: Any, where: str) -> Any:
 
 
 def _table(part: Any) -> list[str]:
-    return [f"{one.name} = {_toml(getattr(part, one.name))}" for one in fields(part)]
+    return [f"{one.name} = {toml_value(getattr(part, one.name))}" for one in fields(part)]
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """As TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
     if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return repr(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -18,7 +17,7 @@ from glmesh.peers.data import Samples, load, misaligned
 from glmesh.peers.exchange import PeerExchange
 from glmesh.peers.federation import difference
 from glmesh.peers.figures import figures
-from glmesh.peers.frames import Kind, Shape, Violation, pack_json, pack_vector, unpack_json, unpack_vector
+from glmesh.peers.frames import CONTROL, Kind, Shape, Violation, pack_json, pack_vector, unpack_json, unpack_vector
 from glmesh.peers.history import History
 from glmesh.peers.inbox import Message
 from glmesh.peers.link import Links
@@ -71,7 +70,7 @@ class Node:
         self._looked = 0.0
         self._gone_since = time.monotonic()
         self.history: History | None = None
-        self.on_round: Callable[[], None] = lambda: None
+        self._counts_changed = False
 
     # meeting the neighbours
 
@@ -82,7 +81,7 @@ class Node:
             return "does not train but predict"
         if not isinstance(entries, dict):
             return "tells nothing of its configuration"
-        differs = difference(self.federation.entries(), {str(k)[:80]: str(v)[:200] for k, v in entries.items()})
+        differs = difference(self.federation.entries(), entries)
         if differs is not None:
             return f"has another configuration: {differs}"
         if self.federation.problem.split == "features":
@@ -141,13 +140,11 @@ class Node:
         for kind, node in keys:
             if kind == "heir" and self.trainer is not None and self.board.get("heir", node) != self.me:
                 self.trainer.wills.pop(node, None)  # somebody else has the newer one
-
-        if self.trainer is not None and any(kind == "count" for kind, _ in keys):
-            self._learn_counts()
+            self._counts_changed |= kind == "count"  # to be looked at between two rounds
 
     def _learn_counts(self) -> None:
         """Links to those who were given up carry no letters, so the board tells of them."""
-        trainer = self.trainer
+        trainer, self._counts_changed = self.trainer, False
         assert trainer is not None
         for node in range(len(self.federation.members)):
             trainer.learn(node, self.board.get("count", node) or 0)
@@ -221,7 +218,7 @@ class Node:
         life = max(int(time.time() * 1000), 0 if saved is None else saved["trainer"]["life"] + 1)
         trainer = Trainer(self.federation, self.me, form, life)
         shape = Shape(trainer.block.d, len(self.federation.members), self.federation.network.wire == "float32")
-        self.links.allow(max(shape.limit, 4 << 20))
+        self.links.allow(max(shape.limit, CONTROL))
         mixing = self.federation.mixing
         self.exchange = PeerExchange(self.links, mixing, shape, self.me, self.receive, patient=self.patient)
         self.exchange.interrupted = self.stop.is_set
@@ -255,8 +252,8 @@ class Node:
         self.site.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.history = History(self.site.state / "history.jsonl")
         saved = self.store.load()
-        self.links.start()
         try:
+            self.links.start()
             outcome = Outcome.STOPPED
             if self._agree(saved) and self._prepare(saved):
                 self.save()
@@ -297,6 +294,8 @@ class Node:
         trainer = self.trainer
         assert trainer is not None
         assert self.history is not None
+        if self._counts_changed:
+            self._learn_counts()
         wanted = max((self.board.get("done", node) or -1 for node in trainer.members), default=-1)
         proven = trainer.look(wanted)
         if proven or trainer.state.round >= self.saved_round + self.site.file.checkpoint_every:
@@ -310,7 +309,6 @@ class Node:
             self._looked = now
             self._look_who_is_gone(now)
             self.history.add(figures(self))
-        self.on_round()
 
     def _look_who_is_gone(self, now: float) -> None:
         trainer, exchange = self.trainer, self.exchange

@@ -52,7 +52,7 @@ class _Prediction:
         if hello.get("purpose") != PURPOSE:
             return "does not predict"
         entries = hello.get("entries")
-        differs = difference(self.entries, entries) if isinstance(entries, dict) else "nothing told"
+        differs = difference(self.entries, entries) if isinstance(entries, dict) else "nothing is told of it"
         if differs is not None:
             return f"has another configuration: {differs}"
         return (
