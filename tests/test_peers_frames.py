@@ -184,7 +184,7 @@ def test_the_newest_of_a_board_counts() -> None:
 
 def test_a_deadline_follows_what_a_neighbour_takes() -> None:
     pace = Pace()
-    assert pace.deadline == 10.0
+    assert pace.deadline == 5.0
     for _ in range(50):
         pace.took(0.01)
     assert pace.deadline == 1.0

@@ -22,7 +22,7 @@ from glmesh.peers.inbox import Message
 from glmesh.peers.link import Links
 
 _SHORTEST, _LONGEST = 1.0, 30.0  # seconds of a deadline: a pause of the operating system is no failure
-_UNKNOWN = 10.0  # for a neighbour that has not been timed yet
+_UNKNOWN = 5.0  # for a neighbour that has not been timed yet
 _FADE = 0.125  # of what is remembered of a neighbour, per letter (as TCP does)
 _ALONE = 1.0  # seconds between rounds while nobody is there
 _REMEMBERED = 256  # exchanges whose sending times are kept

@@ -71,6 +71,7 @@ class Node:
         self._gone_since = time.monotonic()
         self.history: History | None = None
         self._counts_changed = False
+        self._counts: dict[int, int] = {}  # of the neighbours, when they were last looked at
 
     # meeting the neighbours
 
@@ -221,7 +222,7 @@ class Node:
         self.links.allow(max(shape.limit, CONTROL))
         mixing = self.federation.mixing
         self.exchange = PeerExchange(self.links, mixing, shape, self.me, self.receive, patient=self.patient)
-        self.exchange.interrupted = self.stop.is_set
+        self.exchange.interrupted = lambda: self.stop.is_set() or self._counts_changed
         self.trainer = trainer
         if saved is not None:
             trainer.restore(saved["trainer"])
@@ -238,6 +239,8 @@ class Node:
             message = self.links.inbox.get(0.2)
             if message is not None:
                 self.exchange.take(message)
+        if self._counts_changed:
+            self._learn_counts()
         if self.exchange.newest > trainer.ledger.clock and trainer.met:
             trainer.returned()  # the others have begun: late, or all memory lost
         elif saved is None and not self.stop.is_set():
@@ -315,6 +318,8 @@ class Node:
         assert trainer is not None
         assert exchange is not None
         for peer, pace in exchange.paces.items():
+            if trainer.view[peer] > self._counts.setdefault(peer, int(trainer.view[peer])):
+                self._counts[peer], pace.heard = int(trainer.view[peer]), now  # it joined: its time begins anew
             away = now - pace.heard
             if trainer.view[peer] & 1 and away > self.federation.network.gone_after and not pace.finished:
                 self.log("gone", peer=self.name(peer), away=away, model=self.federation.network.gone)

@@ -45,7 +45,7 @@ class Trainer:
     federation: Federation
     me: int
     form: Form
-    life: int  # of this node's lives the number; grows with each
+    life: int  # grows with every life of this node, and whenever links are opened anew
     crew: Crew = field(init=False)
     proof: Proof | None = None
     wills: dict[int, Vector] = field(default_factory=dict)  # shares of neighbours, should they never return
@@ -149,7 +149,7 @@ class Trainer:
             self.witness.disturb(0, self.state.round + 1)
 
     def _new_edges(self) -> None:
-        """A link that was never used belongs to this life."""
+        """A link that was never used belongs to the present life."""
         for edge in self.ledger.accounts[0].edges.values():
             if edge.attempt < 0:
                 edge.incarnation = self.life
@@ -185,6 +185,8 @@ class Trainer:
         if not self.view[self.me] & 1:  # the others had given this node up
             self.ledger.join(self.block, 0)
         self.ledger.open(self.block, 0)
+        self.life += 1  # links that are opened anew must not be taken for the old ones
+        self._new_edges()
         self.crew.disturbed(self.me, self.state.round)
 
     # the result
