@@ -33,6 +33,8 @@ def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0
                 raise ConnectionResetError("it closed the connection; it may not accept this node's certificate")
     except ssl.SSLCertVerificationError as error:
         raise Violation(f"the certificate at {address} is not {name}'s: {error.verify_message}") from None
+    except ssl.SSLEOFError:
+        raise ConnectionResetError(f"{address} closed the connection in the middle of the handshake") from None
     except ssl.SSLError as error:
         reason = str(error.reason or error).lower().replace("_", " ")
         raise Violation(f"{name} at {address} does not accept this node's certificate: {reason}") from None
