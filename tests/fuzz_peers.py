@@ -52,7 +52,7 @@ def one(data: bytes) -> None:
             pass
     if not np.isfinite(edge.flow).all() and np.abs(_largest(data)) < 1e150:
         raise AssertionError("a flow that is not finite")
-    for parse in (lambda: Board(4).merge(unpack_json(data)), lambda: unpack_vector(data, None)):
+    for parse in (lambda: Board(4, 6).merge(unpack_json(data)), lambda: unpack_vector(data, None)):
         with suppress(Violation):
             parse()
 

@@ -168,7 +168,7 @@ def test_vectors_with_words() -> None:
 
 
 def test_the_newest_of_a_board_counts() -> None:
-    board, other = Board(3), Board(3)
+    board, other = Board(3, 6), Board(3, 6)
     board.put("done", 1, 5, 5)
     other.put("done", 1, 7, 7)
     other.put("facts", 2, 1, [1.0] * 6)

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from glmesh.peers.frames import Violation
-from glmesh.problem import NodeData
 from glmesh.types import Vector
 
 _KINDS = ("facts", "done", "heir", "count")
@@ -25,8 +24,8 @@ _KINDS = ("facts", "done", "heir", "count")
 class Board:
     """What a node knows; keys are (kind, node)."""
 
-    def __init__(self, n_nodes: int) -> None:
-        self._n_nodes = n_nodes
+    def __init__(self, n_nodes: int, n_facts: int) -> None:
+        self._n_nodes, self._n_facts = n_nodes, n_facts
         self.entries: dict[tuple[str, int], tuple[int, Any]] = {}
 
     def put(self, kind: str, node: int, stamp: int, value: Any) -> bool:
@@ -69,7 +68,7 @@ class Board:
         if kind not in _KINDS or type(node) is not int or not 0 <= node < self._n_nodes or type(stamp) is not int:
             raise Violation(f"an entry of a board about {kind!r} of {node!r}")
         if kind == "facts":
-            good = isinstance(value, list) and len(value) == NodeData.N_FACTS
+            good = isinstance(value, list) and len(value) == self._n_facts
             good = good and all(isinstance(one, int | float) and math.isfinite(one) for one in value)
         else:
             good = type(value) is int and -1 <= value < 1 << 62

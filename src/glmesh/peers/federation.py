@@ -41,7 +41,7 @@ from glmesh import mixing as mixing_module
 from glmesh import topology as topology_module
 from glmesh.archive import write_atomically
 from glmesh.block import Facts
-from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile
+from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
 from glmesh.methods import Cola
 from glmesh.mixing import Mixing
 from glmesh.peers.keys import check_name
@@ -67,6 +67,10 @@ class ProblemPart:
 
     def model(self) -> Model:
         """Checked, or refused by name."""
+        if self.fit_intercept and self.split == "samples":
+            raise UnsuitablePair(
+                "an unpenalised intercept needs split='features' between peers; or add a column of ones to all data"
+            )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         return Model.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
 

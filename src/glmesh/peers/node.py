@@ -59,7 +59,7 @@ class Node:
             hello["rows"] = self.rows
         self.store = Store(site, self.data)
         self.links = Links(site, log, hello, self._check)
-        self.board = Board(len(self.federation.members))
+        self.board = Board(len(self.federation.members), len(self.data.facts()))
         self.exchange: PeerExchange | None = None
         self.trainer: Trainer | None = None
         self.agreed: Vector | None = None
