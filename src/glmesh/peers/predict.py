@@ -33,7 +33,7 @@ def together(path: str | PathLike[str], model: Model, X: AnyArray, *, seconds: f
     if site.federation.problem.split != "features":
         raise InvalidInput("split by samples every site has the whole model; predict without --node")
     own = replace(model, intercept=0.0).decision(X)
-    scores, intercept = _Prediction(site, own, model.intercept).run(seconds)
+    scores, intercept = _Prediction(site, own, float(model.intercept)).run(seconds)
     return replace(model, coef=np.ones(1), intercept=intercept), scores[:, None]
 
 
