@@ -54,7 +54,18 @@ def _channel(peers: Sites, folder: Path, name: str | None, target: int = 0) -> g
 
 
 def _talk(peers: Sites, name: str, messages: list[bytes], folder: Path | None = None) -> str:
-    """What n0 answers to these frames, sent with the certificate of `name`: why it refuses them."""
+    """What n0 answers to these frames, sent with the certificate of `name`: why it refuses them.
+
+    The real n1 dials too, and may take its stream back in the middle of a sentence; then it is said again.
+    """
+    for _ in range(10):
+        why = _talk_once(peers, name, messages, folder)
+        if why:
+            return why
+    return ""
+
+
+def _talk_once(peers: Sites, name: str, messages: list[bytes], folder: Path | None) -> str:
     with _channel(peers, folder or peers.folder / "keys", name) as channel:
         answers = channel.stream_stream("/glmesh.Link/Talk")(_slowly(messages), timeout=10)
         assembler, why = Assembler(), ""
