@@ -5,7 +5,7 @@ BIN     = $(VENV)/bin
 # Two test processes: the machines this is built on have two cores.
 PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test soak lint format bench clean
+.PHONY: demo test soak fuzz lint format bench clean
 
 demo: $(VENV)/.plot
 	$(BIN)/glmesh demo
@@ -16,6 +16,10 @@ test: $(VENV)/.test
 # The numbers of the acceptance instead of a tenth; writes benchmarks/reports/soak.md.
 soak: $(VENV)/.test
 	GLMESH_SOAK=1 $(PYTEST)
+
+# What crosses a link between peers, a million inputs (some minutes).
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python -m tests.fuzz_peers -runs=1000000 -max_len=2048 -rss_limit_mb=2048 -max_total_time=1200
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
@@ -35,6 +39,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/elastic.py
 	$(BIN)/python benchmarks/communications.py
 	$(BIN)/python benchmarks/rivals.py docs/reports/rivals
+	$(BIN)/python benchmarks/peers.py
 
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

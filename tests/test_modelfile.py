@@ -105,7 +105,7 @@ def test_every_truncation_and_flipped_byte_is_noticed(tmp_path: Path) -> None:
         (None, "not a glmesh model"),
         ([1], "not a glmesh model"),
         ({"format": "other"}, "not a glmesh model"),
-        ({"format": "glmesh-model", "version": 2}, "version 2, expected 1; upgrade glmesh"),
+        ({"format": "glmesh-model", "version": 3}, "version 3, expected 2; upgrade glmesh"),
         ({"format": "glmesh-model", "version": 1}, r"KeyError\('loss'\)"),
         ({"format": "glmesh-model", "version": 1} | META | {"classes": [1]}, "lacks or spoils"),
         ({"format": "glmesh-model", "version": 1} | META | {"alpha": "much"}, "lacks or spoils"),

@@ -37,9 +37,7 @@ from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
 from glmesh.witness import Witness
 
-_DAMPING = (
-    1.3  # times 1/lambda_max(I - W): 1 is proven (and agrees sooner if all are near), at 4/3 momentum is unstable
-)
+DAMPING = 1.3  # times 1/lambda_max(I - W): 1 is proven (and agrees sooner if all are near), at 4/3 momentum is unstable
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
 
 
@@ -201,7 +199,7 @@ class Simulation:
             self.seed,
             self.mixing,
             schedule,
-            (_DAMPING if diameter > 2 else 1.0) / top if (top := max(one.top for one in schedule)) > 0 else 1.0,
+            (DAMPING if diameter > 2 else 1.0) / top if (top := max(one.top for one in schedule)) > 0 else 1.0,
             (1.0 - self.mixing.top, self.mixing.lambda2) if self.method.needs_spectrum else (np.nan, np.nan),
             speeds,
         )

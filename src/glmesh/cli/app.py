@@ -7,10 +7,24 @@ import os
 import sys
 from collections.abc import Sequence
 
-from glmesh.cli import bench, demo, paper, predict, topology, train
+from glmesh.cli import bench, demo, doctor, federation, keys, node, paper, predict, report, status, topology, train, up
 from glmesh.cli.options import INTERRUPTED, USAGE, Parser, examples
 
-COMMANDS = {"demo": demo, "train": train, "predict": predict, "topology": topology, "bench": bench, "paper": paper}
+COMMANDS = {
+    "demo": demo,
+    "train": train,
+    "predict": predict,
+    "topology": topology,
+    "bench": bench,
+    "paper": paper,
+    "keys": keys,
+    "federation": federation,
+    "doctor": doctor,
+    "node": node,
+    "up": up,
+    "status": status,
+    "report": report,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,12 +61,14 @@ def _parser() -> Parser:
     parser = Parser(
         prog="glmesh",
         description="Train generalised linear models over a network of nodes that each keep their own data, without a "
-        "coordinator and with a proof of how good the answer is. The network is simulated on this machine.",
+        "coordinator and with a proof of how good the answer is. `train` simulates the network on this machine; "
+        "`node` is one site of a real one.",
         epilog=examples(
             "glmesh demo                                    see it work, in some seconds",
             "glmesh train data.svm --model lasso --alpha 5  fit a model and save it",
             "glmesh predict glmesh-model.npz new.svm        use it",
             "glmesh topology torus --nodes 64               look at a network before using it",
+            "glmesh up federation.toml                      sites as processes, over TLS",
             after="`glmesh COMMAND --help` says more about each.",
         ),
     )

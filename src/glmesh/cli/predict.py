@@ -28,12 +28,14 @@ def add_options(parser: Parser) -> None:
         "glmesh predict glmesh-model.npz new.svm",
         "glmesh predict glmesh-model.npz new.csv --target price --out predictions.csv",
         "glmesh predict clicks.npz new.svm.gz --probability | sort -g | tail",
+        "glmesh predict alice.state/model.npz new.csv --node alice.toml",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="a file that `glmesh train` wrote")
     add("data", metavar="DATA", help="samples, in any format that `glmesh train` reads")
     add("--target", metavar="COLUMN", help="column of a .csv that holds y, by name or position (default: the last)")
     add("--out", metavar="FILE", help="write there instead of printing")
+    add("--node", metavar="NODE.toml", help="with the other sites of a federation that is split by features")
     add("--probability", action="store_true", help="print P(the larger label) instead (logistic loss only)")
 
 
@@ -48,6 +50,10 @@ def run(options: Namespace) -> int:
     if options.probability and model.loss != "logistic":
         raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
     X, y = _read(options, model)
+    if options.node:
+        from glmesh.peers.predict import together
+
+        model, X = together(options.node, model, X)
     predictions = model.predict(X)
     shown = model.predict_probability(X) if options.probability else predictions
     if model.classes is not None and not options.probability:

@@ -84,6 +84,7 @@ class Ledger:
     before: Matrix  # u of the round before; empty without momentum
     pushes: Vector  # theta of the coming exchange
     clock: int = 0  # exchanges so far, the greeting included
+    single: bool = False  # offers are rounded to float32, at both ends alike, so that the sum stays right
 
     @staticmethod
     def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> Ledger:
@@ -143,6 +144,8 @@ class Ledger:
                 edge.advance(float(self.pushes[k]))
                 if edge.push:
                     s[k] += edge.push * edge.drift
+        if self.single:
+            s = s.astype(np.float32).astype(np.float64)
         letters = [
             self._write(account, edge, s[k], weight, None if pulses is None else pulses[k])
             for k, account, edge, weight in offered

@@ -1,0 +1,32 @@
+"""`glmesh doctor NODE.toml`: look at a node before it starts."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from glmesh.cli.options import REACHED, USAGE, Parser, examples
+from glmesh.cli.peers import needs_peers
+
+HELP = "check a node before it starts"
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `doctor`."""
+    parser.description = (
+        "Look at configuration, certificates and their expiry, data, topology, neighbours, the size of messages and "
+        "the time that a run may take. The exit code is 2 if something would keep the node from running."
+    )
+    parser.epilog = examples("glmesh doctor alice.toml")
+    parser.add_argument("file", metavar="NODE.toml")
+
+
+def run(options: Namespace) -> int:
+    """Look and tell."""
+    needs_peers()
+    from glmesh.peers.doctor import examine
+
+    bad = False
+    for finding in examine(options.file):
+        bad |= finding.level == "error"
+        print(f"{finding.level:<8} {finding.what:<20} {finding.seen}", flush=True)
+    return USAGE if bad else REACHED

@@ -1,0 +1,168 @@
+"""`glmesh federation init|add|check FILE`: the file that all members of a federation share."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from glmesh.cli.models import MODELS
+from glmesh.cli.options import REACHED, Parser, examples, number, whole
+from glmesh.cli.output import rows
+from glmesh.cli.peers import needs_peers
+
+HELP = "write and check the file that all nodes of a federation share"
+_PORT = 7001  # of the first member on loopback
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `federation`."""
+    parser.description = (
+        "A federation file says what is solved, who takes part (by the fingerprint of a certificate) and who talks to "
+        "whom. Every member needs the same one; nodes compare it key by key when they meet."
+    )
+    parser.epilog = examples(
+        "glmesh federation init fed.toml --model logistic --alpha 1",
+        "glmesh federation add fed.toml alice=alice.csv bob=bob.csv carol=carol.csv",
+        "glmesh federation add fed.toml dave=dave.csv --address dave.example:7001 --late",
+        "glmesh federation check fed.toml",
+    )
+    steps = parser.add_subparsers(dest="step", metavar="STEP", required=True, title="steps", parser_class=Parser)
+    init = steps.add_parser("init", help="begin a file")
+    add = init.add_argument
+    add("file", metavar="FILE")
+    add("--model", choices=list(MODELS), default="logistic", metavar="NAME", help=f"one of {', '.join(MODELS)}")
+    add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
+    add("--alpha", type=number(), default=1.0, metavar="A", help="strength of the penalty (default 1)")
+    add("--l1-ratio", type=number(0, 1), default=0.5, metavar="R", help="of the elastic net (default 0.5)")
+    add("--split", choices=["samples", "features"], help="what a site holds (default: samples if that works)")
+    add("--intercept", action="store_true", help="not penalised; split by features only")
+    add("--tol", type=number(positive=True), default=1e-6, metavar="T", help="relative gap to be proven (1e-6)")
+    add("--max-rounds", type=whole(1), default=100_000, metavar="N")
+    add("--topology", default="ring", metavar="NAME", help="over the members in their order (default ring)")
+    add("--wire", choices=["float64", "float32"], default="float64", help="numbers in messages")
+    add("--gone-after", type=number(positive=True), default=600.0, metavar="SECONDS", help="until a site is given up")
+    add("--gone", choices=["freeze", "reset"], default="freeze", help="whether its last share stays counted")
+    more = steps.add_parser("add", help="add members, and write their node files")
+    add = more.add_argument
+    add("file", metavar="FILE")
+    add("members", metavar="NAME=DATA", nargs="+", help="a member and its data file; NAME alone writes no node file")
+    add("--keys", default="keys", metavar="FOLDER", help="where NAME.crt is (default: keys, beside FILE)")
+    add("--address", metavar="HOST:PORT", help="of a single member (default: loopback)")
+    add("--port", type=whole(1), default=_PORT, metavar="N", help="of the first member on loopback (default 7001)")
+    add("--target", metavar="COLUMN", help="column of the data with the labels")
+    add("--ids", metavar="COLUMN", help="column of the data with the names of the rows")
+    add("--late", action="store_true", help="the others do not wait for it")
+    check = steps.add_parser("check", help="look whether it can run")
+    check.add_argument("file", metavar="FILE")
+
+
+def run(options: Namespace) -> int:
+    """One step."""
+    needs_peers()
+    return {"init": _init, "add": _add, "check": _check}[options.step](options)
+
+
+def _init(options: Namespace) -> int:
+    from glmesh.errors import InvalidInput, UnsuitablePair
+    from glmesh.peers.federation import Federation, NetworkPart, ProblemPart
+
+    path = Path(options.file)
+    if path.exists():
+        raise InvalidInput(f"{path} is there already; remove it first, or use another name")
+    loss, usual = MODELS[options.model]
+    common = {
+        "loss": loss,
+        "penalty": options.penalty or usual,
+        "alpha": options.alpha,
+        "l1_ratio": options.l1_ratio,
+        "fit_intercept": options.intercept,
+        "tol": options.tol,
+        "max_rounds": options.max_rounds,
+    }
+    split = options.split
+    if split is None:
+        try:
+            ProblemPart(**common, split="samples").model()
+            split = "samples"
+        except UnsuitablePair:
+            split = "features"
+    problem = ProblemPart(**common, split=split)
+    problem.model()
+    network = NetworkPart(
+        topology=options.topology, wire=options.wire, gone_after=options.gone_after, gone=options.gone
+    )
+    Federation(path.stem, problem, network, ()).write(path)
+    print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {split}; now add members")
+    return REACHED
+
+
+def _add(options: Namespace) -> int:
+    from dataclasses import replace
+
+    from glmesh.errors import InvalidInput
+    from glmesh.peers.federation import Federation, Member
+    from glmesh.peers.keys import check_name, fingerprint
+
+    path = Path(options.file)
+    federation = Federation.read(path)
+    if options.address and len(options.members) > 1:
+        raise InvalidInput("--address is that of a single member; add them one by one")
+    members, files = list(federation.members), []
+    for entry in options.members:
+        name, _, data = entry.partition("=")
+        check_name(name)
+        if any(member.name == name for member in members):
+            raise InvalidInput(f"{name} is a member already")
+        certificate = path.parent / options.keys / f"{name}.crt"
+        if not certificate.is_file():
+            raise InvalidInput(f"{certificate}: no such file; `glmesh keys {options.keys} {name}` makes it")
+        address = options.address or f"127.0.0.1:{options.port + len(members)}"
+        if data:
+            files.append((path.parent / f"{name}.toml", _node_file(options, name, data)))
+        members.append(Member(name, address, fingerprint(certificate.read_bytes()), options.late))
+    for file, _ in files:
+        if file.exists():
+            raise InvalidInput(f"{file} is there already; remove it first")
+    replace(federation, members=tuple(members)).write(path)
+    for file, text in files:
+        file.write_text(text, encoding="utf-8")
+    print(f"{path}: {len(members)} members" + "".join(f"\n{file}" for file, _ in files))
+    return REACHED
+
+
+def _node_file(options: Namespace, name: str, data: str) -> str:
+    from glmesh.peers.federation import toml_value
+
+    lines = {
+        "name": name,
+        "federation": Path(options.file).name,
+        "data": data,
+        "target": options.target,
+        "ids": options.ids,
+        "certificate": f"{options.keys}/{name}.crt",
+        "key": f"{options.keys}/{name}.key",
+        "ca": f"{options.keys}/ca.crt",
+        "state": f"{name}.state",
+    }
+    return "".join(f"{key} = {toml_value(value)}\n" for key, value in lines.items() if value)
+
+
+def _check(options: Namespace) -> int:
+    from glmesh import topology
+    from glmesh.peers.federation import Federation
+
+    federation = Federation.read(options.file)
+    federation.check()
+    part, mixing = federation.problem, federation.mixing
+    penalty = f"{part.loss} loss, {part.penalty} penalty, alpha {part.alpha:g}"
+    print(
+        rows(
+            [
+                ("problem", f"{penalty}, split by {part.split}, to {part.tol:g}"),
+                ("members", ", ".join(f"{m.name}{' (late)' if m.late else ''}" for m in federation.members)),
+                ("topology", f"{federation.network.topology}, diameter {topology.diameter(mixing.matrix)}"),
+                ("spectral gap", f"{1 - mixing.lambda2:.4f}"),
+            ]
+        )
+    )
+    return REACHED

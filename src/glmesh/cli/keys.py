@@ -1,0 +1,36 @@
+"""`glmesh keys FOLDER NAME...`: a private certificate authority, and certificates for nodes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from glmesh.cli.options import REACHED, Parser, examples, whole
+from glmesh.cli.peers import needs_peers
+
+HELP = "make a private CA and the certificates of nodes"
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `keys`."""
+    parser.description = (
+        "Make a private certificate authority in a folder, unless there is one, and a certificate and a key for each "
+        "name. Keep ca.key where nobody else gets at it; give each site ca.crt and its own .crt and .key only."
+    )
+    parser.epilog = examples("glmesh keys keys alice bob carol", "glmesh keys keys dave --days 90")
+    parser.add_argument("folder", metavar="FOLDER", help="where the files are, and go")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="of a node: small letters, digits, hyphens")
+    parser.add_argument("--days", type=whole(1), metavar="N", help="that certificates are good for (default 397)")
+
+
+def run(options: Namespace) -> int:
+    """Make them, and say what was made."""
+    needs_peers()
+    from glmesh.peers import keys
+
+    made = keys.make(Path(options.folder), options.names, days=options.days or keys.NODE_DAYS)
+    for path in made:
+        if path.suffix == ".crt":
+            content = path.read_bytes()
+            print(f"{path}  until {keys.expiry(content):%Y-%m-%d}  {keys.fingerprint(content)}")
+    return REACHED

@@ -1,0 +1,33 @@
+"""`glmesh report NODE.toml`: the history of a node as a page with plots."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from glmesh.cli.options import REACHED, Parser, examples
+from glmesh.cli.output import check_writable
+
+HELP = "make a page with plots of what a node went through"
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `report`."""
+    parser.description = (
+        "Make an HTML page of the histories of one or more nodes (history.jsonl in their state folders): the proven "
+        "gap, rounds and traffic over time, who was away, and the last events. The page refers to nothing outside it."
+    )
+    parser.epilog = examples("glmesh report alice.state", "glmesh report alice.state bob.state --out both.html")
+    parser.add_argument("folders", metavar="FOLDER", nargs="+", help="state folders of nodes")
+    parser.add_argument("--out", default="glmesh-report.html", metavar="FILE", help="default glmesh-report.html")
+
+
+def run(options: Namespace) -> int:
+    """Read, draw, write."""
+    check_writable({"--out": options.out})
+    from glmesh.peers.report import page
+
+    text = page(options.folders)
+    with open(options.out, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    print(options.out)
+    return REACHED

@@ -1,0 +1,31 @@
+"""`glmesh status NODE.toml`: a running node at a glance."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+
+from glmesh.cli.options import REACHED, Parser, examples
+from glmesh.cli.peers import needs_peers
+
+HELP = "look at a running node"
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `status`."""
+    parser.description = "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes."
+    parser.epilog = examples("glmesh status alice.toml", "glmesh status alice.toml --json")
+    parser.add_argument("file", metavar="NODE.toml")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(options: Namespace) -> int:
+    """Ask and show."""
+    needs_peers()
+    from glmesh.peers.config import Site
+    from glmesh.peers.status import ask
+    from glmesh.peers.view import screen
+
+    figures = ask(Site.read(options.file))
+    print(json.dumps(figures) if options.json else screen(figures, [], None, 120).rstrip())
+    return REACHED

@@ -1,0 +1,102 @@
+"""`glmesh up FEDERATION`: all nodes of a federation on this machine, as processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser, examples
+from glmesh.cli.output import duration
+from glmesh.cli.peers import needs_peers
+
+HELP = "start all nodes of a federation on this machine, to try it out"
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `up`."""
+    parser.description = (
+        "Start `glmesh node NAME.toml` for every member of a federation file, whose node files are beside it; real "
+        "processes that talk over real TLS. Ctrl-C pauses all of them; started again they go on."
+    )
+    parser.epilog = examples("glmesh up federation.toml")
+    parser.add_argument("file", metavar="FEDERATION", help="a federation file")
+    parser.add_argument("--verbose", action="store_true", help="show the nodes' own lines")
+
+
+def run(options: Namespace) -> int:
+    """Start, wait, tell."""
+    needs_peers()
+    from glmesh.errors import InvalidInput
+    from glmesh.peers.config import Site
+    from glmesh.peers.federation import Federation
+
+    path = Path(options.file)
+    federation = Federation.read(path)
+    federation.check()
+    files = {member.name: path.parent / f"{member.name}.toml" for member in federation.members}
+    missing = [str(file) for file in files.values() if not file.is_file()]
+    if missing:
+        raise InvalidInput(f"{missing[0]}: no such file; `glmesh federation add {path} NAME=DATA` writes it")
+    sites = {name: Site.read(file) for name, file in files.items()}
+    began = time.monotonic()
+    nodes: dict[str, Any] = {}
+    try:
+        for name, file in files.items():
+            command = [sys.executable, "-m", "glmesh", "node", str(file), "--plain"]
+            sink = None if options.verbose else subprocess.DEVNULL
+            nodes[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sink)
+        _wait(nodes, sites, began)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        for node in nodes.values():
+            if node.poll() is None:
+                node.terminate()
+        for node in nodes.values():
+            node.wait()
+    return _tell(nodes, sites, time.monotonic() - began)
+
+
+def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
+    from glmesh.peers.history import read
+
+    shown = ""
+    while any(node.poll() is None for node in nodes.values()):
+        time.sleep(0.5)
+        path = next(iter(sites.values())).state / "history.jsonl"
+        entries = read(path) if path.exists() else []
+        if any(node.poll() not in (None, 0) for node in nodes.values()):
+            return  # one that fails is told of; the others would wait for it
+        if not entries:
+            line = f"{sum(node.poll() is None for node in nodes.values())} nodes are starting"
+        else:
+            last = entries[-1]
+            gap = "none yet" if last.get("certificate") is None else f"{last['certificate']:.1e}"
+            line = f"round {last.get('round', 0):,}, proven gap {gap}, {duration(time.monotonic() - began)}"
+        if line != shown:
+            print(line, flush=True)
+            shown = line
+
+
+def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
+    from glmesh import modelfile
+    from glmesh.peers.history import read
+
+    good = True
+    for name, node in nodes.items():
+        if node.returncode != 0:
+            good = False
+            log = sites[name].state / "log.jsonl"
+            errors = [e for e in read(log) if e["event"] in ("error", "end")] if log.exists() else []
+            why = f": {errors[-1]['why']}" if errors else ""
+            print(f"{name} ended with code {node.returncode}{why}")
+            continue
+        model = modelfile.load(sites[name].state / "model.npz")
+        gap = float(model.info.get("relative_gap", float("nan")))
+        print(f"{name}: relative gap proven to be at most {gap:.1e}; {sites[name].state / 'model.npz'}")
+    print(f"{len(nodes)} nodes, {duration(seconds)}")
+    return REACHED if good else OUT_OF_ROUNDS

@@ -1,0 +1,40 @@
+"""What a node went through, a line of JSON per look; `glmesh report` draws it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from glmesh.errors import UnreadableFile
+
+
+class History:
+    """A file that only grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._stream = path.open("a", encoding="utf-8")
+
+    def add(self, figures: dict[str, Any]) -> None:
+        """An entry."""
+        self._stream.write(json.dumps(figures) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Ends it."""
+        self._stream.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All entries; a last line that a crash cut off is left out."""
+    if not path.is_file():
+        raise UnreadableFile(f"{path}: no such file; a node writes it while it runs")
+    entries: list[dict[str, Any]] = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise UnreadableFile(f"{path}, line {number}: is no JSON; expected what a node wrote") from None
+    return entries

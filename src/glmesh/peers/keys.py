@@ -1,0 +1,163 @@
+"""A private certificate authority and the certificates of nodes.
+
+The authority only vouches for names; who takes part is what the federation file lists, by fingerprint.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from glmesh.errors import InvalidInput, UnreadableFile
+
+CA_DAYS = 5 * 365  # as long as a consortium may last
+NODE_DAYS = 397  # what browsers accept at most: a lost key is worth nothing after a year
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_EARLIER = datetime.timedelta(minutes=5)  # clocks differ
+
+
+def check_name(name: str) -> str:
+    """The name, if it can stand in a certificate."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"{name!r} is no name for a node; use small letters, digits and hyphens, at most 63")
+    return name
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a node shows and checks: its certificate, its key, and whom it trusts; PEM each."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    ca: bytes
+    files: tuple[Path, Path]  # of certificate and key
+
+    @staticmethod
+    def read(certificate: Path, key: Path, ca: Path) -> Identity:
+        """From files; a key that others could read is refused."""
+        for path in (certificate, key, ca):
+            if not path.is_file():
+                raise UnreadableFile(f"{path}: no such file; `glmesh keys` makes it")
+        if os.name == "posix" and key.stat().st_mode & 0o077:
+            raise InvalidInput(
+                f"{key}: others can read this key; do chmod 600 {key}, or make a new one if they may have"
+            )
+        return Identity(certificate.read_bytes(), key.read_bytes(), ca.read_bytes(), (certificate, key))
+
+
+def fingerprint(certificate: bytes) -> str:
+    """sha256:... of a certificate, PEM or DER."""
+    try:
+        if certificate.lstrip().startswith(b"-----BEGIN"):
+            loaded = x509.load_pem_x509_certificate(certificate)
+        else:
+            loaded = x509.load_der_x509_certificate(certificate)
+    except ValueError as error:
+        raise UnreadableFile(f"this is no certificate ({error})") from error
+    return f"sha256:{loaded.fingerprint(hashes.SHA256()).hex()}"
+
+
+def expiry(certificate: bytes) -> datetime.datetime:
+    """When a certificate (PEM) ends."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+
+
+def make(folder: Path, names: Sequence[str], *, days: int = NODE_DAYS) -> list[Path]:
+    """ca.crt and ca.key in the folder unless they are there, and NAME.crt and NAME.key; what was written.
+
+    A certificate that is there already is never overwritten.
+    """
+    for name in names:
+        check_name(name)
+        if (folder / f"{name}.key").exists() or (folder / f"{name}.crt").exists():
+            raise InvalidInput(f"{folder / name}.crt is there already; remove it first, or use another name")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    written: list[Path] = []
+    ca_key_path, ca_path = folder / "ca.key", folder / "ca.crt"
+    if not ca_path.exists():
+        key = ec.generate_private_key(ec.SECP256R1())
+        _write(ca_key_path, _pem(key), 0o600)
+        _write(ca_path, _certificate("glmesh private CA", key.public_key(), None, key, CA_DAYS), 0o644)
+        written += [ca_path, ca_key_path]
+    elif names and not ca_key_path.exists():
+        raise InvalidInput(f"{ca_key_path}: the authority's key is not here; make certificates where it is")
+    if not names:
+        return written
+    loaded = serialization.load_pem_private_key(ca_key_path.read_bytes(), password=None)
+    assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+    ca = x509.load_pem_x509_certificate(ca_path.read_bytes())
+    for name in names:
+        key = ec.generate_private_key(ec.SECP256R1())
+        _write(folder / f"{name}.key", _pem(key), 0o600)
+        _write(folder / f"{name}.crt", _certificate(name, key.public_key(), ca, loaded, days), 0o644)
+        written += [folder / f"{name}.crt", folder / f"{name}.key"]
+    return written
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Never readable by others, not even for a moment, and never over another file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePublicKey,
+    issuer: x509.Certificate | None,
+    signer: ec.EllipticCurvePrivateKey,
+    days: int,
+) -> bytes:
+    now = datetime.datetime.now(datetime.UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    ending = now + datetime.timedelta(days=days)
+    if issuer is not None:
+        ending = min(ending, issuer.not_valid_after_utc)
+    begin = min(now - _EARLIER, ending - _EARLIER)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(ending)
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=0 if issuer is None else None), True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False)
+        .add_extension(_usage(issuer is None), True)
+    )
+    if issuer is not None:
+        both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        names = x509.SubjectAlternativeName([x509.DNSName(name)])
+        builder = builder.add_extension(both, False).add_extension(names, False)
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _usage(authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,255 @@
+"""Federations of real processes on loopback, for tests.
+
+Processes are forked from a server that has everything imported and compiled already: a node is there in a moment, and
+still has a process of its own that can be killed and stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glmesh import checkpoint, modelfile
+from glmesh.peers import keys
+from glmesh.peers.federation import Federation, Member, NetworkPart, ProblemPart
+from glmesh.peers.history import read
+
+_FORK = multiprocessing.get_context("forkserver")
+_FORK.set_forkserver_preload(["tests.peers_warm"])
+
+
+def _main(arguments: list[str], output: str) -> None:
+    """In the new process: `glmesh node ...`, its words in a file."""
+    stream = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(stream, 1)
+    os.dup2(stream, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    from glmesh.cli import main
+
+    sys.stdout.flush()
+    os._exit(main(arguments))
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports that nobody listens on at the moment."""
+    sockets = [socket.socket() for _ in range(n)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class Sites:
+    """A federation in a folder, and its processes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        parts: Sequence[tuple[Any, Any]],
+        *,
+        problem: dict[str, Any] | None = None,
+        network: dict[str, Any] | None = None,
+        late: Sequence[int] = (),
+        every: int = 20,
+    ) -> None:
+        self.folder, self.names = folder, [f"n{k}" for k in range(len(parts))]
+        keys.make(folder / "keys", self.names)
+        ports = free_ports(len(parts))
+        self.ports = ports
+        members = [
+            Member(
+                name,
+                f"127.0.0.1:{ports[k]}",
+                keys.fingerprint((folder / "keys" / f"{name}.crt").read_bytes()),
+                k in late,
+            )
+            for k, name in enumerate(self.names)
+        ]
+        self.federation = Federation(
+            "test", ProblemPart(**(problem or {})), NetworkPart(**(network or {})), tuple(members)
+        )
+        self.federation.write(folder / "federation.toml")
+        for k, (X, y) in enumerate(parts):
+            if hasattr(X, "tocsr"):
+                X = X.tocsr()
+                arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+                np.savez(folder / f"n{k}.npz", y=y, **arrays)
+            else:
+                np.savez(folder / f"n{k}.npz", X=X, y=y)
+            self.write_node(k, every=every)
+        self.processes: dict[int, Any] = {}
+
+    def write_node(self, k: int, *, every: int = 20, **other: Any) -> Path:
+        """n3.toml, or a variant of it."""
+        name = self.names[k]
+        values = {
+            "name": name,
+            "federation": "federation.toml",
+            "data": f"{name}.npz",
+            "certificate": f"keys/{name}.crt",
+            "key": f"keys/{name}.key",
+            "ca": "keys/ca.crt",
+            "checkpoint_every": every,
+        } | other
+        path = self.folder / f"{name}.toml"
+        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items() if key != "neighbours")
+        if "neighbours" in values:
+            text += "[neighbours]\n" + "".join(f'{key} = "{value}"\n' for key, value in values["neighbours"].items())
+        path.write_text(text)
+        return path
+
+    def start(self, *nodes: int, options: Sequence[str] = ()) -> None:
+        for k in nodes or range(len(self.names)):
+            self.run(k, ["node", str(self.folder / f"n{k}.toml"), "--plain", *options])
+
+    def run(self, k: int, arguments: list[str]) -> None:
+        """A command of a site, as a process."""
+        process = _FORK.Process(target=_main, args=(arguments, str(self.folder / f"n{k}.out")))
+        process.start()
+        self.processes[k] = process
+
+    def kill(self, k: int, number: int = signal.SIGKILL) -> None:
+        """A signal; a killed process is waited for."""
+        os.kill(self.processes[k].pid, number)
+        if number == signal.SIGKILL:
+            self.processes[k].join()
+
+    def lose_disk(self, k: int) -> None:
+        for path in (self.folder / f"n{k}.state").iterdir():
+            if path.name not in ("log.jsonl", "history.jsonl"):
+                path.unlink()
+
+    def wait(self, seconds: float, nodes: Sequence[int] | None = None) -> list[int | None]:
+        """Exit codes, once all (or these) have ended."""
+        end = time.monotonic() + seconds
+        chosen = [self.processes[k] for k in (nodes or sorted(self.processes))]
+        for process in chosen:
+            process.join(max(end - time.monotonic(), 0.01))
+        return [process.exitcode for process in chosen]
+
+    def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, self.output()
+            time.sleep(0.05)
+
+    def history(self, k: int) -> list[dict[str, Any]]:
+        path = self.folder / f"n{k}.state" / "history.jsonl"
+        return read(path) if path.exists() else []
+
+    def round(self, k: int) -> int:
+        entries = self.history(k)
+        return entries[-1].get("round", -1) if entries else -1
+
+    def events(self, k: int, event: str) -> list[dict[str, Any]]:
+        path = self.folder / f"n{k}.state" / "log.jsonl"
+        return [entry for entry in read(path) if entry["event"] == event] if path.exists() else []
+
+    def model(self, k: int) -> modelfile.Model:
+        return modelfile.load(self.folder / f"n{k}.state" / "model.npz")
+
+    def saved(self, k: int) -> dict[str, Any]:
+        tree: dict[str, Any] = checkpoint.read(self.folder / f"n{k}.state" / "checkpoint")["state"]["trainer"]
+        return tree
+
+    def output(self) -> str:
+        return "\n".join(path.read_text()[-3000:] for path in sorted(self.folder.glob("*.out")))
+
+    def imbalance(self, nodes: Sequence[int] | None = None) -> float:
+        """|sum of (s_k - u_k)| of the state that the common certificate is about, relative to its size."""
+        flows = [self.saved(k)["proof"]["flows"] for k in (nodes or range(len(self.names)))]
+        size = max(float(np.abs(flow).max()) for flow in flows)
+        return float(np.abs(np.sum(flows, axis=0)).max()) / max(size, 1e-300)
+
+    def imbalance_with(self, constant: np.ndarray, nodes: Sequence[int]) -> float:
+        """The same, where these nodes count a share of one that left."""
+        flows = np.sum([self.saved(k)["proof"]["flows"] for k in nodes], axis=0)
+        return float(np.abs(flows - constant).max() / np.abs(constant).max())
+
+
+class Proxies:
+    """TCP to some ports of this machine, until it is cut."""
+
+    def __init__(self, targets: Sequence[int]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._targets, self._open = targets, True
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.ports: list[int] = []
+
+    def __enter__(self) -> Proxies:
+        self._thread.start()
+        self._servers = [self._call(self._listen(target)) for target in self._targets]
+        self.ports = [server.sockets[0].getsockname()[1] for server in self._servers]
+        return self
+
+    def _call(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(5)
+
+    async def _listen(self, target: int) -> asyncio.Server:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if not self._open:
+                writer.close()
+                return
+            there, back = await asyncio.open_connection("127.0.0.1", target)
+            self._writers |= {writer, back}
+            await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+
+        return await asyncio.start_server(serve, "127.0.0.1", 0)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while content := await reader.read(1 << 16):
+                writer.write(content)
+                await writer.drain()
+        writer.close()
+
+    async def _set(self, open: bool) -> None:
+        self._open = open
+        for writer in self._writers if not open else ():
+            writer.transport.abort()
+
+    def cut(self) -> None:
+        self._call(self._set(False))
+
+    def heal(self) -> None:
+        self._call(self._set(True))
+
+    def __exit__(self, *_: object) -> None:
+        async def end() -> None:
+            for server in self._servers:
+                server.close()
+            await self._set(False)
+            await asyncio.sleep(0.1)
+
+        self._call(end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
+
+@contextmanager
+def sites(*arguments: Any, **options: Any) -> Iterator[Sites]:
+    made = Sites(*arguments, **options)
+    try:
+        yield made
+    finally:
+        for process in made.processes.values():
+            if process.is_alive():
+                process.kill()
+            process.join()
