@@ -13,7 +13,7 @@ import numpy as np
 
 from glmesh.columns import Columns
 from glmesh.functions import Separable, Smooth
-from glmesh.functions.separable import GROUPS
+from glmesh.functions.separable import GROUPS, TABLE
 from glmesh.gossip.letter import Letter
 from glmesh.gossip.parcel import Parcel
 from glmesh.kernels.cd import node_terms
@@ -145,7 +145,7 @@ class Block:
         """The same columns with other functions of the same kinds."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
-        for name in ("table", "g"):
+        for name in ("table", "g", "kinked"):
             vars(new).pop(name, None)
         return new
 
@@ -173,6 +173,14 @@ class Block:
     def kind(self) -> int:
         """Which kind of g: TABLE, LOGISTIC_DUAL or GROUPS."""
         return self.terms[0].kind
+
+    @cached_property
+    def kinked(self) -> Flags:
+        """Whether g of a hosted node is anything but quadratic."""
+        if self.kind != TABLE:
+            return np.ones(self.size, dtype=bool)
+        kinks = (self.table[:, 0] > 0) | np.isfinite(self.table[:, 3:]).any(axis=1)
+        return np.bincount(self.node_of, kinks, minlength=self.size) > 0
 
     @cached_property
     def node_of(self) -> Indices:

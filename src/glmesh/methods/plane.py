@@ -31,10 +31,10 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
     moves = (p != 0) | (d != 0)
     at = np.arange(len(x)) if block.kind == GROUPS else np.flatnonzero(moves)
     node, x, p, d, table = block.node_of[at], x[at], p[at], d[at], block.table[at]
-    slope, bend, smooth = _derivatives(block.kind, table, x)
+    slope, bend = _derivatives(block.kind, table, x)
     for column, values in enumerate((slope * p, slope * d, bend * p * p, bend * p * d, bend * d * d), start=1):
         out[:, column] = np.bincount(node, values, minlength=block.size)
-    out[:, 6] = np.bincount(node, ~smooth, minlength=block.size) > 0
+    out[:, 6] = block.kinked  # of all columns: what moves is little more than rounding in the end
     if block.kind == TABLE:
         # what is left of a column: that it crosses zero, or a bound, at some point of the grid
         far = (1 + 1e-12) * (A.max() * np.abs(p) + np.abs(B).max() * np.abs(d))
@@ -45,18 +45,18 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
     return out
 
 
-def _derivatives(kind: int, table: Matrix, x: Vector) -> tuple[Vector, Vector, Flags]:
-    """(g', g'', whether that is all of g) of columns; a group has no model."""
+def _derivatives(kind: int, table: Matrix, x: Vector) -> tuple[Vector, Vector]:
+    """(g', g'') of columns; a group has no model."""
     l1, l2, linear, lo, hi = table.T
     if kind == GROUPS:
-        return np.zeros_like(x), np.zeros_like(x), np.zeros(len(x), dtype=bool)
+        return np.zeros_like(x), np.zeros_like(x)
     if kind == LOGISTIC_DUAL:
         c, sign = hi - lo, np.where(hi > 0, 1.0, -1.0)
         weighs = c > 0
         p = np.clip(np.divide(np.abs(x), c, out=np.full_like(x, 0.5), where=weighs), _INSIDE, 1 - _INSIDE)
         bend = np.divide(1.0, c * p * (1 - p), out=np.zeros_like(x), where=weighs)
-        return np.where(weighs, sign * np.log(p / (1 - p)), 0.0), bend, np.zeros(len(x), dtype=bool)
-    return l2 * x + linear + l1 * np.sign(x), l2.copy(), (l1 == 0) & np.isinf(lo) & np.isinf(hi)
+        return np.where(weighs, sign * np.log(p / (1 - p)), 0.0), bend
+    return l2 * x + linear + l1 * np.sign(x), l2.copy()
 
 
 def _kinks(n_nodes: int, node: Indices, table: Matrix, x: Vector, p: Vector, d: Vector) -> Matrix:
