@@ -16,7 +16,7 @@ from glmesh import Cola, Network, Problem, Run, Status, mixing, solve, theory, t
 from glmesh.columns import Columns
 from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.gossip.ledger import Ledger
-from glmesh.problem import Form
+from glmesh.holder import Form
 from glmesh.witness import last_record
 from tests.cases import SOAK, cases, prop
 from tests.test_faults import fault_plans

@@ -13,11 +13,11 @@ from glmesh import Cola, Problem, Run, mixing, topology
 from glmesh.block import Block
 from glmesh.columns import Columns
 from glmesh.functions import L1, L2, ElasticNet, GroupLasso, LogisticDual, Table
+from glmesh.holder import Form
 from glmesh.kernels.cd import hash64, shuffle
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.mix import mix
 from glmesh.kernels.terms import logistic_step
-from glmesh.problem import Form
 from glmesh.solvers import CoordinateDescent, Subproblems
 from tests.cases import cases, prop
 

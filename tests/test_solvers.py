@@ -17,7 +17,7 @@ from glmesh.block import Block
 from glmesh.columns import Columns
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import L1, L2, Box, ElasticNet, GroupLasso, LogisticDual, Table
-from glmesh.problem import Form
+from glmesh.holder import Form
 from glmesh.solvers import CoordinateDescent, NodewiseSolver, SklearnCoordinateDescent, Subproblems
 from tests.cases import prop
 

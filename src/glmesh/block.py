@@ -11,18 +11,22 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from glmesh import topology
 from glmesh.columns import Columns
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS, TABLE
 from glmesh.gossip.letter import Letter
 from glmesh.gossip.parcel import Parcel
+from glmesh.holder import Form
 from glmesh.kernels.cd import node_terms
 from glmesh.kernels.columns import products
 from glmesh.kernels.mix import mix
 from glmesh.mixing import Mixing
-from glmesh.problem import Form
 from glmesh.team import ALONE, Team
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
+
+# times 1/lambda_max(I - W): 1 is proven (and agrees sooner if all are near), at 4/3 momentum is unstable
+_DAMPING = 1.3
 
 
 @dataclass
@@ -110,6 +114,35 @@ class Facts:
     damping: float  # of the gossip under momentum: I - W is multiplied by it
     spectrum: tuple[float, float]  # the smallest and the second largest eigenvalue of the mixing matrix, or bounds
     speeds: Vector | None = None  # nonzeros a second that each node works through, if there is a clock
+
+    @staticmethod
+    def of(
+        mixing: Mixing,
+        diameter: int,
+        seed: int,
+        *,
+        schedule: tuple[Mixing, ...] | None = None,
+        certify: bool = False,
+        spectrum: bool = False,
+        speeds: Vector | None = None,
+    ) -> Facts:
+        """Whoever knows the mixing computes them alike. certify, spectrum: whether what takes longer is needed too."""
+        parents, depth = topology.spanning_tree(mixing.matrix)
+        schedule = (mixing,) if schedule is None else schedule
+        top = max(one.top for one in schedule)
+        return Facts(
+            mixing.n_nodes,
+            diameter,
+            parents,
+            depth,
+            mixing.consensus_gap if certify else np.nan,
+            seed,
+            mixing,
+            schedule,
+            (_DAMPING if diameter > 2 else 1.0) / top if top > 0 else 1.0,
+            (1.0 - mixing.top, mixing.lambda2) if spectrum else (np.nan, np.nan),
+            speeds,
+        )
 
 
 @dataclass(eq=False)

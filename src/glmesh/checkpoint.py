@@ -33,13 +33,15 @@ from glmesh.gossip.ledger import Account, Ledger
 from glmesh.gossip.letter import Letter, Note, Pulse
 from glmesh.gossip.matrix import MatrixGossip
 from glmesh.gossip.parcel import Parcel
+from glmesh.holder import NodeData
 from glmesh.methods import Cocoa, Cola
 from glmesh.methods.cola import ColaState
 from glmesh.methods.momentum import Beat, Momentum, Rumour, Snapshot
 from glmesh.methods.relaxation import Relaxation
 from glmesh.methods.sums import Summation, Sums, Tree
 from glmesh.methods.trial import Trial
-from glmesh.problem import Model, NodeData, Problem
+from glmesh.model import Model
+from glmesh.problem import Problem
 from glmesh.witness import Memo
 
 KIND, VERSION = "checkpoint", 2

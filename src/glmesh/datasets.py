@@ -32,7 +32,7 @@ from scipy.sparse import csc_array, csr_array
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.types import AnyArray, Matrix, Vector
 
-_DECOMPRESS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
+DECOMPRESS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
 _DELIMITER = {".csv": ",", ".tsv": "\t"}
 _SPARSE = ("data", "indices", "indptr", "shape")
 
@@ -47,7 +47,7 @@ def load(
     Their indices count from 1, or from 0 if the file uses a 0.
     """
     path = Path(path)
-    named = path.with_suffix("") if path.suffix.lower() in _DECOMPRESS else path
+    named = path.with_suffix("") if path.suffix.lower() in DECOMPRESS else path
     kind = named.suffix.lower()
     if target is not None and kind not in _DELIMITER:
         raise InvalidInput(f"{path}: target={target!r} picks a column of a .csv or .tsv; leave it out")
@@ -86,7 +86,7 @@ def read_arrays(
     path: Path, *layouts: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Read the arrays of the first layout an npz archive has all keys of, and the `optional` ones it has."""
-    with _opened(path) as stream:
+    with opened(path) as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
                 if damaged := archive.testzip():
@@ -113,10 +113,10 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray[A
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
     """The decompressed bytes of a file; what goes wrong while reading them is an UnreadableFile."""
     try:
-        with _DECOMPRESS.get(path.suffix.lower(), partial(open, mode="rb"))(path) as stream:
+        with DECOMPRESS.get(path.suffix.lower(), partial(open, mode="rb"))(path) as stream:
             yield stream
     except FileNotFoundError:
         raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
@@ -142,7 +142,7 @@ class _Lines:
 def _read_svmlight(path: Path, n_features: int | None) -> tuple[csr_array, Vector]:
     from sklearn.datasets import load_svmlight_file  # takes seconds, which models and other files do not need
 
-    with _opened(path) as stream:
+    with opened(path) as stream:
         lines = _Lines(stream)
         try:
             X, y = load_svmlight_file(lines)
@@ -170,7 +170,7 @@ def _read_table(path: Path, delimiter: str, target: str | int | None) -> tuple[M
     values = array("d")
     header: list[str] = []
     width = 0
-    with _opened(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+    with opened(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
         rows = csv.reader(text, delimiter=delimiter, strict=True)
         try:
             for row in filter(None, rows):

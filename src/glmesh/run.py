@@ -123,11 +123,7 @@ class Run(Simulation):
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [both[int(node)] for node in block.ids]
             self.crew.blocks[number] = block = block.with_functions(own[0][0], [g for _, g in own])
-            state.memory = self.method.solver.prepare(block)
-            if state.momentum is not None:
-                state.momentum.forget(state)
-            if state.relaxation is not None:
-                state.relaxation = Relaxation.of(block, self.method.gamma)
+            self._prepare(number)
             if state.sums is not None:
                 state.sums.begin_anew()
             if state.trial is not None:
@@ -142,13 +138,20 @@ class Run(Simulation):
 
     def begin_anew(self) -> None:
         """Variables and estimates were changed from outside, and agree with each other."""
-        for block, state in zip(self.blocks, self.states, strict=True):
-            state.memory = self.method.solver.prepare(block)
-            if state.momentum is not None:
-                state.momentum.forget(state)
+        for number, state in enumerate(self.states):
+            self._prepare(number)
             if state.sums is not None:
                 state.sums.forget()
         self._forget_measures()
+
+    def _prepare(self, number: int) -> None:
+        """What a block has computed of its columns and functions is computed anew, and its momentum is lost."""
+        block, state = self.blocks[number], self.states[number]
+        state.memory = self.method.solver.prepare(block)
+        if state.momentum is not None:
+            state.momentum.forget(state)
+        if state.relaxation is not None:
+            state.relaxation = Relaxation.of(block, self.method.gamma)
 
     def _forget_measures(self) -> None:
         """The problem or its state is another: what was measured and certified of it is void."""
@@ -185,11 +188,7 @@ class Run(Simulation):
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             table = block.table
             state.x = np.clip(self._by_block(x, self.blocks)[number], table[:, 3], table[:, 4])
-            state.memory = self.method.solver.prepare(block)
-            if state.momentum is not None:
-                state.momentum.forget(state)
-            if state.relaxation is not None:
-                state.relaxation = Relaxation.of(block, self.method.gamma)
+            self._prepare(number)
             if crew.witnesses:
                 crew.witnesses[number].block = block
         self._forget_measures()

@@ -19,10 +19,11 @@ from glmesh.block import Facts
 from glmesh.columns import Columns
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Separable, Smooth, Table
+from glmesh.holder import Form
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.measures import Measures, best_scale
 from glmesh.partition import Partition, spread
-from glmesh.problem import Form, Problem
+from glmesh.problem import Problem
 from glmesh.team import ALONE, Team
 from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
 

@@ -22,6 +22,7 @@ from glmesh.events import Event
 from glmesh.exchange import FaultyExchange, LocalExchange, Network
 from glmesh.faults import Plan
 from glmesh.gather import flood_max
+from glmesh.holder import Form
 from glmesh.kernels.warm import warm_up
 from glmesh.measures import Measures, observe
 from glmesh.methods import Cola, Consensus
@@ -29,7 +30,7 @@ from glmesh.methods.cola import start_of
 from glmesh.methods.sums import suits
 from glmesh.mixing import Mixing
 from glmesh.partition import partition as make_partition
-from glmesh.problem import Form, Problem
+from glmesh.problem import Problem
 from glmesh.result import Result
 from glmesh.samples import Pool, observe_copies
 from glmesh.team import Team
@@ -37,7 +38,6 @@ from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
 from glmesh.witness import Witness
 
-DAMPING = 1.3  # times 1/lambda_max(I - W): 1 is proven (and agrees sooner if all are near), at 4/3 momentum is unstable
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
 
 
@@ -74,13 +74,18 @@ class Simulation:
         self.network, self.certify, self.tol = network, certify, tol
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
+        plan = Plan.of(faults)
+        self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
+        self.team = Team(self._n_jobs(n_jobs))
+        self._begin()
+        ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
         if self.consensual:
-            hosting.refuse(self.method, problem, Plan.of(faults), certify=certify)
-            self._host_copies(diameter, partition, warm_start, n_jobs, n_blocks)
+            hosting.refuse(self.method, problem, plan, certify=certify)
+            warm_up()
+            self._host_copies(ids, diameter, partition, warm_start)
             return
         self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
         self._metropolis = isinstance(mixing, str) and (mixing == "metropolis" or self.method.averages_exactly)
-        plan = Plan.of(faults)
         self._links = sorted(topology_module.links_of(self.mixing.matrix))
         self.mixing, schedule = schedule_of(plan, self.mixing, mixing)
         if plan.loses_messages:
@@ -92,11 +97,7 @@ class Simulation:
                 "Use split='features', or penalise the intercept: fit_intercept=False and a column of ones in X"
             )
         self.uses_ledger = uses_ledger
-        self._begin()
         warm_up()  # so that no round is timed with a compilation in it
-        self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
-        self.team = Team(self._n_jobs(n_jobs))
-        ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
         if plan.is_empty and not uses_ledger:
             self.exchange: LocalExchange = LocalExchange(self.mixing, ids, network)
         else:
@@ -150,15 +151,10 @@ class Simulation:
         self._proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
         self._identity: dict[str, str] | None = None  # until the data changes
 
-    def _host_copies(self, diameter: int, how: Any, warm_start: Any, n_jobs: int | None, n_blocks: int) -> None:
+    def _host_copies(self, ids: list[Indices], diameter: int, how: Any, warm_start: Any) -> None:
         """Nodes that hold samples: what a method of consensus needs, and nothing of what only CoLA has."""
-        self._begin()
-        warm_up()
         pool = Pool.of(self.problem)
         self.partition = pool.deal(self.n_nodes, how, self.seed)
-        self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
-        self.team = Team(self._n_jobs(n_jobs))
-        ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
         self.exchange = LocalExchange(self.mixing, ids, self.network)
         self._facts = self._make_facts(diameter, (self.mixing,), certify=False)
         self.certifiers, self.elastic = [], None
@@ -178,7 +174,7 @@ class Simulation:
                     partition=how,
                     seed=self.seed,
                     warm_start=warm_start,
-                    n_jobs=n_jobs,
+                    n_jobs=self.team.n_jobs,
                 )
 
             self.method = hosting.best_of(self.method, constants, self._facts, start)
@@ -186,27 +182,20 @@ class Simulation:
         self.crew = Crew(self.method, blocks, [self.method.init(block, w) for block in blocks], [])
 
     def _make_facts(self, diameter: int, schedule: tuple[Mixing, ...], *, certify: bool) -> Facts:
-        parents, depth = topology_module.spanning_tree(self.mixing.matrix)
-        speeds = None
-        if self.exchange.clock is not None:
-            speeds = np.array(self.exchange.clock.speeds)
-        return Facts(
-            self.n_nodes,
-            diameter,
-            parents,
-            depth,
-            self.mixing.consensus_gap if certify else np.nan,
-            self.seed,
+        clock = self.exchange.clock
+        return Facts.of(
             self.mixing,
-            schedule,
-            (DAMPING if diameter > 2 else 1.0) / top if (top := max(one.top for one in schedule)) > 0 else 1.0,
-            (1.0 - self.mixing.top, self.mixing.lambda2) if self.method.needs_spectrum else (np.nan, np.nan),
-            speeds,
+            diameter,
+            self.seed,
+            schedule=schedule,
+            certify=certify,
+            spectrum=self.method.needs_spectrum,
+            speeds=None if clock is None else np.array(clock.speeds),
         )
 
     @property
     def blocks(self) -> list[Block]:
-        """The nodes, a block per thread."""
+        """The nodes, side by side in one block, or in several (`n_blocks`)."""
         return self.crew.blocks
 
     @property

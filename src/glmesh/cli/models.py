@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from glmesh.functions import Loss
-    from glmesh.problem import Split
+    from glmesh.model import Split
 
 # name: loss, penalty
 MODELS = {
@@ -34,31 +34,28 @@ class Choice:
 
     def split_for(self, n_samples: int, n_features: int) -> Split:
         """The split with the shorter messages: they hold a number per feature, or one per sample."""
-        shorter: Split = "samples" if n_features < n_samples else "features"
-        return shorter if shorter in self.splits else self.splits[0]
+        from glmesh.model import shorter
+
+        return shorter(self.splits, n_samples, n_features)
 
 
 def choose(options: Namespace) -> Choice:
     """Check --model, --loss, --penalty, ... against each other, before any data is read."""
     from glmesh.errors import UnsuitablePair
-    from glmesh.problem import Model
+    from glmesh.model import refusals
 
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
-    splits: list[Split] = []
-    refused: dict[Split, UnsuitablePair] = {}
-    both: tuple[Split, ...] = ("samples", "features")
-    for split in both:
-        if options.split in ("auto", split):
-            try:
-                Model.of(loss, penalty, options.alpha, options.l1_ratio, split, options.intercept)
-                splits.append(split)
-            except UnsuitablePair as error:
-                refused[split] = error
+    refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
+    splits: list[Split] = [
+        split for split, reason in refused.items() if reason is None and options.split in ("auto", split)
+    ]
     if options.split == "auto" and options.intercept and (options.stop == "certificate" or options.faults):
         splits = [split for split in splits if split != "samples"] or splits  # an intercept stands in the way there
     if not splits and options.split != "auto":
-        raise refused[options.split]
+        reason = refused[options.split]
+        assert reason is not None
+        raise reason
     if not splits:
         raise UnsuitablePair(
             f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "

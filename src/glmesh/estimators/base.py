@@ -19,7 +19,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Loss, Separable
 from glmesh.methods import Cola
-from glmesh.problem import Model, Problem, Split
+from glmesh.model import Split, refusals, shorter
+from glmesh.problem import Problem
 from glmesh.result import Result, Status
 from glmesh.run import Run
 from glmesh.solve import solve
@@ -53,16 +54,7 @@ class Objective:
 
     def splits(self) -> dict[Split, UnsuitablePair | None]:
         """Why it cannot be split by samples, or by features; None where it can."""
-        found: dict[Split, UnsuitablePair | None] = {}
-        both: tuple[Split, Split] = ("samples", "features")
-        for split in both:
-            try:
-                options = self.options()
-                Model.of(options.pop("loss"), options.pop("penalty"), **options, split=split)
-                found[split] = None
-            except UnsuitablePair as error:
-                found[split] = error
-        return found
+        return refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
 
     def choose(self, split: str, n_samples: int, n_features: int, stop: str) -> Split:
         """The split that was asked for or, with "auto", of those that there are the one with the shorter message."""
@@ -79,8 +71,7 @@ class Objective:
             raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
         if stop == "certificate" and self.intercept == "free" and "features" in allowed:
             return "features"  # split by samples a free intercept has no certificate
-        shorter: Split = "samples" if n_features < n_samples else "features"
-        return shorter if shorter in allowed else allowed[0]
+        return shorter(allowed, n_samples, n_features)
 
 
 @dataclass(frozen=True)

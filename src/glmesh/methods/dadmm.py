@@ -12,8 +12,9 @@ from glmesh.block import Block, Facts, Halo, Rounds, Rows
 from glmesh.columns import Columns
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import Table
+from glmesh.holder import Form
 from glmesh.methods.consensus import Consensus, Copies, positive
-from glmesh.problem import Form, Problem
+from glmesh.problem import Problem
 from glmesh.samples import Constants, Samples
 from glmesh.solvers import CoordinateDescent, Subproblems
 from glmesh.types import Flags, Matrix, Vector

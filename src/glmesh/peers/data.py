@@ -6,13 +6,12 @@ its labels, segment by segment: rows that are not aligned are found, and the fir
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import hashlib
-import lzma
+import io
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -22,11 +21,11 @@ from scipy.sparse import csr_array
 
 from glmesh import datasets
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
-from glmesh.problem import Model, NodeData
+from glmesh.holder import NodeData
+from glmesh.model import Model
 from glmesh.types import AnyArray, Vector
 
 _SEGMENTS = 256  # digests of so many parts of the rows: with fewer rows a digest is about one row
-_OPEN: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,7 @@ def misaligned(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
 
 def load(path: Path, *, target: str | None = None, ids: str | None = None) -> Samples:
     """Reads what `glmesh train` reads; `ids`: the column of a table, or the array of an .npz, with the rows' names."""
-    kind = (path.with_suffix("") if path.suffix.lower() in _OPEN else path).suffix.lower()
+    kind = (path.with_suffix("") if path.suffix.lower() in datasets.DECOMPRESS else path).suffix.lower()
     if kind in (".csv", ".tsv"):
         if ids is None:
             return Samples(*datasets.load(path, target=target))
@@ -106,20 +105,17 @@ def load(path: Path, *, target: str | None = None, ids: str | None = None) -> Sa
     return Samples(*_svmlight(path))
 
 
-def _opened(path: Path) -> IO[str]:
-    try:
-        opener = _OPEN.get(path.suffix.lower(), open)
-        stream: IO[str] = opener(path, "rt", encoding="utf-8-sig", newline="")
-        return stream
-    except FileNotFoundError:
-        raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
+@contextmanager
+def _text(path: Path) -> Iterator[IO[str]]:
+    with datasets.opened(path) as stream:
+        yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
 
 
 def _table(path: Path, delimiter: str, target: str | None, ids: str) -> Samples:
-    with _opened(path) as stream:
+    with _text(path) as stream:
         try:
             header, *lines = [row for row in csv.reader(stream, delimiter=delimiter, strict=True) if row]
-        except (csv.Error, UnicodeDecodeError, OSError, EOFError, ValueError) as error:
+        except (csv.Error, ValueError) as error:
             raise UnreadableFile(f"{path}: cannot be read ({error}); expected a header and rows") from error
     header = [cell.strip() for cell in header]
     at, of = _column(path, header, ids), len(header) - 1 if target is None else _column(path, header, target)
@@ -151,7 +147,7 @@ def _svmlight(path: Path) -> tuple[csr_array, Vector]:
     """Lines of `label index:value ...` with ascending indices that count from 1, or from 0 if there is a 0."""
     labels, values, indices, starts = array("d"), array("d"), array("q"), array("q", [0])
     number = 0
-    with _opened(path) as stream:
+    with _text(path) as stream:
         try:
             for line in stream:
                 number += 1
@@ -172,8 +168,6 @@ def _svmlight(path: Path) -> tuple[csr_array, Vector]:
                 starts.append(len(values))
         except (ValueError, OverflowError) as error:
             raise UnreadableFile(f"{path}, line {number}: expected 'label index:value ...' ({error})") from None
-        except (OSError, EOFError, lzma.LZMAError) as error:
-            raise UnreadableFile(f"{path}: cannot be read to its end ({error}); write or copy it again") from error
     if not labels:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one")
     places = np.asarray(indices, dtype=np.int64)

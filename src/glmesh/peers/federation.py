@@ -44,9 +44,8 @@ from glmesh.block import Facts
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
 from glmesh.methods import Cola
 from glmesh.mixing import Mixing
+from glmesh.model import Model
 from glmesh.peers.keys import check_name
-from glmesh.problem import Model
-from glmesh.simulation import DAMPING
 from glmesh.types import Indices
 
 LINKS = "links"  # the topology that is listed link by link
@@ -213,20 +212,7 @@ class Federation:
         present = self.members_at_start.astype(bool)
         if not present.all():
             diameter = max(diameter, topology_module.diameter(mixing_module.among(self.mixing, present).matrix))
-        parents, depth = topology_module.spanning_tree(self.mixing.matrix)
-        top = self.mixing.top
-        return Facts(
-            n_nodes=len(self.members),
-            diameter=diameter,
-            parents=parents,
-            depth=depth,
-            consensus_gap=np.nan,
-            seed=self.network.seed,
-            mixing=self.mixing,
-            schedule=(self.mixing,),
-            damping=(DAMPING if diameter > 2 else 1.0) / top if top > 0 else 1.0,
-            spectrum=(np.nan, np.nan),
-        )
+        return Facts.of(self.mixing, diameter, self.network.seed)
 
     def method(self) -> Cola:
         """CoLA over ledgers, which survive what networks do."""

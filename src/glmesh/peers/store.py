@@ -8,11 +8,11 @@ from typing import Any
 from glmesh import checkpoint
 from glmesh.errors import InvalidInput
 from glmesh.functions import Profiled
+from glmesh.holder import NodeData
 from glmesh.modelfile import Model
 from glmesh.peers.board import Board
 from glmesh.peers.config import Site
 from glmesh.peers.trainer import Trainer
-from glmesh.problem import NodeData
 from glmesh.types import Vector
 
 

@@ -16,10 +16,10 @@ from glmesh.certificate import Certificate
 from glmesh.elastic import Crew
 from glmesh.faults import Plan
 from glmesh.gossip.ledger import Ledger, has_left
+from glmesh.holder import Form
 from glmesh.kernels.warm import warm_up
 from glmesh.peers.exchange import PeerExchange
 from glmesh.peers.federation import Federation
-from glmesh.problem import Form
 from glmesh.types import Indices, Vector
 from glmesh.wiring import Gaps
 from glmesh.witness import Memo, Witness

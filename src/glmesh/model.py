@@ -1,0 +1,142 @@
+"""What is to be fitted: a loss, a penalty and a split, checked for having a form f(Ax) + g(x)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.functions import LOSSES, Loss, Separable, Table
+
+Split = Literal["features", "samples"]
+SPLITS: tuple[Split, ...] = ("samples", "features")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What is to be fitted: loss, penalty and split, checked for having a form."""
+
+    loss: Loss
+    penalty: Separable | list[Separable]
+    penalty_name: str
+    alpha: float
+    l1_ratio: float | None
+    split: Split
+    fit_intercept: bool
+    anchor: float = 0.0  # where a free intercept is held, split by samples; `solve` moves it
+
+    @staticmethod
+    def of(
+        loss: str | Loss,
+        penalty: str | Separable | Sequence[Separable],
+        alpha: float,
+        l1_ratio: float | None,
+        split: str,
+        fit_intercept: bool,
+    ) -> Model:
+        """Validates the options and refuses a pair without a form, by name."""
+        loss = _loss(loss)
+        if not isinstance(alpha, int | float | np.number) or not 0 <= float(alpha) < np.inf:
+            raise InvalidInput(f"alpha must be a finite number >= 0, got {alpha!r}")
+        if split not in ("features", "samples"):
+            raise InvalidInput(f"split must be 'features' or 'samples', got {split!r}")
+        name, parts = _penalty(penalty, l1_ratio)
+        scaled = [part.scaled(float(alpha)) for part in parts]
+        _check_list(penalty, scaled, split)
+        _check_pair(loss, scaled, name, split)
+        one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
+        ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
+        return Model(loss, one, name, float(alpha), ratio, split, fit_intercept)  # type: ignore[arg-type]
+
+    def penalty_of(self, node: int | None) -> Separable:
+        """The penalty that a node applies (None: the pooled data)."""
+        if isinstance(self.penalty, list):
+            return self.penalty[node or 0]
+        return self.penalty
+
+
+def _loss(loss: str | Loss) -> Loss:
+    if isinstance(loss, Loss):
+        return loss
+    if loss not in LOSSES:
+        near = difflib.get_close_matches(str(loss), LOSSES, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InvalidInput(f"unknown loss {loss!r}.{hint} Losses: {', '.join(LOSSES)}")
+    return LOSSES[loss]()
+
+
+def _penalty(penalty: str | Separable | Sequence[Separable], l1_ratio: float | None) -> tuple[str, list[Separable]]:
+    if isinstance(penalty, list | tuple):
+        if not penalty or not all(isinstance(part, Separable) for part in penalty):
+            raise InvalidInput("a list of penalties holds one Separable per node")
+        return "custom", list(penalty)
+    if isinstance(penalty, Separable):
+        if l1_ratio is not None:
+            raise InvalidInput("l1_ratio goes with penalty='elasticnet'; a Separable carries its own weights")
+        return "custom", [penalty]
+    if penalty not in ("l1", "l2", "elasticnet"):
+        raise InvalidInput(f"unknown penalty {penalty!r}; use 'l1', 'l2', 'elasticnet' or a Separable")
+    if penalty != "elasticnet" and l1_ratio is not None:
+        raise InvalidInput(f"l1_ratio goes with penalty='elasticnet', not with {penalty!r}")
+    ratio = {"l1": 1.0, "l2": 0.0}.get(str(penalty), 0.5 if l1_ratio is None else l1_ratio)
+    if not isinstance(ratio, int | float | np.number) or not 0 <= ratio <= 1:
+        raise InvalidInput(f"l1_ratio must be between 0 and 1, got {l1_ratio!r}")
+    return str(penalty), [Table(l1=np.asarray(float(ratio)), l2=np.asarray(1.0 - float(ratio)))]
+
+
+def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Separable], split: str) -> None:
+    if not isinstance(penalty, list | tuple):
+        return
+    if split == "samples":
+        raise UnsuitablePair("split by samples all nodes share one penalty; give one Separable, not a list")
+    kinds = sorted({type(part).__name__ for part in scaled})
+    if len(kinds) > 1:
+        raise UnsuitablePair(f"the penalties of all nodes must be of one kind, got {' and '.join(kinds)}")
+
+
+def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str) -> None:
+    if split == "features":
+        if loss.smooth(np.ones(1), np.ones(1)) is None:
+            raise UnsuitablePair(
+                f"the {loss.name} loss has no form split by features here. "
+                "Use split='samples', or a smooth loss: squared, logistic, huber, squared_hinge."
+            )
+        return
+    for penalty in penalties:
+        if not isinstance(penalty, Table):
+            raise UnsuitablePair(
+                f"{type(penalty).__name__} cannot be split by samples: its conjugate is not smooth. "
+                "Use split='features'."
+            )
+        if not penalty.strong_convexity > 0:
+            what = {"l1": "a plain L1 penalty", "elasticnet": "an elastic net without L2 part"}.get(
+                name, "a penalty without L2 part (or with alpha=0)"
+            )
+            raise UnsuitablePair(
+                f"{what} cannot be split by samples: its conjugate is not smooth. Use split='features', or "
+                "penalty='elasticnet' with l1_ratio < 1 (and alpha > 0)."
+            )
+
+
+def refusals(
+    loss: str | Loss, penalty: str | Separable, alpha: float, l1_ratio: float | None, fit_intercept: bool
+) -> dict[Split, UnsuitablePair | None]:
+    """Why the pair cannot be split by samples, and by features; None where it can."""
+    found: dict[Split, UnsuitablePair | None] = {}
+    for split in SPLITS:
+        try:
+            Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+            found[split] = None
+        except UnsuitablePair as error:
+            found[split] = error
+    return found
+
+
+def shorter(allowed: Sequence[Split], n_samples: int, n_features: int) -> Split:
+    """Of these splits the one with the shorter message: a number per feature (by samples), or one per sample."""
+    first: Split = "samples" if n_features < n_samples else "features"
+    return first if first in allowed else allowed[0]
