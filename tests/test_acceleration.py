@@ -291,6 +291,26 @@ def test_the_best_point_of_a_plane(seed, name):
         assert here <= other.fun + 1e-9 * abs(other.fun)
 
 
+@pytest.mark.parametrize("split", ["features", "samples"])
+def test_sums_that_have_converged_stay_where_they_are(split):
+    """Nothing but rounding is left of p then, and along rounding a Newton step may be of any length."""
+    X, y = data()
+    problem = Problem.glm(X * np.logspace(0, -2, X.shape[1]), y, penalty="l2", alpha=1e-3, split=split)
+    with Run(problem, n_nodes=4, method=Cola(acceleration="sums")) as run:
+        for rounds in (250, 400, 400):
+            m = advance(run, rounds).measure()
+            assert m.gap <= 1e-13 * abs(m.objective)
+
+
+def test_sums_go_on_where_values_of_the_objective_no_longer_differ():
+    """The gap of an L1 penalty falls like the square root of the suboptimality, which is rounding half-way there."""
+    X, y = data()
+    problem = Problem.glm(X, np.sign(y), loss="logistic", penalty="l1", alpha=0.3)
+    with Run(problem, n_nodes=4, method=Cola(acceleration="sums")) as run:
+        m = advance(run, 600).measure()
+    assert m.gap <= 1e-10 * m.objective
+
+
 def test_sums_by_flooding_find_their_way_around_a_dead_link():
     run = Run(lasso(), n_nodes=6, method=Cola(acceleration="sums"), faults={"link": [{"between": [2, 3], "from": 6}]})
     assert [entry[1] for entry in advance(run, 60).story] == ["sums"]

@@ -21,6 +21,8 @@ B = np.array([-0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5])
 _MODEL = 7  # g, slope along p and d, curvature pp, pd, dd, whether anything is left
 WIDTH = _MODEL + A.size * B.size
 _FARTHEST = 1e6  # of a and b where g is quadratic: beyond it there is only rounding
+_SHORT = 1e-5  # of f, what it changes along the plane, below which slopes say more than values
+_NOISE = 64 * float(np.finfo(float).eps)  # of a sum of products, beside the product of the norms
 _INSIDE = 1e-9  # of the way to a bound is left, so that no logarithm of zero is needed
 
 
@@ -104,8 +106,10 @@ class Plane:
         self.bend = np.array([[totals[3], totals[4]], [totals[4], totals[5]]])
         self.rest = None if totals[6] == 0 else totals[_MODEL:].reshape(A.size, B.size)
         self.free = np.array([steps[0].any(), steps[1].any() or totals[5] != 0])
+        w = f.gradient(v)
+        self.w, self.span = w, float(np.linalg.norm(w) * np.linalg.norm(steps, axis=1).sum())
+        self.short = not f.is_quadratic and self.span <= _SHORT * abs(f.value(v))
         if f.is_quadratic:  # then its part belongs to the model
-            w = f.gradient(v)
             bends = np.stack([f.gradient(v + step) - w for step in steps])
             self.slope += inner(steps, w[None])[:, 0]
             self.bend += inner(bends, steps)
@@ -113,9 +117,19 @@ class Plane:
     def values(self, points: Matrix) -> Vector:
         """At these points, a row each, without what is left of g."""
         model: Vector = points @ self.slope + 0.5 * ((points @ self.bend) * points).sum(axis=1)
-        if not self.f.is_quadratic:
+        if self.short:
+            model += [self._rise(c) for c in points]
+        elif not self.f.is_quadratic:
             model += [self.f.value(self._at(c)) for c in points]
         return model
+
+    def _rise(self, c: Vector) -> float:
+        """f(v + step) - f(v) of a short step, by the mean of the slopes at both ends: a difference of values is lost
+        in rounding as soon as the objective is known to the last digit, which x is not by far.
+        """
+        at = self._at(c)
+        step = at - self.v
+        return float(inner(step[None], 0.5 * (self.w + self.f.gradient(at))[None])[0, 0])
 
     def value(self, c: Vector) -> float:
         """The same at one."""
@@ -136,6 +150,8 @@ class Plane:
         """The minimiser; `cautious` looks at the points of the grid only, where everything is exact."""
         nowhere = np.zeros(2)
         if self.rest is None:
+            if not self._falls():
+                return nowhere
             c = self._newton(np.array([float(self.free[0]), 0.0]), None)
             self.won = self.value(nowhere) - self.value(c)
             return c
@@ -163,6 +179,11 @@ class Plane:
                         lowest, best = value, c
         self.won = self.value(nowhere) - lowest
         return best
+
+    def _falls(self) -> bool:
+        """Whether a slope is more than rounding: a direction that is only rounding would be followed for miles."""
+        slope, _ = self._derivatives(np.zeros(2))
+        return bool(np.abs(slope).max() > _NOISE * self.span)
 
     def _interpolate(self, c: Vector, cell: tuple[int, int]) -> tuple[float, Vector, float]:
         """(the rest, its slope, its twist: the only second derivative that it has) inside a cell of the grid."""
