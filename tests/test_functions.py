@@ -463,6 +463,21 @@ def test_separable_fenchel_young(kind, case, read):
 
 
 @law(SEPARABLE)
+def test_separable_slacks(kind, case, read):
+    """What Fenchel and Young leave, piece by piece; next to a maximiser it is known to its own digits."""
+    g, x, u = case.g, within(read, case.lo, case.hi), within(read, case.dual_lo, case.dual_hi)
+    slacks, naive = g.slacks(x, u), g.values(x) + g.conjugates(u)
+    assert np.all(slacks >= 0)
+    if np.isfinite(naive).all():
+        assert negligible(slacks.sum() - (naive.sum() - x @ u), np.abs(naive).sum(), np.abs(x * u).sum())
+    for outside in beyond(x, read.below(case.n), (case.lo, case.hi), (1.0, 1e-9)):
+        assert g.slacks(outside, u).sum() == np.inf
+    peak = g.conjugate_subgradient(u)
+    if np.isfinite(peak).all() and kind not in GROUPS:
+        assert np.all(g.slacks(peak, u) <= 1e-28 * (1.0 + np.abs(u) + np.abs(peak)))
+
+
+@law(SEPARABLE)
 def test_separable_domains(kind, case, read):
     g, x, i = case.g, within(read, case.lo, case.hi), read.below(case.n)
     assert np.isfinite(g.value(x))

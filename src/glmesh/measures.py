@@ -53,12 +53,13 @@ def observe(
         shared += constant
     rows = [row for v in vs for row in v]
     n_nodes = len(rows)
-    mean_w, mean_f, mean_vw = np.zeros(blocks[0].d), 0.0, 0.0
+    mean_w, mean_f, mean_vw, apart = np.zeros(blocks[0].d), 0.0, 0.0, 0.0
     for row in rows:
         w = f.gradient(row)
         mean_w += w / n_nodes
         mean_f += f.value(row) / n_nodes
         mean_vw += float(row @ w) / n_nodes
+        apart += float((row - shared) @ w) / n_nodes
     us = [-b.columns.transposed_dot(mean_w) for b in blocks]
     offset = 0.0 if constant is None else float(constant @ mean_w)  # f(. + c) has the conjugate f* - <c, .>
     # one sum over all pieces, in node order: the same bits however nodes are grouped into blocks
@@ -67,8 +68,10 @@ def observe(
     primal = mean_f + g if conserved else value
     if any(b.g.needs_scaling for b in blocks):
         gap = primal + _scaled_dual(blocks, rows, us, offset)
-    elif conserved:
-        gap = mean_vw - offset + g + _conjugate(blocks, us)
+    elif conserved:  # mean <v_k, w_k> + g + g*, without its large numbers, which cancel
+        slacks = [b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)]
+        drift = np.mean(rows, axis=0) - shared  # rounding
+        gap = apart - float(drift @ mean_w) + float(np.concatenate(slacks).sum())
     else:
         gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us)
     if by_samples:

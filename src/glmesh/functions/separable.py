@@ -38,6 +38,10 @@ class Separable(ABC):
         """A maximiser of <u, x> - g(x), that is, an element of the subdifferential of g* at u."""
 
     @abstractmethod
+    def slacks(self, x: Vector, u: Vector) -> Vector:
+        """g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece: how far u_p is from a subgradient at x_p."""
+
+    @abstractmethod
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """argmin_x g(x) + |x - z|^2 / (2 step)."""
 
@@ -190,6 +194,17 @@ class Table(Separable):
             flat = np.where(slope == 0, 0.0, np.sign(slope) * np.inf)
         return np.clip(np.where(curved, peak, flat), self.lo, self.hi)
 
+    def slacks(self, x: Vector, u: Vector) -> Vector:
+        """l2/2 (x - z)^2 and what kink and bounds add, z the maximiser of u z - g(z): nothing large cancels."""
+        z = self.conjugate_subgradient(u)
+        finite, away = np.isfinite(z) & (x >= self.lo) & (x <= self.hi), x - np.where(np.isfinite(z), z, 0.0)
+        smooth = (z != 0) & (z > self.lo) & (z < self.hi)
+        with np.errstate(invalid="ignore"):
+            crossing = np.where(x * z < 0, 2.0 * self.l1 * np.abs(x), 0.0)
+            pressed = (self.l2 * z + self.linear - u) * away + self.l1 * (np.abs(x) - np.abs(z))
+        rest = 0.5 * self.l2 * away**2 + np.where(smooth, crossing, np.maximum(pressed, 0.0))
+        return np.where(finite, rest, np.inf)
+
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi)."""
         return np.clip(_soft(z - step * self.linear, step * self.l1) / (1.0 + step * self.l2), self.lo, self.hi)
@@ -333,6 +348,15 @@ class LogisticDual(Separable):
         """y c expit(y u)."""
         return np.asarray(self.y * self.c * expit(self.y * u))
 
+    def slacks(self, x: Vector, u: Vector) -> Vector:
+        """c (p ln(p/q) + (1-p) ln((1-p)/(1-q))), q = expit(y u): nothing large cancels."""
+        p, inside = self._probability(x)
+        q, r = expit(self.y * u), expit(-self.y * u)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            first = np.where(p > 0, p * np.log1p((p - q) / q), 0.0)
+            second = np.where(p < 1, (1.0 - p) * np.log1p((q - p) / r), 0.0)
+        return np.where(inside, self.c * np.maximum(first + second, 0.0), np.inf)
+
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """y c expit(t), where t + (c/step) expit(t) = y z / step."""
         return np.asarray(self.y * self.c * expit(logistic_root(self.c / step, self.y * z / step)))
@@ -430,6 +454,11 @@ class GroupLasso(Separable):
         outside = self.conjugates(u)[self.piece_of] > 0
         with np.errstate(invalid="ignore"):
             return np.where(outside & (u != 0), np.sign(u) * np.inf, 0.0)
+
+    def slacks(self, x: Vector, u: Vector) -> Vector:
+        """weight_G |x_G| - <x_G, u_G>, infinite where |u_G| > weight_G."""
+        each = np.bincount(self.piece_of, x * u, minlength=len(self.weights))
+        return np.maximum(self.values(x) - each, 0.0) + self.conjugates(u)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """z_G (1 - step weight_G / |z_G|)_+ ; one step for all columns of a group."""
