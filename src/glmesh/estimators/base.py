@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -105,6 +106,12 @@ class Data:
             return float(self.parts[0][2].sum())
         return float(sum(weight.sum() for _, _, weight in self.parts))
 
+    def n_variables(self, objective: Objective) -> int:
+        """One per feature, or per sample."""
+        if self.split == "samples":
+            return int(sum(X.shape[0] for X, _, _ in self.parts))
+        return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
+
     def problem(self, objective: Objective) -> Problem:
         """What is to be solved."""
         parts = [(X, y, objective.weight * weight) for X, y, weight in self.parts]
@@ -127,7 +134,7 @@ def with_ones(X: AnyArray, value: float) -> AnyArray:
     return np.hstack([X, np.full((X.shape[0], 1), value)])
 
 
-class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
+class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """An estimator that learns over a network of nodes.
 
     Network options, common to all: n_nodes and topology of the simulated network (`fit`; `fit_nodes` has a node per
@@ -152,9 +159,13 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
 
     # --- what subclasses say
 
+    @abstractmethod
+    def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
+        """Learns from pooled data, dealt out over a simulated network."""
+
+    @abstractmethod
     def _objective(self, data: Data) -> Objective:
         """What is minimised on this data."""
-        raise NotImplementedError
 
     # --- validation
 
@@ -299,7 +310,3 @@ class NetworkEstimator(BaseEstimator):  # type: ignore[misc]
                 [r.without_data() for r in results] if isinstance(results, list) else results.without_data()
             )
         return state
-
-    def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
-        """Learns from pooled data, dealt out over a simulated network."""
-        raise NotImplementedError

@@ -68,9 +68,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
                 for mine, (_, _, weight) in zip(positive, data.parts, strict=True)
             ]
             one = data.with_targets([np.where(mine, 1.0, -1.0) for mine in positive], weights)
-            size = sum(X.shape[1 if data.split == "features" else 0] for X, _, _ in data.parts)
-            size += int(objective.intercept == "penalised" and data.split == "features")
-            result = self._solve(one, objective, self._start(size, number_))
+            result = self._solve(one, objective, self._start(one.n_variables(objective), number_))
             models.append(self._model(result, objective))
             results.append(result)
         self.coef_ = np.stack([coef for coef, _ in models])

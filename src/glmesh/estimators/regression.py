@@ -53,8 +53,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
 
     def _fit(self, data: Data) -> Self:
         objective = self._objective(data)
-        problem_size = sum(X.shape[1 if data.split == "features" else 0] for X, _, _ in data.parts)
-        result = self._solve(data, objective, self._start(problem_size + _more(objective, data)))
+        result = self._solve(data, objective, self._start(data.n_variables(objective)))
         self.coef_, self.intercept_ = self._model(result, objective)
         self.n_iter_ = max(result.rounds, 1)
         self.dual_gap_ = objective.unit * result.gap
@@ -65,11 +64,6 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
     def predict(self, X: AnyArray) -> Vector:
         """X w + b."""
         return np.asarray(self._scores(X))
-
-
-def _more(objective: Objective, data: Data) -> int:
-    """Variables beside those of the data."""
-    return int(objective.intercept == "penalised" and data.split == "features")
 
 
 class Ridge(NetworkRegressor):

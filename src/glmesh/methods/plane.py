@@ -22,7 +22,7 @@ _MODEL = 7  # g, slope along p and d, curvature pp, pd, dd, whether anything is 
 WIDTH = _MODEL + A.size * B.size
 _FARTHEST = 1e6  # of a and b where g is quadratic: beyond it there is only rounding
 _SHORT = 1e-5  # of f, what it changes along the plane, below which slopes say more than values
-_NOISE = 64 * float(np.finfo(float).eps)  # of a sum of products, beside the product of the norms
+_NOISE = 4 * float(np.finfo(float).eps)  # of a sum of products, beside the product of the norms
 _INSIDE = 1e-9  # of the way to a bound is left, so that no logarithm of zero is needed
 
 
@@ -109,6 +109,7 @@ class Plane:
         w = f.gradient(v)
         self.w, self.span = w, float(np.linalg.norm(w) * np.linalg.norm(steps, axis=1).sum())
         self.short = not f.is_quadratic and self.span <= _SHORT * abs(f.value(v))
+        self.noise = _NOISE * self.span if f.is_quadratic or self.short else _NOISE * abs(f.value(v))
         if f.is_quadratic:  # then its part belongs to the model
             bends = np.stack([f.gradient(v + step) - w for step in steps])
             self.slope += inner(steps, w[None])[:, 0]
@@ -127,9 +128,8 @@ class Plane:
         """f(v + step) - f(v) of a short step, by the mean of the slopes at both ends: a difference of values is lost
         in rounding as soon as the objective is known to the last digit, which x is not by far.
         """
-        at = self._at(c)
-        step = at - self.v
-        return float(inner(step[None], 0.5 * (self.w + self.f.gradient(at))[None])[0, 0])
+        step, slopes = c @ self.steps, 0.5 * (self.w + self.f.gradient(self._at(c)))
+        return float(inner(step[None], slopes[None])[0, 0])
 
     def value(self, c: Vector) -> float:
         """The same at one."""
@@ -183,7 +183,7 @@ class Plane:
     def _falls(self) -> bool:
         """Whether a slope is more than rounding: a direction that is only rounding would be followed for miles."""
         slope, _ = self._derivatives(np.zeros(2))
-        return bool(np.abs(slope).max() > _NOISE * self.span)
+        return bool(np.abs(slope).max() > self.noise)
 
     def _interpolate(self, c: Vector, cell: tuple[int, int]) -> tuple[float, Vector, float]:
         """(the rest, its slope, its twist: the only second derivative that it has) inside a cell of the grid."""
@@ -211,6 +211,8 @@ class Plane:
                 twisted = bend + np.array([[0.0, twist], [twist, 0.0]])
                 slope, bend = slope + tilt, twisted if _is_convex(twisted) else bend
             new = np.clip(c + _step(slope, bend, self.free, c, low, high), low, high)
+            if -float(slope @ (new - c)) <= self.noise:  # no value could tell
+                return c
             for _ in range(40):
                 after = self._total(new, cell)
                 if after <= value:

@@ -23,7 +23,7 @@ import numpy as np
 from glmesh.block import Block, Rounds, Rows
 from glmesh.functions.separable import TABLE
 from glmesh.gossip.parcel import Parcel
-from glmesh.methods.plane import Plane, along
+from glmesh.methods.plane import A, Plane, along
 from glmesh.solvers import LocalSolver, Subproblems
 from glmesh.types import Indices, Matrix, Vector
 
@@ -31,7 +31,7 @@ Bends = Callable[[Matrix], Matrix | None]  # from estimates to weights per row
 
 _SHORT = 2**20  # bytes of all nodes' vectors together, up to which waiting costs more than sending
 _REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
-_SHORTER, _SHORTEST = 1 / 16, 1e-6  # of `reach`
+_SHORTER, _SHORTEST, _LONGEST = 1 / 16, 1e-6, 256.0  # of `reach`
 _FLAT = 1e-3  # what A may matter beside g where p need not know A: see Sums.scale
 
 
@@ -185,7 +185,7 @@ class Sums:
     before: tuple[Vector, Vector] | None = None  # (x, v) of the round before
     value: float = np.inf  # the objective when it was last known
     cautious: bool = False
-    reach: float = 1.0  # p is shortened by this where nothing is won along all of it
+    reach: float = 1.0  # p is times this: shorter where nothing is won along it, longer where its end is not enough
     idle: int = 0  # rounds in which nothing was won
     summation: Summation = field(default_factory=Summation)
     broken: bool = False  # a part was missing: the network does not stand still
@@ -200,6 +200,14 @@ class Sums:
         v = self.v
         self.forget()
         self.v, self.reach, self.idle = v, 1.0, 0
+
+    def _next_reach(self, a: float) -> float:
+        """After a step of length a on the grid: solvers go by bounds of curvature, and there may be far less of it."""
+        if self.reach < 1.0:
+            return min(2.0 * self.reach, 1.0)
+        if a >= A.max():
+            return min(2.0 * self.reach, _LONGEST)
+        return max(0.5 * self.reach, 1.0) if a < 0.25 * A.max() else self.reach
 
     def scale(self, block: Block) -> Vector:
         """sigma'/tau with sigma' = 1, or almost 0 where f and g are quadratic and columns outnumber rows, per node.
@@ -268,8 +276,8 @@ class Sums:
             self.value = min(value, self.value)
             plane = Plane(block.f, v, np.stack([total, step]), numbers)
             c = plane.best(cautious=self.cautious)
-            if plane.won > 0:
-                self.reach, self.idle = min(2.0 * self.reach, 1.0), 0
+            if plane.won > plane.noise:
+                self.reach, self.idle = self._next_reach(1.0 if plane.rest is None else c[0]), 0
             else:  # the grid is too coarse, or there is nothing left to win
                 c, self.reach, self.idle = np.zeros(2), max(_SHORTER * self.reach, _SHORTEST), self.idle + 1
             self.d, self.step, self.cautious = c[0] * p + c[1] * d, c[0] * total + c[1] * step, False
