@@ -60,8 +60,12 @@ class Together:
         """The transport between these nodes and those of other processes; None: there are no others."""
         return None
 
-    def refuse(self, **asked: Any) -> None:
+    def refuse(self, *, method: Any, network: Any, plan: Any, n_nodes: int) -> None:
         """Raises InvalidInput for what is asked for and cannot be had with several processes."""
+
+    def trade(self, parts: list[T]) -> list[T]:
+        """parts[j] goes to process j; what all sent here, in their order."""
+        return parts
 
 
 ALONE = Together()
