@@ -456,7 +456,7 @@ def test_a_solve_goes_on_with_any_number_of_threads(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["matrix_certified", "momentum_certified", "sums", "some_certified", "new_groups_apart", "logistic_dual"]
+    "name", ["matrix_certified", "momentum_certified", "sums", "some_certified", "apart_groups", "logistic_dual"]
 )
 def test_a_run_goes_on_in_any_number_of_blocks(name, tmp_path):
     """The file holds the state of all nodes; who goes on from it hosts them as it likes."""

@@ -78,7 +78,7 @@ class Simulation(Overview):
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
         plan = Plan.of(faults)
-        together.refuse(method=self.method, network=network, plan=plan, n_nodes=self.n_nodes)
+        together.refuse(method=self.method, network=network, plan=plan)
         self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
         self.team = Team(self._n_jobs(n_jobs))
         self._begin()

@@ -60,7 +60,7 @@ class Together:
         """The transport between these nodes and those of other processes; None: there are no others."""
         return None
 
-    def refuse(self, *, method: Any, network: Any, plan: Any, n_nodes: int) -> None:
+    def refuse(self, *, method: Any, network: Any, plan: Any) -> None:
         """Raises InvalidInput for what is asked for and cannot be had with several processes."""
 
     def trade(self, parts: list[T]) -> list[T]:

@@ -17,7 +17,7 @@ from glmesh.mixing import Mixing
 from glmesh.types import Indices, Matrix, Vector
 
 if TYPE_CHECKING:
-    from glmesh.cluster.ranks import Ranks
+    from glmesh.cluster.mpi import Ranks
 
 
 class MpiExchange:

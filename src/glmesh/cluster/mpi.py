@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Self, TypeVar
@@ -27,7 +28,8 @@ T = TypeVar("T")
 _ROUND, _CARRY, _PARCEL, _END = range(4)  # tags
 _LONGEST = 2000  # bytes of what a rank can say of its failure
 _BECAUSE = "-"  # what a rank says that ends because of another
-_EAGER = 200  # looks at what has arrived before others may have the processor
+# looks at what has arrived: at once, then letting others have the processor, then with pauses of so many seconds
+_EAGER, _PATIENT, _PAUSE = 20, 500, 5e-5
 
 
 class Ranks(Together):
@@ -52,8 +54,9 @@ class Ranks(Together):
         message[: len(content)] = content
         sent = [self._comm.Isend(message, peer, _END) for peer in self._news]
         requests = [*sent, *self._heard.values()]
+        looks = 0
         while not MPI.Request.Testall(requests):
-            os.sched_yield()
+            looks = _pause(looks)
         said = {peer: _said(buffer) for peer, buffer in self._news.items()}
         self.failures = {peer: text for peer, text in (said | {self.rank: own}).items() if text not in ("", _BECAUSE)}
         if error is None and any(said.values()):
@@ -71,9 +74,8 @@ class Ranks(Together):
         """Until all are done; raises RankFailed if another rank is."""
         looks = 0
         while requests and not MPI.Request.Testall(requests):
-            looks += 1
+            looks = _pause(looks)
             if looks >= _EAGER:
-                os.sched_yield()
                 self._look_around(requests)
 
     def _look_around(self, requests: list[Any]) -> None:
@@ -106,16 +108,15 @@ class Ranks(Together):
                 if message is not None:
                     arrived[peer] = np.empty(status.Get_count(MPI.BYTE), np.uint8)
                     requests.append(message.Irecv([arrived[peer], MPI.BYTE]))
-            looks += 1
+            looks = _pause(looks)
             if looks >= _EAGER:
-                os.sched_yield()
                 self._look_around(requests)
         self.wait(requests)
         return arrived
 
     # Together
 
-    def refuse(self, *, method: Any, network: Any, plan: Any, n_nodes: int) -> None:
+    def refuse(self, *, method: Any, network: Any, plan: Any) -> None:
         """What a cluster has not."""
         if network is not None:
             raise InvalidInput(
@@ -127,13 +128,13 @@ class Ranks(Together):
             raise InvalidInput(f"{method.name} runs in simulations only; with runtime='mpi' use Cola")
         if method.gossip == "ledger":
             raise InvalidInput("ledgers are for networks that fail; with runtime='mpi' use gossip='auto'")
+
+    def hosted(self, n_nodes: int, n_blocks: int) -> list[Indices]:
+        """An equal share of all nodes, in one block."""
         if n_nodes < self.size:
             raise InvalidInput(
                 f"{n_nodes} nodes on {self.size} ranks: give each rank one at least, or start fewer ranks"
             )
-
-    def hosted(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """An equal share of all nodes, in one block."""
         return [np.array_split(np.arange(n_nodes), self.size)[self.rank]]
 
     def exchange(self, mixing: Mixing, hosted: list[Indices]) -> MpiExchange:
@@ -223,6 +224,15 @@ class Ranks(Together):
         self.wait([self._comm.Irecv([buffer, MPI.BYTE], 0, _CARRY)])
         result: list[T] = pickle.loads(buffer)
         return result
+
+
+def _pause(looks: int) -> int:
+    """After so many looks in vain; MPI's own waiting never lets go of the processor, which others may need to send."""
+    if looks >= _PATIENT:
+        time.sleep(_PAUSE)
+    elif looks >= _EAGER:
+        os.sched_yield()
+    return looks + 1
 
 
 def _said(message: AnyArray) -> str:
