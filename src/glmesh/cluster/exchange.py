@@ -46,14 +46,13 @@ class MpiExchange:
         node = np.repeat(np.arange(len(own)), np.diff(pointers))
         self._degrees = np.bincount(node[around != own[node]], minlength=len(own))
         self._comes: dict[int, slice] = {}  # from each neighbouring rank: where its rows go
-        self._goes: dict[int, slice | Indices] = {}  # and which of ours it needs
+        self._goes: dict[int, Indices] = {}  # and which of ours it needs
         for peer in np.unique(rank_of[others]).tolist():
             there = np.flatnonzero(rank_of[others] == peer) + len(own)
             self._comes[peer] = slice(int(there[0]), int(there[-1]) + 1)
-            needed = np.unique(node[rank_of[around] == peer])  # links go both ways
-            together = len(needed) == needed[-1] - needed[0] + 1
-            self._goes[peer] = slice(int(needed[0]), int(needed[-1]) + 1) if together else needed
+            self._goes[peer] = np.unique(node[rank_of[around] == peer])  # links go both ways
         self._buffers: list[Matrix] = []
+        self._kinds: dict[tuple[int, int], Any] = {}  # by rank and length of rows
 
     @property
     def neighbours(self) -> list[int]:
@@ -88,8 +87,17 @@ class MpiExchange:
         for peer, there in self._comes.items():
             requests.append(self._ranks.receive(whole[there], peer))
         for peer, needed in self._goes.items():
-            requests.append(self._ranks.send(whole[needed], peer))
+            requests.append(self._ranks.send(self._some(whole, peer, needed), peer))
         return whole
+
+    def _some(self, whole: Matrix, peer: int, needed: Indices) -> Any:
+        """These rows, as MPI takes them, without a copy."""
+        if len(needed) == needed[-1] - needed[0] + 1:
+            return whole[needed[0] : needed[-1] + 1]
+        key = peer, whole.shape[1]
+        if key not in self._kinds:
+            self._kinds[key] = self._ranks.kind(needed, whole.shape[1])
+        return [whole, 1, self._kinds[key]]
 
     def _swap_parcels(self, parcels: list[Parcel]) -> list[Parcel]:
         """All that arrive, those between nodes of this rank too, by senders as in a single process."""

@@ -39,6 +39,7 @@ class Ranks(Together):
         self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self._news = {peer: np.zeros(_LONGEST, np.uint8) for peer in range(self.size) if peer != self.rank}
+        self._kinds: list[Any] = []
         self._pending: list[Any] = []  # what was under way when a rank failed
         self.failures: dict[int, str] = {}
 
@@ -62,6 +63,8 @@ class Ranks(Together):
         if error is None and any(said.values()):
             raise self._failed()
         if not any(said.values()) and not own:
+            for kind in self._kinds:
+                kind.Free()
             self._comm.Free()
 
     def _failed(self) -> RankFailed:
@@ -88,9 +91,14 @@ class Ranks(Together):
                 self._pending.append(requests)
                 raise self._failed()
 
-    def send(self, buffer: Any, peer: int) -> Any:
-        """Rows, to a neighbouring rank; a request."""
-        return self._comm.Isend(buffer, peer, _ROUND)
+    def kind(self, needed: Indices, width: int) -> Any:
+        """MPI's word for these rows of an array, which need not be next to each other."""
+        self._kinds.append(MPI.DOUBLE.Create_indexed_block(width, needed * width).Commit())
+        return self._kinds[-1]
+
+    def send(self, rows: Any, peer: int) -> Any:
+        """To a neighbouring rank, from where they are; a request."""
+        return self._comm.Isend(rows, peer, _ROUND)
 
     def receive(self, buffer: Any, peer: int) -> Any:
         """And from one."""
