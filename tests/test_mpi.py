@@ -22,6 +22,7 @@ from glmesh.scatter import load
 from glmesh.together import ALONE
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
+from tests.cases import SOAK
 from tests.ranks import X, Y, cases, figures, flat, lasso
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -42,7 +43,7 @@ def launch(n_ranks: int, arguments: list[str], folder: Path, code: int = 0) -> t
     """(what it printed, its errors); it must end with this exit code."""
     process = start(n_ranks, arguments, folder)
     try:
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=600 if SOAK else 120)
     finally:
         process.kill()
     assert process.returncode == code, (out, errors)
@@ -74,9 +75,9 @@ def four(tmp_path_factory):
 def test_four_ranks_have_the_simulators_bits(four):
     """Default, printed, exact sums, Chebyshev; both splits; by gap and by certificate; figures, history and bytes."""
     expected = {name: figures(solve(make(), **options)) for name, (make, options) in cases().items()}
-    path = solve_path(lasso(), [8.0, 4.0, 2.0], n_nodes=16, max_rounds=30, tol=1e-3)
+    path = solve_path(lasso(), [8.0, 4.0, 2.0], n_nodes=16, max_rounds=20, tol=1e-2, record_every=5)
     expected["path"] = {"coefs": path.coefs, "bytes": np.asarray(path.bytes)}
-    fit = Lasso(alpha=0.1, tol=1e-4).fit(X, Y)
+    fit = Lasso(alpha=0.1, tol=1e-2).fit(X, Y)
     expected["estimator"] = {"coef": fit.coef_, "intercept": np.asarray(fit.intercept_)}
     whole = flat(expected)
     assert {str(found["status"]) for found in expected.values() if "status" in found} == {
