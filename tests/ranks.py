@@ -64,6 +64,8 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
     tree = {"method": METHODS["sums"], "max_rounds": 6, "record_every": 3, "stop": "rounds"}
     found["sums along a tree"] = lambda: Problem.glm(TALL, TALL_Y, penalty="l1", alpha=0.1), tree
     found["all are neighbours"] = lasso, {"topology": "complete", "max_rounds": 40, "record_every": 5}
+    proven = {"topology": "complete", "stop": "certificate", "max_rounds": 60, "tol": 1e-2, "record_every": 10}
+    found["proven"] = logistic, proven
     found["apart"] = (
         apart,
         {"n_nodes": 16, "max_rounds": 20, "topology": "torus", "stop": "certificate", "record_every": 5},
