@@ -132,6 +132,21 @@ def refuse(folder: Path) -> None:
         solve(lasso(), runtime="mpi", n_nodes=8, warm_start=np.ones(39 if me == 2 else 40))
     except GlmeshError as error:
         told["one rank's options"] = f"{type(error).__name__}: {error}"
+    strange = SIGNS.copy()
+    strange[-1] = 0.5
+    try:
+        with ranks() as all_ranks:
+            mine = np.array_split(np.arange(60), all_ranks.size)[me]
+            spread = {"n_nodes": 8, "partition": "contiguous", "split": "samples"}
+            shard = scatter(X[mine], strange[mine], all_ranks, loss="hinge", **spread)
+            solve(shard, runtime=all_ranks, n_nodes=8)
+    except GlmeshError as error:
+        told["one rank's label"] = f"{type(error).__name__}: {error}"
+    long = Problem.glm(sp.csc_array(np.ones((300_000, 8))), np.ones(300_000), penalty="l1")
+    try:  # messages that are under way then are too long to be on their way already
+        solve(long, runtime="mpi", n_nodes=8, max_rounds=9, stop="rounds", record_every=9, callback=trip)
+    except (RankFailed, ZeroDivisionError) as error:
+        told["long vectors"] = f"{type(error).__name__}: {error}"
     again = solve(lasso(), runtime="mpi", n_nodes=8, max_rounds=3)  # and after all this the ranks are fit for more
     told["again"] = str(again.rounds)
     (folder / f"refuse-{me}.txt").write_text("\n".join(f"{name}: {text}" for name, text in told.items()))
@@ -146,7 +161,7 @@ def hold(folder: Path) -> None:
             shard = scatter(rows, labels, all_ranks, split=split, loss="logistic", **spread)
             held = shard.parts[0].columns
             weight = np.asarray([rows.nnz, held.nnz, held.n])
-            result = solve(shard, runtime="mpi", n_nodes=8, max_rounds=5, stop="rounds")
+            result = solve(shard, runtime=all_ranks, n_nodes=8, max_rounds=5, stop="rounds")
             np.savez(folder / f"hold-{split}-{all_ranks.rank}.npz", weight=weight, x=result.x)
 
 

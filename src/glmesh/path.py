@@ -17,7 +17,7 @@ from glmesh.errors import InvalidInput
 from glmesh.problem import Problem
 from glmesh.result import Result
 from glmesh.run import Run
-from glmesh.solve import advance, processes
+from glmesh.solve import Runtime, advance, processes
 from glmesh.types import AnyArray, Matrix, Vector
 
 
@@ -57,7 +57,7 @@ def solve_path(
     max_rounds: int = 10_000,
     stop: Literal["gap", "certificate"] = "gap",
     record_every: int = 1,
-    runtime: Literal["simulation", "mpi"] = "simulation",
+    runtime: Runtime = "simulation",
     **options: Any,
 ) -> Path:
     """Solves a problem for each weight of the penalty in turn, best from large to small.

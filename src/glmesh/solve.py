@@ -53,10 +53,15 @@ class _Interruptible:
             signal.signal(number, before)
 
 
-def processes(runtime: str) -> AbstractContextManager[Together]:
-    """The processes that host the nodes: this one alone, or all ranks of an MPI program."""
+Runtime = Literal["simulation", "mpi"] | Together
+
+
+def processes(runtime: Runtime) -> AbstractContextManager[Together]:
+    """The processes that host the nodes: this one alone, all ranks of an MPI program, or those that are given."""
+    if isinstance(runtime, Together):
+        return nullcontext(runtime)
     if runtime not in ("simulation", "mpi"):
-        raise InvalidInput(f"runtime must be 'simulation' or 'mpi', got {runtime!r}")
+        raise InvalidInput(f"runtime must be 'simulation', 'mpi' or the ranks themselves, got {runtime!r}")
     return ranks() if runtime == "mpi" else nullcontext(ALONE)
 
 
@@ -80,7 +85,7 @@ def solve(
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: int = 100,
     n_jobs: int | None = None,
-    runtime: Literal["simulation", "mpi"] = "simulation",
+    runtime: Runtime = "simulation",
 ) -> Result:
     """Solves a problem over a network: a simulated one, or the ranks of a cluster.
 
@@ -90,7 +95,8 @@ def solve(
     history (and looks at the gap). checkpoint: a file that the run is written to every `checkpoint_every` rounds and at
     the end; if it is there already, the run goes on from it, to the last bit as if it had never stopped. The other
     options are those of `Run`. Ctrl-C returns what there is. runtime: "mpi" hosts the nodes on all ranks of an MPI
-    program, each of which calls this with the same arguments and is given the same result.
+    program, each of which calls this with the same arguments and is given the same result (or, inside
+    `with glmesh.cluster.ranks() as all_ranks`, say runtime=all_ranks).
     """
     if stop not in ("gap", "certificate", "rounds"):
         raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")

@@ -87,7 +87,7 @@ def train(options: Namespace, together: Together) -> int:
         checkpoint=make_checkpoint(options),
         checkpoint_every=options.checkpoint_every or EVERY,
         n_jobs=options.threads,
-        runtime=options.runtime,
+        runtime=together,
     )
     if first:
         progress.finish(result)

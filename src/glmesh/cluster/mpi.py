@@ -93,7 +93,7 @@ class Ranks(Together):
 
     def kind(self, needed: Indices, width: int) -> Any:
         """MPI's word for these rows of an array, which need not be next to each other."""
-        self._kinds.append(MPI.DOUBLE.Create_indexed_block(width, needed * width).Commit())
+        self._kinds.append(MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit())
         return self._kinds[-1]
 
     def send(self, rows: Any, peer: int) -> Any:
