@@ -496,11 +496,11 @@ PATH = topology.build("path", NODES)
 LAZY = 0.5 * np.eye(NODES) + 0.5 * mixing.metropolis(topology.build("ring", NODES)).matrix.toarray()
 WAYS = "way to stop (certificate or not)"
 OTHERS = {
-    "data": ("problem", {"problem": Problem.glm(NUDGED, Y, penalty="l1", alpha=3.0)}),
-    "labels": ("problem", {"problem": Problem.glm(X, Y + 1, penalty="l1", alpha=3.0)}),
-    "sparse_data": ("problem", {"problem": Problem.glm(sp.csr_array(X), Y, penalty="l1", alpha=3.0)}),
+    "data": ("data", {"problem": Problem.glm(NUDGED, Y, penalty="l1", alpha=3.0)}),
+    "labels": ("data", {"problem": Problem.glm(X, Y + 1, penalty="l1", alpha=3.0)}),
+    "sparse_data": ("data", {"problem": Problem.glm(sp.csr_array(X), Y, penalty="l1", alpha=3.0)}),
     "more_columns": ("problem", {"problem": Problem.glm(np.hstack([X, MORE]), Y, penalty="l1", alpha=3.0)}),
-    "weights": ("problem", {"problem": Problem.glm(X, Y, penalty="l1", alpha=3.0, sample_weight=WEIGHT)}),
+    "weights": ("data", {"problem": Problem.glm(X, Y, penalty="l1", alpha=3.0, sample_weight=WEIGHT)}),
     "loss": ("problem", {"problem": Problem.glm(X, Y, loss="huber", penalty="l1", alpha=3.0)}),
     "alpha": ("problem", {"problem": Problem.glm(X, Y, penalty="l1", alpha=3.1)}),
     "penalty": ("problem", {"problem": Problem.glm(X, Y, penalty="l2", alpha=3.0)}),

@@ -122,9 +122,9 @@ def node_digest(problem: Problem, node: int, own: Indices) -> str:
     return digest([data.columns, data.y, data.weight])
 
 
-def problem_digest(problem: Problem, nodes: list[str]) -> str:
-    """A name of the whole problem, by those of its nodes' data: nobody needs to hold all of it."""
-    return digest([_model(problem), problem.pooled, nodes])
+def outline(problem: Problem) -> list[Any]:
+    """What there is to say of a problem without looking at its data."""
+    return [_model(problem), problem.pooled, problem.n]
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:

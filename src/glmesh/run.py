@@ -346,6 +346,7 @@ class Run(Simulation):
         names = [checkpoint.node_digest(self.problem, k, columns(k)) for k in hosted]
         nodes = [name for part in self.together.each([names]) for name in part]
         parts = {
+            "problem": checkpoint.outline(self.problem),
             "method": self.method,
             "seed": self.seed,
             "network": [mixing.indptr, mixing.indices, mixing.data],
@@ -353,9 +354,9 @@ class Run(Simulation):
             "clock": self.network,
             "way to stop (certificate or not)": self.certify,
             "fault plan": self.faults.to_dict(),
+            "data": nodes,  # last, because another partition deals it out in another way
         }
-        digests = {key: checkpoint.digest(part) for key, part in parts.items()}
-        return {"problem": checkpoint.problem_digest(self.problem, nodes)} | digests
+        return {key: checkpoint.digest(part) for key, part in parts.items()}
 
     @property
     def _watchers(self) -> list[Any]:
