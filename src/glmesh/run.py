@@ -303,6 +303,9 @@ class Run(Simulation):
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
         """From what the first process has read."""
         together = self.together
+        identity = together.first(None if tree is None else tree["identity"])
+        assert identity is not None
+        _check_same(self.identity(), identity, path)
         nodes: list[Any] | None = None
         watch: list[Any] | None = None
         extents = together.each([Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks])
@@ -311,10 +314,8 @@ class Run(Simulation):
             watch = tree["state"].pop("watch")
             watch = [] if watch is None else regroup.split(watch, extents, self._watch)
         states, watchers = together.deal(nodes), together.deal(watch)
-        known = together.first(None if tree is None else (tree["identity"], tree["state"]))
-        assert known is not None
-        identity, state = known
-        _check_same(self.identity(), identity, path)
+        state = together.first(None if tree is None else tree["state"])
+        assert state is not None
         if state["anchor"] != self.problem.model.anchor:
             self._retarget(self.problem.anchored(state["anchor"]))
         self.anchors[:] = state["anchors"]
