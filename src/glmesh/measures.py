@@ -56,13 +56,15 @@ def observe(
 
     def add(carry: Vector) -> Vector:
         """What this process adds to [Ax, the mean of w, of f(v) and of <v, w>]."""
-        shared, mean_w, means = carry[None, :d], carry[d : 2 * d], carry[2 * d :]
+        shared, mean_w, mean_f, mean_vw = carry[None, :d], carry[d : 2 * d], float(carry[-2]), float(carry[-1])
         for block, x in zip(blocks, xs, strict=True):
             block.columns.add_product(x, shared)
         for row in rows:
             w = f.gradient(row)
             mean_w += w / n_nodes
-            means += np.array([f.value(row), float(row @ w)]) / n_nodes
+            mean_f += f.value(row) / n_nodes
+            mean_vw += float(row @ w) / n_nodes
+        carry[-2:] = mean_f, mean_vw
         return carry
 
     carry = together.fold(np.zeros(2 * d + 2), add)
