@@ -40,6 +40,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/communications.py
 	$(BIN)/python benchmarks/rivals.py docs/reports/rivals
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/mpi.py
 
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

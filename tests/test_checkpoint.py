@@ -455,14 +455,26 @@ def test_a_solve_goes_on_with_any_number_of_threads(tmp_path):
     assert outcome(again) == outcome(solve(lasso(), max_rounds=9, n_jobs=1, **options))
 
 
-def test_a_run_in_other_blocks_is_refused(tmp_path):
-    """Each block saves its own part."""
+@pytest.mark.parametrize(
+    "name", ["matrix_certified", "momentum_certified", "sums", "some_certified", "apart_groups", "logistic_dual"]
+)
+def test_a_run_goes_on_in_any_number_of_blocks(name, tmp_path):
+    """The file holds the state of all nodes; who goes on from it hosts them as it likes."""
+    problem, options = SETTINGS[name][:2]
+    options = {"n_nodes": NODES, "seed": 5} | options
     path = tmp_path / "run"
-    with Run(lasso(), n_nodes=NODES, n_blocks=3) as run:
-        run.save(path, data=False)
-    with Run(lasso(), n_nodes=NODES, n_blocks=2) as run, pytest.raises(InvalidInput, match="number of blocks differs"):
-        run.restore(path)
-    assert Run.resume(path, lasso(), n_jobs=2).n_blocks == 3
+    with Run(problem(), **options | {"n_blocks": 1}) as straight:
+        advance(straight, 8)
+        seen = []
+        for before, after in ((3, 2), (2, 5), (5, 1)):
+            with Run(problem(), **options | {"n_blocks": before}) as run:
+                advance(run, 8)
+                run.save(path, data=False)
+            with Run(problem(), **options | {"n_blocks": after}) as run:
+                run.restore(path)
+                seen.append(figures(advance(run, 12)) | {"n_blocks": 1})
+        assert seen == [figures(advance(straight, 12))] * 3
+    assert Run.resume(path, problem(), n_jobs=2).n_blocks == 5
 
 
 def test_a_file_of_run_save_and_one_of_solve_are_alike(tmp_path):
@@ -484,11 +496,11 @@ PATH = topology.build("path", NODES)
 LAZY = 0.5 * np.eye(NODES) + 0.5 * mixing.metropolis(topology.build("ring", NODES)).matrix.toarray()
 WAYS = "way to stop (certificate or not)"
 OTHERS = {
-    "data": ("problem", {"problem": Problem.glm(NUDGED, Y, penalty="l1", alpha=3.0)}),
-    "labels": ("problem", {"problem": Problem.glm(X, Y + 1, penalty="l1", alpha=3.0)}),
-    "sparse_data": ("problem", {"problem": Problem.glm(sp.csr_array(X), Y, penalty="l1", alpha=3.0)}),
+    "data": ("data", {"problem": Problem.glm(NUDGED, Y, penalty="l1", alpha=3.0)}),
+    "labels": ("data", {"problem": Problem.glm(X, Y + 1, penalty="l1", alpha=3.0)}),
+    "sparse_data": ("data", {"problem": Problem.glm(sp.csr_array(X), Y, penalty="l1", alpha=3.0)}),
     "more_columns": ("problem", {"problem": Problem.glm(np.hstack([X, MORE]), Y, penalty="l1", alpha=3.0)}),
-    "weights": ("problem", {"problem": Problem.glm(X, Y, penalty="l1", alpha=3.0, sample_weight=WEIGHT)}),
+    "weights": ("data", {"problem": Problem.glm(X, Y, penalty="l1", alpha=3.0, sample_weight=WEIGHT)}),
     "loss": ("problem", {"problem": Problem.glm(X, Y, loss="huber", penalty="l1", alpha=3.0)}),
     "alpha": ("problem", {"problem": Problem.glm(X, Y, penalty="l1", alpha=3.1)}),
     "penalty": ("problem", {"problem": Problem.glm(X, Y, penalty="l2", alpha=3.0)}),

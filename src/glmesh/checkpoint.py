@@ -42,9 +42,10 @@ from glmesh.methods.sums import Summation, Sums, Tree
 from glmesh.methods.trial import Trial
 from glmesh.model import Model
 from glmesh.problem import Problem
+from glmesh.types import Indices
 from glmesh.witness import Memo
 
-KIND, VERSION = "checkpoint", 2
+KIND, VERSION = "checkpoint", 3
 
 _CLASSES: list[type] = [
     *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
@@ -102,13 +103,28 @@ def _feed(hasher: Any, tree: Any) -> None:
         hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 
 
+def _model(problem: Problem) -> Model:
+    """The anchor of an intercept is no part of the problem but of how far its solution has come."""
+    return replace(problem.model, anchor=0.0)
+
+
 def problem_tree(problem: Problem) -> dict[str, Any]:
     """A problem and its data."""
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
     ]
-    # the anchor of an intercept is no part of the problem but of how far its solution has come
-    return {"model": replace(problem.model, anchor=0.0), "pooled": problem.pooled, "parts": parts}
+    return {"model": _model(problem), "pooled": problem.pooled, "parts": parts}
+
+
+def node_digest(problem: Problem, node: int, own: Indices) -> str:
+    """A name of the data that a node holds."""
+    data = problem.node_data(node, own)
+    return digest([data.columns, data.y, data.weight])
+
+
+def outline(problem: Problem) -> list[Any]:
+    """What there is to say of a problem without looking at its data."""
+    return [_model(problem), problem.pooled, problem.n]
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:

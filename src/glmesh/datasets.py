@@ -66,6 +66,37 @@ def load(
     return X, y
 
 
+def load_part(
+    path: str | PathLike[str], part: int, parts: int, *, target: str | int | None = None
+) -> tuple[AnyArray, Vector, bool]:
+    """One of so many parts of the data: (X, y, whether the columns of X are the indices in the file, from 0 or from 1).
+
+    A name with "{rank}" in it stands for one file per part. Any other must be svmlight text as it is, of which a part
+    is the lines that begin in its share of the bytes; nobody reads the others.
+    """
+    own = "{rank}" in str(path)
+    path = Path(str(path).replace("{rank}", str(part)))
+    packed = path.suffix.lower() in DECOMPRESS
+    kind = (path.with_suffix("") if packed else path).suffix.lower()
+    if own and kind in (".npz", *_DELIMITER):
+        return *load(path, target=target), False
+    if target is not None:
+        raise InvalidInput(f"{path}: target={target!r} picks a column of a .csv or .tsv; leave it out")
+    if not own and (packed or kind in (".npz", *_DELIMITER)):
+        raise InvalidInput(
+            f"{path}: cannot be read in parts; give svmlight text that is not compressed, or one file for each rank, "
+            "with {rank} in its name"
+        )
+    if own:
+        return *_parse_svmlight(path), True
+    try:
+        size = path.stat().st_size
+    except OSError:
+        raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
+    begin, end = size * part // parts, size * (part + 1) // parts
+    return *_parse_svmlight(path, (begin, end)), True
+
+
 def demo() -> tuple[Matrix, Vector]:
     """The 64-feature diabetes data of Efron et al. (2004): 442 patients, centred, columns of norm 1.
 
@@ -125,33 +156,46 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Lines:
-    """The lines of a stream, keeping count for whoever has to name a bad one."""
+    """The lines of a stream that begin in a span of bytes, keeping count for whoever has to name a bad one."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes], span: tuple[int, int] | None = None) -> None:
         self.read = stream.read  # scikit-learn takes what has a read method for an open file
-        self._stream = stream
+        self._stream, self._span = stream, span
         self.number = 0
         self.line = b""
 
     def __iter__(self) -> Iterator[bytes]:
+        place, end = (0, None) if self._span is None else self._span
+        if place:
+            self._stream.seek(place - 1)
+            place += len(self._stream.readline()) - 1  # the rest of a line that begins before
         for line in self._stream:
-            self.number, self.line = self.number + 1, line
+            if end is not None and place >= end:
+                return
+            self.number, self.line, place = self.number + 1, line, place + len(line)
             yield line
 
 
-def _read_svmlight(path: Path, n_features: int | None) -> tuple[csr_array, Vector]:
+def _parse_svmlight(path: Path, span: tuple[int, int] | None = None, base: Any = True) -> tuple[Any, Vector]:
+    """The lines that begin in these bytes; `base` True: columns are the file's indices, "auto": they count from 0."""
     from sklearn.datasets import load_svmlight_file  # takes seconds, which models and other files do not need
 
     with opened(path) as stream:
-        lines = _Lines(stream)
+        lines = _Lines(stream, span)
         try:
-            X, y = load_svmlight_file(lines)
+            X, y = load_svmlight_file(lines, zero_based=base)
         except (ValueError, OverflowError) as error:
             start = lines.line[:40].decode("ascii", "backslashreplace").strip()
+            where = f"line {lines.number}{f' after byte {span[0]}' if span and span[0] else ''}"
             raise UnreadableFile(
-                f"{path}, line {lines.number}: expected 'label index:value index:value ...' with ascending "
+                f"{path}, {where}: expected 'label index:value index:value ...' with ascending "
                 f"indices, got {start!r} ({error}); for a table, name the file .csv or .tsv"
             ) from error
+    return _canonical(X), y
+
+
+def _read_svmlight(path: Path, n_features: int | None) -> tuple[csr_array, Vector]:
+    X, y = _parse_svmlight(path, base="auto")
     if n_features is None:
         if len(y) and X.nnz == 0:
             raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...', or n_features")

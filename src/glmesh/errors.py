@@ -5,7 +5,8 @@ GlmeshError
 │   ├── InvalidData               a matrix, labels or weights that no problem can be made of
 │   ├── InvalidNetwork            a graph or mixing matrix that cannot carry a run
 │   └── UnsuitablePair            loss, penalty, split or solver that do not go together
-└── UnreadableFile (ValueError)   a data, model, plan or checkpoint file that is damaged or foreign
+├── UnreadableFile (ValueError)   a data, model, plan or checkpoint file that is damaged or foreign
+└── RankFailed                    another rank of an MPI program failed, and with it the run
 """
 
 
@@ -31,3 +32,7 @@ class UnsuitablePair(InvalidInput):
 
 class UnreadableFile(GlmeshError, ValueError):
     """A data, model, plan or checkpoint file that is damaged, truncated or of another format."""
+
+
+class RankFailed(GlmeshError):
+    """Another rank of an MPI program failed, and with it the run; the message says which and why."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from glmesh.block import Block
 from glmesh.functions import Anchored
+from glmesh.together import ALONE, Together
 from glmesh.types import Matrix, Vector
 
 
@@ -41,95 +42,113 @@ def observe(
     by_samples: bool,
     constant: Vector | None = None,
     conserved: bool = True,
+    together: Together = ALONE,
 ) -> Measures:
-    """Measures the variables xs and estimates vs of all blocks.
+    """Measures the variables xs and estimates vs of all blocks, those of other processes included.
 
     constant: what others add to Ax for good. conserved: whether the mean of all v_k is sure to be Ax; if a lost message
     may have moved it, G_H is no bound any more, and the gap has f(Ax) in the place of the mean of f(v_k).
+    Sums go over nodes in ascending order, so they have the same bits however nodes are grouped into blocks.
     """
-    f = blocks[0].f
-    shared = _product(blocks, xs)
-    if constant is not None:
-        shared += constant
+    f, d = blocks[0].f, blocks[0].d
     rows = [row for v in vs for row in v]
-    n_nodes = len(rows)
-    mean_w, mean_f, mean_vw, apart = np.zeros(blocks[0].d), 0.0, 0.0, 0.0
-    for row in rows:
-        w = f.gradient(row)
-        mean_w += w / n_nodes
-        mean_f += f.value(row) / n_nodes
-        mean_vw += float(row @ w) / n_nodes
-        apart += float((row - shared) @ w) / n_nodes
+    n_nodes = sum(together.each([len(v) for v in vs]))
+    shared = product(blocks, xs, together)
+    if constant is not None:
+        shared = shared + constant
+
+    def add(carry: Vector) -> Vector:
+        """What this process adds to the means of w, v, f(v), <v, w> and <v - Ax, w>."""
+        mean_w, mean_v = carry[:d], carry[d : 2 * d]
+        mean_f, mean_vw, apart = carry[2 * d :].tolist()
+        for row in rows:
+            w = f.gradient(row)
+            mean_w += w / n_nodes
+            mean_v += row / n_nodes
+            mean_f += f.value(row) / n_nodes
+            mean_vw += float(row @ w) / n_nodes
+            apart += float((row - shared) @ w) / n_nodes
+        carry[2 * d :] = mean_f, mean_vw, apart
+        return carry
+
+    carry = together.fold(np.zeros(2 * d + 3), add)
+    mean_w, mean_v = carry[:d], carry[d : 2 * d]
+    mean_f, mean_vw, apart = carry[2 * d :].tolist()
     us = [-b.columns.transposed_dot(mean_w) for b in blocks]
     offset = 0.0 if constant is None else float(constant @ mean_w)  # f(. + c) has the conjugate f* - <c, .>
-    # one sum over all pieces, in node order: the same bits however nodes are grouped into blocks
-    g = float(np.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
+    g = _sum_of_values(blocks, xs, together)
     value = f.value(shared) + g
     primal = mean_f + g if conserved else value
-    if any(b.g.needs_scaling for b in blocks):
-        gap = primal + _scaled_dual(blocks, rows, us, offset)
+    if together.any(any(b.g.needs_scaling for b in blocks)):
+        gap = primal + _scaled_dual(blocks, rows, us, offset, together)
     elif conserved:  # mean <v_k, w_k> + g + g*, without its large numbers, which cancel
-        slacks = [b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)]
-        drift = np.mean(rows, axis=0) - shared  # rounding
-        gap = apart - float(drift @ mean_w) + float(np.concatenate(slacks).sum())
+        slacks = together.concatenate([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
+        gap = apart - float((mean_v - shared) @ mean_w) + float(slacks.sum())
     else:
-        gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us)
+        gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us, together)
     if by_samples:
-        objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us)
+        objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us, together)
     else:
         objective = value
-    consensus = float(sum(np.sum((row - shared) ** 2) for row in rows))
+    away = together.concatenate([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
+    consensus = float(sum(away))
     gap, pull = max(float(gap), 0.0), 0.0
     inner = gap
     if isinstance(f, Anchored):
         pull = f.pull(mean_w)
         objective -= pull
-        gap = max(float(objective + _balanced_dual(f, blocks, xs)), 0.0)
-    return Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull)
+        gap = max(float(objective + _balanced_dual(f, blocks, xs, together)), 0.0)
+    return together.first(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
 
 
-def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector]) -> float:
+def _sum_of_values(blocks: list[Block], xs: list[Vector], together: Together) -> float:
+    return float(together.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
+
+
+def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], together: Together) -> float:
     """f + g without an anchor, at x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
 
     Every g_i is finite between zero and where it is finite.
     """
-    x = np.concatenate(xs)
+    x = together.concatenate(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
     up, down = (below / above if above > below else 1.0), (above / below if below > above else 1.0)
     xs = [np.where(part > 0, up * part, down * part) for part in xs]
-    g = float(np.concatenate([b.g.values(part) for b, part in zip(blocks, xs, strict=True)]).sum())
-    return f.free.value(_product(blocks, xs)[:-1]) + g
+    return f.free.value(product(blocks, xs, together)[:-1]) + _sum_of_values(blocks, xs, together)
 
 
-def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float) -> float:
+def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, together: Together) -> float:
     """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
     f, zero = blocks[0].f, np.zeros(())
-    limit = min(b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True))
+    limit = min(together.each([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
     if limit < 0:
         return np.inf
     ws = (f.gradient(row) for row in rows)
     s = min(1.0, limit)
     if f.has_quadratic_conjugate:  # the ray is exact
-        ray = np.mean([f.conjugate_ray(w) for w in ws], axis=0)
+        ray = np.mean(together.concatenate([np.array([f.conjugate_ray(w) for w in ws])]), axis=0)
         ray[1] -= offset
         s = best_scale(ray, s)
         dual = float(ray[0] + ray[1] * s + ray[2] * s * s)
     else:
-        dual = float(np.mean([f.conjugate(s * w) for w in ws])) - s * offset
+        dual = float(np.mean(together.concatenate([np.array([f.conjugate(s * w) for w in ws])]))) - s * offset
     cuts = [b.g.cut_conjugates(s * u, zero) for b, u in zip(blocks, us, strict=True)]
-    return dual + float(np.concatenate(cuts).sum())
+    return dual + float(together.concatenate(cuts).sum())
 
 
-def _conjugate(blocks: list[Block], us: list[Vector]) -> float:
-    return float(np.concatenate([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
+def _conjugate(blocks: list[Block], us: list[Vector], together: Together) -> float:
+    return float(together.concatenate([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
 
 
-def _product(blocks: list[Block], xs: list[Vector]) -> Vector:
+def product(blocks: list[Block], xs: list[Vector], together: Together = ALONE) -> Vector:
     """Ax, column after column."""
-    out = np.zeros((1, blocks[0].d))
-    for block, x in zip(blocks, xs, strict=True):
-        block.columns.add_product(x, out)
-    return np.asarray(out[0])
+
+    def add(carry: Vector) -> Vector:
+        for block, x in zip(blocks, xs, strict=True):
+            block.columns.add_product(x, carry[None])
+        return carry
+
+    return together.fold(np.zeros(blocks[0].d), add)
 
 
 def best_scale(ray: Vector, limit: float) -> float:

@@ -17,7 +17,7 @@ from glmesh.errors import InvalidInput
 from glmesh.problem import Problem
 from glmesh.result import Result
 from glmesh.run import Run
-from glmesh.solve import advance
+from glmesh.solve import Runtime, advance, processes
 from glmesh.types import AnyArray, Matrix, Vector
 
 
@@ -57,35 +57,42 @@ def solve_path(
     max_rounds: int = 10_000,
     stop: Literal["gap", "certificate"] = "gap",
     record_every: int = 1,
+    runtime: Runtime = "simulation",
     **options: Any,
 ) -> Path:
     """Solves a problem for each weight of the penalty in turn, best from large to small.
 
-    tol, max_rounds (per weight), stop and record_every are those of `solve`; the other options are those of `Run`.
+    tol, max_rounds (per weight), stop, record_every and runtime are those of `solve`; the other options those of `Run`.
     """
     if stop not in ("gap", "certificate"):
         raise InvalidInput(f"stop must be 'gap' or 'certificate', got {stop!r}")
     weights = np.asarray(alphas, dtype=np.float64)
     if weights.ndim != 1 or not len(weights) or not (weights > 0).all():
         raise InvalidInput("alphas must be positive numbers, at least one")
+    with processes(runtime) as together:
+        first = problem.with_alpha(float(weights[0]))
+        certify = stop == "certificate"
+        with Run(first, certify=certify, tol=tol if certify else None, together=together, **options) as run:
+            return Path(weights, tuple(_along(run, weights, tol, max_rounds, stop, record_every)))
+
+
+def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:
     results: list[Result] = []
     before: tuple[float, list[tuple[Vector, Matrix]]] | None = None  # the weight before the last one, and its solution
     last = float(weights[0])
-    certify = stop == "certificate"
-    with Run(problem.with_alpha(float(weights[0])), certify=certify, tol=tol if certify else None, **options) as run:
-        for alpha in weights:
-            if results:
-                here = _state(run)
-                run.set_alpha(float(alpha))
-                if before is not None:
-                    _go_ahead(run, before[1], (float(alpha) - last) / (last - before[0]))
-                before = last, here
-                run.history.clear()
-            cost = {name: getattr(run, name) for name in ("rounds", "communications", "bytes", "seconds")}
-            result = advance(run, tol=tol, max_rounds=run.rounds + max_rounds, stop=stop, record_every=record_every)
-            results.append(replace(result, **{name: getattr(run, name) - spent for name, spent in cost.items()}))
-            last = float(alpha)
-    return Path(weights, tuple(results))
+    for alpha in weights:
+        if results:
+            here = _state(run)
+            run.set_alpha(float(alpha))
+            if before is not None:
+                _go_ahead(run, before[1], (float(alpha) - last) / (last - before[0]))
+            before = last, here
+            run.history.clear()
+        cost = {name: getattr(run, name) for name in ("rounds", "communications", "bytes", "seconds")}
+        result = advance(run, tol=tol, max_rounds=run.rounds + max_rounds, stop=stop, record_every=record_every)
+        results.append(replace(result, **{name: getattr(run, name) - spent for name, spent in cost.items()}))
+        last = float(alpha)
+    return results
 
 
 def _state(run: Run) -> list[tuple[Vector, Matrix]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from glmesh.columns import Columns
 from glmesh.errors import InvalidData, InvalidInput
-from glmesh.functions import Anchored, GroupLasso, Loss, Profiled, Separable
+from glmesh.functions import Anchored, GroupLasso, Loss, Profiled, Separable, Smooth
 from glmesh.holder import Form, NodeData
 from glmesh.model import Model, Split
 from glmesh.types import AnyArray, Indices, Vector
@@ -113,6 +113,32 @@ class Problem:
             g = forms[0].g.join([form.g for form in forms], [form.columns.n for form in forms])
             self._form = Form(columns, forms[0].f, g)
         return self._form
+
+    def node_form(self, node: int, own: Indices, agreed: Vector | None) -> Form:
+        """f(Ax) + g(x) of a node that holds these columns; agreed: the network's facts, for data that is apart."""
+        if agreed is None:
+            form = self.form
+            return Form(form.columns.take(own), form.f, form.g.take(own))
+        form = self.parts[node].settle(agreed, node)
+        order = self._order(own)
+        return form if order is None else Form(form.columns.take(order), form.f, form.g.take(order))
+
+    def node_functions(self, node: int, own: Indices, agreed: Vector | None) -> tuple[Smooth, Separable]:
+        """(f, g) of the same."""
+        if agreed is None:
+            return self.form.f, self.form.g.take(own)
+        f, g = self.parts[node].functions(agreed, node)
+        order = self._order(own)
+        return f, g if order is None else g.take(order)
+
+    def _order(self, own: Indices) -> Indices | None:
+        """Of a node's columns, where its data is apart; None: as they are."""
+        order = own - own.min(initial=self.n)
+        return None if np.array_equal(order, np.arange(len(order))) else order
+
+    def node_data(self, node: int, own: Indices) -> NodeData:
+        """What a node that holds these columns holds."""
+        return self.parts[0].shrunk(own) if self.pooled else self.parts[node]
 
     @property
     def classes(self) -> tuple[float, float] | None:

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh import checkpoint
+from glmesh import checkpoint, regroup
 from glmesh.certificate import Certifier
 from glmesh.errors import InvalidInput
 from glmesh.events import Event
@@ -20,6 +20,8 @@ from glmesh.methods.relaxation import Relaxation
 from glmesh.mixing import Mixing
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Problem
+from glmesh.regroup import Extent
+from glmesh.shard import Shard
 from glmesh.simulation import Simulation
 from glmesh.types import AnyArray, Indices
 from glmesh.wiring import whole
@@ -37,8 +39,8 @@ class Run(Simulation):
     variables in the user's order, or a Result. network: a virtual clock. certify: let the nodes exchange certificate
     records. tol: the relative gap aimed at, so that nodes whose part is done may rest. faults: what fails and when
     (`glmesh.faults`), as a dict or a TOML file. n_jobs: threads (None: as many as cores if the problem is worth it).
-    n_blocks: the nodes are hosted side by side, or in several blocks, as by the ranks of a cluster. The result is the
-    same bits for any of both.
+    n_blocks: the nodes are hosted side by side, or in several blocks. together: all processes that host nodes, such as
+    the ranks of a cluster. The result is the same bits for any of these.
     """
 
     def add_columns(
@@ -50,7 +52,7 @@ class Run(Simulation):
         samples as rows, and y their labels. `penalty` is that of new features, if the problem's has an entry per
         column. On pooled data new columns are numbered after all others, on data that is apart after the node's own.
         """
-        self._check_cola("add_columns")
+        self._check_alone("add_columns")
         node = whole(node, "node", 0, self.n_nodes)
         self._check_not_left([node])
         part = 0 if self.problem.pooled else node
@@ -64,7 +66,7 @@ class Run(Simulation):
 
     def remove_columns(self, columns: AnyArray) -> None:
         """Columns (features, or samples) go, by their numbers; those that stay are numbered anew, in the same order."""
-        self._check_cola("remove_columns")
+        self._check_alone("remove_columns")
         gone = np.unique(np.asarray(columns))
         if gone.ndim != 1 or gone.dtype.kind not in "iu" or not len(gone):
             raise InvalidInput(f"columns must be whole numbers, at least one; got {columns!r}")
@@ -101,7 +103,8 @@ class Run(Simulation):
         if m.inner > 0.5 * m.pull:
             return False
         rows = [np.full((block.size, 1), -np.inf) for block in self.blocks]
-        _, rows[0][0, 0] = f.split(f.gradient(self.states[0].v[0]))
+        if self.blocks[0].ids[0] == 0:
+            _, rows[0][0, 0] = f.split(f.gradient(self.states[0].v[0]))
         reached = float(self._drive([flood_max(part, self._facts.diameter) for part in rows])[0][0, 0])
         move = reached - f.anchor
         if self.anchors:
@@ -116,12 +119,8 @@ class Run(Simulation):
     def _retarget(self, problem: Problem) -> None:
         """From now on other functions of the same kind on the same columns."""
         self.problem = problem
-        if self._agreed is None:
-            both = [(problem.form.f, problem.form.g.take(self.partition.columns_of(k))) for k in range(self.n_nodes)]
-        else:
-            both = [part.functions(self._agreed[k], k) for k, part in enumerate(problem.parts)]
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
-            own = [both[int(node)] for node in block.ids]
+            own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self._agreed) for k in block.ids]
             self.crew.blocks[number] = block = block.with_functions(own[0][0], [g for _, g in own])
             self._prepare(number)
             if state.sums is not None:
@@ -164,6 +163,11 @@ class Run(Simulation):
         if self.consensual:
             raise InvalidInput(f"{what} is for Cola; {self.method.name} starts anew (warm_start=result.coef)")
 
+    def _check_alone(self, what: str) -> None:
+        self._check_cola(what)
+        if self.together.size > 1:
+            raise InvalidInput(f"{what} is for simulations; on a cluster start anew (warm_start=result.x)")
+
     def _check_not_left(self, nodes: list[int]) -> None:
         left = {entry.node: entry.round for entry in self.faults.leave if entry.round < max(self.rounds, 1)}
         for node in nodes:
@@ -183,11 +187,11 @@ class Run(Simulation):
             lists[nodes[0]] = np.append(lists[nodes[0]], new)
         self.partition = make_partition(problem, self.n_nodes, lists if problem.pooled else "shuffled", self.seed)
         self.problem = problem
-        forms = self._forms()
-        self.crew.blocks = [self._block(b, block.ids.astype(np.int64), forms) for b, block in enumerate(crew.blocks)]
+        self.crew.blocks = [self._block(b, block.ids.astype(np.int64)) for b, block in enumerate(crew.blocks)]
+        xs = self._by_block(x)
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             table = block.table
-            state.x = np.clip(self._by_block(x, self.blocks)[number], table[:, 3], table[:, 4])
+            state.x = np.clip(xs[number], table[:, 3], table[:, 4])
             self._prepare(number)
             if crew.witnesses:
                 crew.witnesses[number].block = block
@@ -210,6 +214,8 @@ class Run(Simulation):
         Without `data` the file is small, and the problem must be brought along when the run is resumed.
         """
         self._check_cola("a checkpoint")
+        if data and isinstance(self.problem, Shard):
+            raise InvalidInput("no process holds all the data; save without it: run.save(path, data=False)")
         mixing = self.mixing.matrix
         own = checkpoint.own_classes(self.method, self.method.solver)
         if own:
@@ -230,23 +236,30 @@ class Run(Simulation):
             "faults": self.faults.to_dict(),
             "n_blocks": self.n_blocks,
         }
+        identity, elapsed, together = self.identity(), self.seconds, self.together
+        states = together.collect(self.states)
+        watchers = together.collect([watcher.state() for watcher in self._watchers])
+        transports = together.collect([self.exchange.state()])
+        if states is None or watchers is None or transports is None:
+            together.first(None)  # so that nobody goes on before the file is there
+            return
         state = {
             "rounds": self.rounds,
-            "elapsed": self._elapsed,
+            "elapsed": elapsed,
             "history": self.history,
             "events": self.events,
             "certified": self._proof,
-            "states": self.states,
-            "watchers": [watcher.state() for watcher in self._watchers],
-            "exchange": self.exchange.state(),
+            "nodes": regroup.merge(states),
+            "watch": regroup.merge(watchers, self._watch) if watchers else None,
+            "exchange": transports[0] | {"bytes": sum(transport["bytes"] for transport in transports)},
             "frozen": {} if self.elastic is None else self.elastic.frozen,
             "agreed": self._agreed,
             "anchors": self.anchors,
             "anchor": self.problem.model.anchor,
         }
         tree = checkpoint.problem_tree(self.problem) if data else None
-        whole_run = {"identity": self.identity(), "setup": setup, "problem": tree, "state": state}
-        checkpoint.write(path, whole_run)
+        checkpoint.write(path, {"identity": identity, "setup": setup, "problem": tree, "state": state})
+        together.first(None)
 
     @staticmethod
     def resume(path: str | PathLike[str], problem: Problem | None = None, *, n_jobs: int | None = None) -> Run:
@@ -255,8 +268,9 @@ class Run(Simulation):
         setup = tree["setup"]
         if problem is None and tree["problem"] is None:
             raise InvalidInput(f"{path} was saved without its data; give the problem: Run.resume(path, problem)")
-        if problem is not None:
-            _check_same({"problem": checkpoint.digest(checkpoint.problem_tree(problem))}, tree, path)
+        held = setup["partition"]
+        if problem is not None and held is not None and problem.n != sum(len(part) for part in held):
+            raise _differs(path, "problem")
         graph = nx.empty_graph(setup["n_nodes"])
         graph.add_edges_from(setup["links"])
         mixing = setup["mixing"]
@@ -284,11 +298,24 @@ class Run(Simulation):
     def restore(self, path: str | PathLike[str]) -> None:
         """Goes on from a file that another run with the same data and settings wrote."""
         self._check_cola("a checkpoint")
-        self._restore(checkpoint.read(path), path)
+        self._restore(checkpoint.read(path) if self.together.rank == 0 else None, path)
 
-    def _restore(self, tree: dict[str, Any], path: str | PathLike[str]) -> None:
-        _check_same(self.identity(), tree, path)
-        state = tree["state"]
+    def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
+        """From what the first process has read."""
+        together = self.together
+        identity = together.first(None if tree is None else tree["identity"])
+        assert identity is not None
+        _check_same(self.identity(), identity, path)
+        nodes: list[Any] | None = None
+        watch: list[Any] | None = None
+        extents = together.each([Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks])
+        if tree is not None:
+            nodes = regroup.split(tree["state"].pop("nodes"), extents)
+            watch = tree["state"].pop("watch")
+            watch = [] if watch is None else regroup.split(watch, extents, self._watch)
+        states, watchers = together.deal(nodes), together.deal(watch)
+        state = together.first(None if tree is None else tree["state"])
+        assert state is not None
         if state["anchor"] != self.problem.model.anchor:
             self._retarget(self.problem.anchored(state["anchor"]))
         self.anchors[:] = state["anchors"]
@@ -296,10 +323,10 @@ class Run(Simulation):
         self.rounds, self._elapsed = state["rounds"], state["elapsed"]
         self.history[:], self.events[:] = state["history"], state["events"]
         self._proof, self._agreed = state["certified"], state["agreed"]
-        self.exchange.restore(state["exchange"])
-        for watcher, saved in zip(self._watchers, state["watchers"], strict=True):
+        self.exchange.restore(state["exchange"] if together.rank == 0 else state["exchange"] | {"bytes": 0})
+        for watcher, saved in zip(self._watchers, watchers, strict=True):
             watcher.restore(saved)
-        for number, saved in enumerate(state["states"]):
+        for number, saved in enumerate(states):
             own = self.states[number].gossip
             if not isinstance(own, Ledger):  # its arrays are shared with the exchange
                 own.v[:], own.spare[:], own.before[:] = saved.gossip.v, saved.gossip.spare, saved.gossip.before
@@ -315,9 +342,12 @@ class Run(Simulation):
         return self._identity
 
     def _digests(self) -> dict[str, str]:
-        mixing = self.mixing.matrix
+        mixing, columns = self.mixing.matrix, self.partition.columns_of
+        hosted = [k for block in self.blocks for k in block.ids.tolist()]
+        names = [checkpoint.node_digest(self.problem, k, columns(k)) for k in hosted]
+        nodes = [name for part in self.together.each([names]) for name in part]
         parts = {
-            "problem": checkpoint.problem_tree(self.problem),
+            "problem": checkpoint.outline(self.problem),
             "method": self.method,
             "seed": self.seed,
             "network": [mixing.indptr, mixing.indices, mixing.data],
@@ -325,7 +355,7 @@ class Run(Simulation):
             "clock": self.network,
             "way to stop (certificate or not)": self.certify,
             "fault plan": self.faults.to_dict(),
-            "number of blocks": self.n_blocks,
+            "data": nodes,  # last, because another partition deals it out in another way
         }
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 
@@ -333,12 +363,20 @@ class Run(Simulation):
     def _watchers(self) -> list[Any]:
         return [*self.certifiers, *self.crew.witnesses]
 
+    @property
+    def _watch(self) -> str:
+        return "certifier" if self.certifiers else "witness"
 
-def _check_same(ours: dict[str, str], tree: dict[str, Any], path: str | PathLike[str]) -> None:
+
+def _check_same(ours: dict[str, str], theirs: dict[str, str], path: str | PathLike[str]) -> None:
     """Refuses the file of another run, and names what differs."""
     for key, name in ours.items():
-        if tree["identity"].get(key) != name:
-            raise InvalidInput(
-                f"{path} is a checkpoint of another run: its {key} differs. Name another file, or go on with the "
-                f"{key} that it was made with (Run.resume takes all settings from the file)"
-            )
+        if theirs.get(key) != name:
+            raise _differs(path, key)
+
+
+def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
+    return InvalidInput(
+        f"{path} is a checkpoint of another run: its {what} differs. Name another file, or go on with the "
+        f"{what} that it was made with (Run.resume takes all settings from the file)"
+    )

@@ -15,34 +15,36 @@ import numpy as np
 from glmesh import hosting
 from glmesh import topology as topology_module
 from glmesh.block import Block, Facts, Halo, Rounds, Rows
-from glmesh.certificate import Certificate, Certifier
+from glmesh.certificate import Certifier
 from glmesh.elastic import Crew, Elastic
 from glmesh.errors import InvalidInput
 from glmesh.events import Event
 from glmesh.exchange import FaultyExchange, LocalExchange, Network
 from glmesh.faults import Plan
 from glmesh.gather import flood_max
-from glmesh.holder import Form
 from glmesh.kernels.warm import warm_up
-from glmesh.measures import Measures, observe
 from glmesh.methods import Cola, Consensus
 from glmesh.methods.cola import start_of
 from glmesh.methods.sums import suits
 from glmesh.mixing import Mixing
+from glmesh.overview import Overview
+from glmesh.partition import Partition
 from glmesh.partition import partition as make_partition
 from glmesh.problem import Problem
 from glmesh.result import Result
-from glmesh.samples import Pool, observe_copies
+from glmesh.samples import Pool
+from glmesh.shard import Shard
 from glmesh.team import Team
-from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
+from glmesh.together import ALONE, Together
+from glmesh.types import AnyArray, Indices, Vector
 from glmesh.wiring import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
 from glmesh.witness import Witness
 
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
 
 
-class Simulation:
-    """All nodes of a network in one process, round by round; `glmesh.run.Run` says what its arguments are."""
+class Simulation(Overview):
+    """The nodes that this process hosts, in a simulation all, round by round; `glmesh.run.Run` says what is what."""
 
     def __init__(
         self,
@@ -61,8 +63,9 @@ class Simulation:
         faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         n_blocks: int = 1,
+        together: Together = ALONE,
     ) -> None:
-        self.problem = problem
+        self.problem, self.together = problem, together
         chosen = Cola() if method is None else method
         if not isinstance(chosen, Cola | Consensus):
             raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {method!r}")
@@ -75,16 +78,17 @@ class Simulation:
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
         plan = Plan.of(faults)
+        together.refuse(method=self.method, network=network, plan=plan)
         self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
         self.team = Team(self._n_jobs(n_jobs))
         self._begin()
-        ids = [part for part in np.array_split(np.arange(self.n_nodes), self.n_blocks) if len(part)]
+        ids = together.hosted(self.n_nodes, self.n_blocks)
         if self.consensual:
             hosting.refuse(self.method, problem, plan, certify=certify)
             warm_up()
             self._host_copies(ids, diameter, partition, warm_start)
             return
-        self.partition = make_partition(problem, self.n_nodes, partition, self.seed)
+        self.partition = self._dealt(partition)
         self._metropolis = isinstance(mixing, str) and (mixing == "metropolis" or self.method.averages_exactly)
         self._links = sorted(topology_module.links_of(self.mixing.matrix))
         self.mixing, schedule = schedule_of(plan, self.mixing, mixing)
@@ -99,39 +103,37 @@ class Simulation:
         self.uses_ledger = uses_ledger
         warm_up()  # so that no round is timed with a compilation in it
         if plan.is_empty and not uses_ledger:
-            self.exchange: LocalExchange = LocalExchange(self.mixing, ids, network)
+            self.exchange = together.exchange(self.mixing, ids) or LocalExchange(self.mixing, ids, network)
         else:
             self.exchange = FaultyExchange(self.mixing, ids, network, plan, schedule)
         self._facts = self._make_facts(diameter, schedule, certify=certify and not uses_ledger)
         self._agreed = self._agree(ids, diameter)
-        forms = self._forms()
-        blocks = [self._block(b, part, forms) for b, part in enumerate(ids)]
-        xs = self._warm_start(warm_start, blocks)
+        blocks = [self._block(b, part) for b, part in enumerate(ids)]
+        self.crew = Crew(self.method, blocks, [], [])
+        xs = self._warm_start(warm_start)
         members = plan.members(0, self.n_nodes).astype(np.int64) if uses_ledger else None
         acceleration, reason = self.method.choose(reliable=uses_ledger or not plan.loses_messages)
         if acceleration == "sums" and uses_ledger and certify:
             acceleration, reason = "momentum", "certificates under faults are not made with exact sums"
         common = {
-            "cold": warm_start is None and not any(start_of(block).any() for block in blocks),
-            "planes": all(suits(block) for block in blocks),
+            "cold": warm_start is None and not together.any(any(start_of(block).any() for block in blocks)),
+            "planes": not together.any(not all(suits(block) for block in blocks)),
         }
-        states = [
+        self.crew.states = [
             self.method.init(block, x, members, acceleration, reason, **common)
             for block, x in zip(blocks, xs, strict=True)
         ]
         by_samples = problem.model.split == "samples"
-        self.certifiers: list[Certifier] = []
-        witnesses: list[Witness] = []
+        self.certifiers = []
         if certify and uses_ledger:
             gaps = Gaps(self.mixing, plan)
             fast = acceleration == "momentum"
-            witnesses = [
+            self.crew.witnesses = [
                 Witness(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=fast) for block in blocks
             ]
         elif certify:
             self.certifiers = [Certifier(block, by_samples=by_samples, tol=tol) for block in blocks]
-        self.crew = Crew(self.method, blocks, states, witnesses)
-        self.elastic: Elastic | None = None
+        self.elastic = None
         if isinstance(self.exchange, FaultyExchange):
             self.elastic = Elastic(plan, self.crew, self.exchange, self.events)
         if uses_ledger:
@@ -146,9 +148,8 @@ class Simulation:
         self.anchors: list[tuple[float, float]] = []  # of a free intercept: where it was held, and went
         self.events: list[Event] = []  # who joined and left, and whose data changed
         self._elapsed = 0.0
-        self._measured: tuple[int, Measures] | None = None
-        self._whole: tuple[bytes, Block] | None = None
-        self._proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
+        self._measured = self._whole = None
+        self._proof = None  # a certificate, and the state that it is about
         self._identity: dict[str, str] | None = None  # until the data changes
 
     def _host_copies(self, ids: list[Indices], diameter: int, how: Any, warm_start: Any) -> None:
@@ -193,70 +194,47 @@ class Simulation:
             speeds=None if clock is None else np.array(clock.speeds),
         )
 
-    @property
-    def blocks(self) -> list[Block]:
-        """The nodes, side by side in one block, or in several (`n_blocks`)."""
-        return self.crew.blocks
-
-    @property
-    def states(self) -> list[Any]:
-        """The state of each block."""
-        return self.crew.states
-
     def _n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs is not None:
             return min(whole(n_jobs, "n_jobs", 1), self.n_nodes)
+        if self.together.size > 1:  # the ranks share the cores out among themselves
+            return 1
         parts = self.problem.parts
         d = parts[0].columns.d
         work = sum(part.columns.nnz for part in parts) + (self.mixing.edges + self.n_nodes) * d
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
         return min(cores, self.n_nodes) if work > _WORTH_A_THREAD else 1
 
-    def _agree(self, ids: list[Indices], diameter: int) -> Matrix | None:
-        """What nodes whose data is apart must know of each other, found out by neighbour messages; a row per node."""
+    def _dealt(self, how: str | AnyArray) -> Partition:
+        """Who holds which columns."""
+        if isinstance(self.problem, Shard):
+            return self.problem.dealt
+        return make_partition(self.problem, self.n_nodes, how, self.seed)
+
+    def _agree(self, ids: list[Indices], diameter: int) -> Vector | None:
+        """What nodes whose data is apart must know of each other, by neighbour messages; all come to know the same."""
         if self.problem.pooled:
             return None
-        facts = np.stack([part.facts() for part in self.problem.parts])
-        return np.concatenate(self._drive([flood_max(facts[part], diameter) for part in ids]))
+        facts = [np.stack([self.problem.parts[k].facts() for k in part]) for part in ids]
+        return np.asarray(self._drive([flood_max(part, diameter) for part in facts])[0][0])
 
-    def _forms(self) -> list[Form]:
-        """Each node's form. Pooled data is dealt out; data that is apart is settled by what was agreed on."""
-        if self._agreed is None:
-            form, parts = self.problem.form, self.partition
-            return [
-                Form(form.columns.take(parts.columns_of(k)), form.f, form.g.take(parts.columns_of(k)))
-                for k in range(self.n_nodes)
-            ]
-        forms = []
-        for k, part in enumerate(self.problem.parts):
-            form = part.settle(self._agreed[k], k)
-            own = self.partition.columns_of(k)
-            order = own - own.min(initial=self.problem.n)
-            if not np.array_equal(order, np.arange(len(order))):
-                form = Form(form.columns.take(order), form.f, form.g.take(order))
-            forms.append(form)
-        return forms
+    def _block(self, number: int, ids: Indices) -> Block:
+        forms = [self.problem.node_form(int(k), self.partition.columns_of(k), self._agreed) for k in ids]
+        return Block.of(ids, self._facts, forms, lambda: self.exchange.allocate(number, forms[0].columns.d), self.team)
 
-    def _block(self, number: int, ids: Indices, forms: list[Form]) -> Block:
-        own = [forms[k] for k in ids]
-        return Block.of(ids, self._facts, own, lambda: self.exchange.allocate(number, own[0].columns.d), self.team)
-
-    def _warm_start(self, start: AnyArray, blocks: list[Block]) -> list[Vector | None]:
+    def _warm_start(self, start: AnyArray) -> list[Any]:
         if start is None:
-            return [None] * len(blocks)
+            return [None] * len(self.blocks)
         try:
             x = np.asarray(start.x if isinstance(start, Result) else start, dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInput("warm_start is a Result, or variables in your order (Result.x)") from None
         if x.shape != (self.problem.n,) or not np.isfinite(x).all():
             raise InvalidInput(f"warm_start needs {self.problem.n} finite variables (Result.x), got shape {x.shape}")
-        if not np.isfinite(self.problem.form.g.value(x)):
+        xs = self._by_block(x)
+        if not np.isfinite([block.g.value(part) for block, part in zip(self.blocks, xs, strict=True)]).all():
             raise InvalidInput("warm_start is outside the bounds of this problem")
-        return self._by_block(x, blocks)
-
-    def _by_block(self, x: Vector, blocks: list[Block]) -> list[Any]:
-        """Variables from the user's order to that of the blocks."""
-        return np.split(x[self.partition.order], np.cumsum([block.columns.n for block in blocks])[:-1])
+        return xs
 
     def _drive(self, generators: list[Any]) -> list[Any]:
         """Steps one generator per block in lock-step, exchanging what they yield; returns what they return."""
@@ -325,156 +303,6 @@ class Simulation:
     def _witnessed(self, number: int, rounds: Rounds) -> Rounds:
         block, state = self.blocks[number], self.states[number]
         return self.crew.witnesses[number].attend(rounds, state, lambda: self.method.scale(block, state))
-
-    @property
-    def x(self) -> Vector:
-        """The variables, in the user's order (a copy); with a method of consensus, the mean of all copies."""
-        if self.consensual:
-            return np.asarray(self.estimates.mean(axis=0))
-        return np.asarray(self.partition.to_user(np.concatenate([state.x for state in self.states])))
-
-    @property
-    def estimates(self) -> Matrix:
-        """Every node's v_k, or its copy of the coefficients, a row each (a copy)."""
-        return np.concatenate([state.v for state in self.states])
-
-    @property
-    def story(self) -> list[tuple[int, str, str]]:
-        """(round, acceleration from then on, why), as `Cola(acceleration=...)` chose."""
-        return [] if self.consensual else list(self.states[0].story)
-
-    @property
-    def theta(self) -> Vector:
-        """The local accuracy Theta_k reached in the last round (NaN where none was asked for)."""
-        if self.consensual:
-            return np.full(self.n_nodes, np.nan)
-        return np.concatenate([state.theta for state in self.states])
-
-    @property
-    def communications(self) -> int:
-        """Exchanges that a node waited for."""
-        return self.exchange.traffic.communications
-
-    @property
-    def bytes(self) -> int:
-        """Bytes sent over all directed edges."""
-        return self.exchange.traffic.bytes
-
-    @property
-    def seconds(self) -> float:
-        """Time of the rounds so far: on the virtual clock if there is a network, else on the wall."""
-        return self.exchange.clock.seconds if self.exchange.clock is not None else self._elapsed
-
-    @property
-    def faults(self) -> Plan:
-        """What fails and when."""
-        return Plan() if self.elastic is None else self.elastic.plan
-
-    @property
-    def members(self) -> Flags:
-        """Who took part in the last round (or will in the first)."""
-        return self.faults.members(max(self.rounds - 1, 0), self.n_nodes)
-
-    @property
-    def up(self) -> Flags:
-        """Who was there in the last round."""
-        return np.concatenate([state.up for state in self.states])
-
-    @property
-    def skipped(self) -> int:
-        """Subproblems not solved because their node was done."""
-        return 0 if self.consensual else sum(state.rest.skipped for state in self.states)
-
-    @property
-    def spared(self) -> float:
-        """Nonzeros that those would have visited."""
-        return 0.0 if self.consensual else float(sum(state.rest.spared for state in self.states))
-
-    def measure(self) -> Measures:
-        """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.
-
-        The objective is that of all members, those included that are away; what nodes that left for good add to Ax
-        stays as a constant, if it stays at all.
-        """
-        if self.consensual and (self._measured is None or self._measured[0] != self.rounds):
-            self._measured = self.rounds, observe_copies(self.problem, self.estimates)
-        elif self._measured is None or self._measured[0] != self.rounds:
-            xs, vs = [s.x for s in self.states], [s.v for s in self.states]
-            self._measured = self.rounds, self._observe(xs, vs)
-        return self._measured[1]
-
-    def _observe(self, xs: list[Vector], vs: list[Matrix]) -> Measures:
-        by_samples = self.problem.model.split == "samples"
-        members = self.members
-        if self.elastic is None:
-            return observe(self.blocks, xs, vs, by_samples=by_samples)
-        # whatever K some nodes still believe in
-        scales = [members.sum() / np.maximum(state.gossip.believed, 1.0) for state in self.states]
-        rows = np.concatenate([v * scale[:, None] for v, scale in zip(vs, scales, strict=True)])[members]
-        constant = self.elastic.constant
-        if members.all():
-            return observe(self.blocks, xs, [rows], by_samples=by_samples, constant=constant, conserved=False)
-        block = self._members_block(members)
-        x = np.concatenate([x[b.of_node(k)] for b, x in zip(self.blocks, xs, strict=True) for k in range(b.size)
-                            if members[int(b.ids[k])]])  # fmt: skip
-        return observe([block], [x], [rows], by_samples=by_samples, constant=constant, conserved=False)
-
-    def objective_at(self, x: Vector, estimates: Matrix) -> float:
-        """The user-level objective of other variables and estimates than the present ones."""
-        ends = np.cumsum([block.size for block in self.blocks])[:-1]
-        return self._observe(self._by_block(x, self.blocks), np.split(estimates, ends)).objective
-
-    def _members_block(self, members: Flags) -> Block:
-        """All members in one block; kept until somebody joins or leaves."""
-        key = members.tobytes()
-        if self._whole is None or self._whole[0] != key:
-            ids = np.flatnonzero(members)
-            forms = [
-                Form(block.node_columns(k), block.f, block.terms[k])
-                for block in self.blocks
-                for k in range(block.size)
-                if members[int(block.ids[k])]
-            ]
-            self._whole = key, Block.of(ids, self._facts, forms, lambda: np.zeros((len(ids), forms[0].columns.d)))
-        return self._whole[1]
-
-    @property
-    def certificate(self) -> Certificate | None:
-        """The newest certificate that every node knows, about the present members and data."""
-        if self.certifiers:
-            return self.certifiers[0].latest
-        return None if self._proof is None else self._proof[0]
-
-    def _note_certificate(self) -> None:
-        """Keeps what all members have concluded about one round, and their state of that round."""
-        if self._proof is not None and not np.array_equal(np.flatnonzero(self.members), self._proof[0].members):
-            self._proof = None
-        memos = [memo for witness in self.crew.witnesses for memo in witness.last]
-        accounts = [account for number in range(len(self.blocks)) for account in self.crew.ledger(number).accounts]
-        found = [(memos[k], accounts[k]) for k in np.flatnonzero(self.members)]
-        if any(memo is None or memo.digest != account.digest for memo, account in found):
-            return
-        rounds = {memo.round for memo, _ in found if memo is not None}
-        certificate = found[0][0].certificate if found[0][0] is not None else None
-        if len(rounds) > 1 or certificate is None or (self._proof and self._proof[0] == certificate):
-            return
-        x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
-        for number, (block, witness) in enumerate(zip(self.blocks, self.crew.witnesses, strict=True)):
-            for k, memo in enumerate(witness.last):
-                if memo is not None and self.members[int(block.ids[k])]:
-                    x[number][block.of_node(k)] = memo.x
-                    v[number][k] = len(certificate.members) * memo.s
-        self._proof = certificate, np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
-
-    def certified_state(self) -> tuple[Vector, Matrix]:
-        """(x in the user's order, every v_k) that the newest certificate is about."""
-        if self.certificate is None:
-            raise InvalidInput("there is no certificate yet")
-        if self._proof is not None:
-            return self._proof[1], self._proof[2]
-        x = np.concatenate([certifier.x for certifier in self.certifiers if certifier.x is not None])
-        v = np.concatenate([certifier.v for certifier in self.certifiers if certifier.v is not None])
-        return np.asarray(self.partition.to_user(x)), v
 
     def __enter__(self) -> Self:
         return self

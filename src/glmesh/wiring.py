@@ -15,6 +15,7 @@ from glmesh.faults import Plan
 from glmesh.methods import Cola
 from glmesh.mixing import Mixing
 from glmesh.problem import Problem
+from glmesh.shard import Shard
 from glmesh.types import Indices
 
 DEFAULT_NODES = 16
@@ -25,10 +26,11 @@ def network_of(
 ) -> tuple[Mixing, int]:
     """(mixing, a bound of the diameter)."""
     n_nodes = whole(n_nodes, "n_nodes", 1)
-    if not problem.pooled:
-        if n_nodes not in (DEFAULT_NODES, len(problem.parts)):
-            raise InvalidInput(f"the problem is on {len(problem.parts)} nodes, but n_nodes={n_nodes}")
-        n_nodes = len(problem.parts)
+    if isinstance(problem, Shard) or not problem.pooled:
+        spread = problem.n_nodes if isinstance(problem, Shard) else len(problem.parts)
+        if n_nodes not in (DEFAULT_NODES, spread):
+            raise InvalidInput(f"the problem is on {spread} nodes, but n_nodes={n_nodes}")
+        n_nodes = spread
     elif not isinstance(topology, str):
         topology = topology_module.build(topology, None, seed)
         given = len(topology)

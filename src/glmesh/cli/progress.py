@@ -44,11 +44,18 @@ class Progress:
         now = self._elapsed()
         if self._quiet or now < self._next:
             return
-        if now >= self._next_look:
-            self._gap = self._look(run)
-            after = self._elapsed()
-            self._next_look = after + _SHARE * (after - now)
-        self._show(self.line(run.rounds, self._gap, run.bytes))
+        if run.together.size > 1:  # ranks look at things together, when all do: here at what was noted last
+            last = run.history[-1]
+            noted = last["gap"] / abs(last["objective"]) if last["objective"] else math.inf
+            self._gap = certified(run.certificate) if self._stop == "certificate" else noted
+            n_bytes = last["bytes"]
+        else:
+            if now >= self._next_look:
+                self._gap = self._look(run)
+                after = self._elapsed()
+                self._next_look = after + _SHARE * (after - now)
+            n_bytes = run.bytes
+        self._show(self.line(run.rounds, self._gap, n_bytes))
         if not self._terminal:
             self._pause = min(2 * self._pause, _LONGEST)
         self._next = self._elapsed() + self._pause

@@ -1,4 +1,4 @@
-"""`glmesh train DATA`: fit a model over a simulated network and save it."""
+"""`glmesh train DATA`: fit a model over a simulated network, or the ranks of a cluster, and save it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from glmesh.text import size
 if TYPE_CHECKING:
     from glmesh.faults import Plan
     from glmesh.modelfile import Model
+    from glmesh.problem import Problem
     from glmesh.result import Result
-    from glmesh.types import AnyArray
+    from glmesh.together import Together
+
+    Shape = tuple[int, int, int | None]  # samples, features and, if sparse, nonzeros
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
@@ -28,19 +31,31 @@ HELP = "fit a model to a data file, over a simulated network"
 
 def run(options: Namespace) -> int:
     """Check everything, read, fit, write, tell."""
-    check_picture("--plot", options.plot)
-    outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
-    inputs = [options.data] if options.faults is None else [options.data, options.faults]
-    check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
+    from glmesh.together import ALONE
+
+    if options.runtime == "mpi":
+        from glmesh.cli import cluster
+
+        return cluster.run(options, train)
+    return train(options, ALONE)
+
+
+def train(options: Namespace, together: Together) -> int:
+    """The same, with all processes; the first writes and tells."""
+    first = together.rank == 0
+    if first:
+        check_picture("--plot", options.plot)
+        outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
+        inputs = [options.data] if options.faults is None else [options.data, options.faults]
+        check_writable(outputs | {"--checkpoint": checkpoint_output(options)}, *inputs)
     if (options.model is None) == (options.loss is None):
         raise _what_to_fit(options)
     choice = choose(options)
 
-    from glmesh import Cola, Network, Problem, solve, topology
-    from glmesh.datasets import load
+    from glmesh import Cola, Network, solve, topology
 
     graph = topology.build(options.topology, options.nodes, options.seed)
-    plan, done = read_plan(options, graph), rounds_done(options)
+    plan, done = read_plan(options, graph), rounds_done(options) if first else None
     method = Cola(
         local_passes=options.local_passes, gossip_steps=options.gossip_steps, acceleration=options.acceleration
     )
@@ -48,19 +63,9 @@ def run(options: Namespace) -> int:
     clock = {name: value for name, value in given.items() if value is not None}
 
     _tell(options, f"Reading {options.data}")
-    X, y = load(options.data, target=options.target)
-    split = options.split if options.split != "auto" else choice.split_for(*X.shape)
-    problem = Problem.glm(
-        X,
-        y,
-        loss=choice.loss,
-        penalty=choice.penalty,
-        alpha=options.alpha,
-        l1_ratio=options.l1_ratio,
-        split=split,
-        fit_intercept=options.intercept,
-    )
-    _tell(options, _introduction(options, choice, X, split) + plan_text(plan))
+    problem, shape, pooled = _read(options, choice, together)
+    split = problem.model.split
+    _tell(options, _introduction(options, choice, shape, split) + plan_text(plan))
     if done is not None:
         _tell(options, f"Going on from round {done:,}")
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
@@ -82,12 +87,42 @@ def run(options: Namespace) -> int:
         checkpoint=make_checkpoint(options),
         checkpoint_every=options.checkpoint_every or EVERY,
         n_jobs=options.threads,
+        runtime=together,
     )
-    progress.finish(result)
-    model = _model(options, choice, split, plan, result)
-    _write(options, model, result)
-    _tell(options, _summary(options, model, result, X, y, virtual=bool(clock)))
+    if first:
+        progress.finish(result)
+        model = _model(options, choice, split, plan, result)
+        _write(options, model, result)
+        _tell(options, _summary(options, model, result, pooled, virtual=bool(clock)))
     return exit_code(result)
+
+
+def _read(options: Namespace, choice: Choice, together: Together) -> tuple[Problem, Shape, Any]:
+    """(what is to be solved, samples and features and nonzeros, and all the data if this process has it)."""
+    from glmesh import Problem
+    from glmesh.datasets import load
+    from glmesh.scatter import load as load_part
+    from glmesh.scatter import scatter, shape_of
+
+    fit: dict[str, Any] = {
+        "loss": choice.loss,
+        "penalty": choice.penalty,
+        "alpha": options.alpha,
+        "l1_ratio": options.l1_ratio,
+        "fit_intercept": options.intercept,
+    }
+
+    def split_for(shape: Shape) -> Any:
+        return options.split if options.split != "auto" else choice.split_for(*shape[:2])
+
+    if options.runtime == "simulation":
+        X, y = load(options.data, target=options.target)
+        shape = (*X.shape, int(X.nnz) if hasattr(X, "nnz") else None)
+        return Problem.glm(X, y, split=split_for(shape), **fit), shape, (X, y)
+    X, y = load_part(options.data, together, target=options.target)
+    shape = shape_of(X, together)
+    spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
+    return scatter(X, y, together, split=split_for(shape), **spread, **fit), shape, None
 
 
 def exit_code(result: Result) -> int:
@@ -113,11 +148,11 @@ def _tell(options: Namespace, text: str) -> None:
         print(text, file=sys.stdout, flush=True)
 
 
-def _introduction(options: Namespace, choice: Choice, X: AnyArray, split: str) -> str:
-    stored = f", {count(int(X.nnz), 'nonzero')}" if hasattr(X, "nnz") else ""
+def _introduction(options: Namespace, choice: Choice, shape: Shape, split: str) -> str:
+    stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
     return (
-        f"  {count(X.shape[0], 'sample')}, {count(X.shape[1], 'feature')}{stored}\n"
+        f"  {count(shape[0], 'sample')}, {count(shape[1], 'feature')}{stored}\n"
         f"  {loss_text(choice.loss)} loss, {choice.penalty} penalty, alpha {options.alpha:g}{intercept}\n"
         f"  split by {split} over {count(options.nodes, 'node')}, topology {options.topology}\n"
     )
@@ -191,7 +226,7 @@ def _choices(result: Result) -> list[tuple[str, str]]:
     return [("acceleration" if not place else "", line) for place, line in enumerate(told)]
 
 
-def _summary(options: Namespace, model: Model, result: Result, X: AnyArray, y: AnyArray, *, virtual: bool) -> str:
+def _summary(options: Namespace, model: Model, result: Result, pooled: Any, *, virtual: bool) -> str:
     import numpy as np
 
     time = f"{duration(result.seconds)} {'on the network clock' if virtual else 'of computing'}"
@@ -206,7 +241,7 @@ def _summary(options: Namespace, model: Model, result: Result, X: AnyArray, y: A
     ]
     if options.intercept:
         lines.append(("intercept", f"{model.intercept:.6g}"))
-    fit = score(model, model.predict(X), y)
+    fit = None if pooled is None else score(model, model.predict(pooled[0]), pooled[1])
     if fit is not None:
         lines.append((fit[0], f"{fit[1]} on the training data"))
     files = {"model": options.out, "history": options.history, "plot": options.plot, "checkpoint": options.checkpoint}

@@ -40,6 +40,7 @@ def add_options(parser: Parser) -> None:
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
         "glmesh train load.npz --loss quantile=0.9 --latency 0.05 --history run.csv",
         "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
+        "mpiexec -n 4 glmesh train big.svm --model svm --runtime mpi --checkpoint saved",
         after=f"models, as --loss and --penalty:\n{_models()}\n\n{_AFTER}",
     )
     add = parser.add_argument
@@ -79,6 +80,9 @@ def add_options(parser: Parser) -> None:
         "certificate: the nodes find out by themselves, from neighbours; rounds: do all of --max-rounds")  # fmt: skip
     add("--record-every", type=whole(1), default=_RECORD_EVERY, metavar="N",
         help=f"rounds between two looks at the gap, and lines of the history (default {_RECORD_EVERY})")  # fmt: skip
+    add("--runtime", choices=("simulation", "mpi"), default="simulation", help="mpi: the nodes are hosted by the ranks "
+        "of `mpiexec -n P glmesh train ...`, each of which reads its part of DATA only: plain svmlight text, or one "
+        "file per rank with {rank} in its name (pip install 'glmesh[mpi]')")  # fmt: skip
     add("--threads", type=whole(1), metavar="N", help="the result does not depend on it (default: by size)")
 
     add = parser.add_argument_group("a clock for the network (else seconds are those of this machine)").add_argument

@@ -141,7 +141,8 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     part). split: who holds what, "samples", "features" or "auto", which takes the split that the pair of loss and
     penalty allows and whose message is shorter (`split_` says which). tol: relative duality gap at which to stop.
     max_rounds: at most so many rounds (`max_iter`, scikit-learn's name, means the same). local_passes: passes over its
-    data that a node makes each round. stop: "gap", "certificate" (the nodes prove it themselves) or "rounds".
+    data that a node makes each round. stop: "gap", "certificate" (the nodes prove it themselves) or "rounds". runtime:
+    "mpi" hosts the nodes on the ranks of an MPI program, each of which calls `fit` with the same arguments.
     random_state: of the way data is dealt out. n_jobs: threads. verbose: prints how it goes.
     """
 
@@ -153,6 +154,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     max_iter: int | None
     local_passes: int | None
     stop: str
+    runtime: str
     random_state: Any
     n_jobs: int | None
     verbose: int
@@ -245,6 +247,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             "topology": self.topology,
             "seed": int(seed),
             "n_jobs": self.n_jobs,
+            "runtime": self.runtime,
         }
 
     def _report(self, run: Run) -> None:

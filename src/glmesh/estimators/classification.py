@@ -130,7 +130,7 @@ class LogisticRegression(NetworkClassifier):
         fit_intercept: bool = True, intercept_scaling: float = 1, class_weight: Any = None, random_state: Any = None,
         solver: str = "auto", max_iter: int | None = None, verbose: int = 0, warm_start: bool = False,
         n_jobs: int | None = None, n_nodes: int = 16, topology: Any = "ring", split: str = "auto",
-        max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
+        max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap", runtime: str = "simulation",
     ) -> None:  # fmt: skip
         self.penalty = penalty
         self.C = C
@@ -152,6 +152,7 @@ class LogisticRegression(NetworkClassifier):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
 
     def _objective(self, data: Data) -> Objective:
         ratios = {"auto": self.l1_ratio, "elasticnet": self.l1_ratio, "l1": 1.0, "l2": 0.0}
@@ -182,7 +183,7 @@ class LinearSVC(NetworkClassifier):
         C: float = 1.0, multi_class: str = "ovr", fit_intercept: bool = True, intercept_scaling: float = 1,
         class_weight: Any = None, verbose: int = 0, random_state: Any = None, max_iter: int | None = None,
         n_nodes: int = 16, topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000,
-        local_passes: int | None = None, stop: str = "gap", n_jobs: int | None = None,
+        local_passes: int | None = None, stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         self.penalty = penalty
         self.loss = loss
@@ -202,6 +203,7 @@ class LinearSVC(NetworkClassifier):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
         self.n_jobs = n_jobs
 
     def _objective(self, data: Data) -> Objective:
@@ -234,7 +236,7 @@ class GLMClassifier(NetworkClassifier):
         l1_ratio: float | None = None, fit_intercept: bool = True, class_weight: Any = None, warm_start: bool = False,
         tol: float = 1e-6, max_iter: int | None = None, random_state: Any = None, n_nodes: int = 16,
         topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None,
-        stop: str = "gap", n_jobs: int | None = None, verbose: int = 0,
+        stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.loss = loss
         self.penalty = penalty
@@ -252,6 +254,7 @@ class GLMClassifier(NetworkClassifier):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
         self.n_jobs = n_jobs
         self.verbose = verbose
 

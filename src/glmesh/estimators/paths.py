@@ -114,7 +114,7 @@ class ElasticNetCV(NetworkRegressor):
         precompute: Any = "auto", max_iter: int | None = None, tol: float = 1e-6, cv: Any = None, copy_X: bool = True,
         verbose: int = 0, n_jobs: int | None = None, positive: bool = False, random_state: Any = None,
         selection: str = "cyclic", n_nodes: int = 16, topology: Any = "ring", split: str = "auto",
-        max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
+        max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap", runtime: str = "simulation",
     ) -> None:  # fmt: skip
         self.l1_ratio = l1_ratio
         self.eps = eps
@@ -136,6 +136,7 @@ class ElasticNetCV(NetworkRegressor):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
 
     def _objective(self, data: Data) -> Any:
         ratios = np.atleast_1d(self.l1_ratio)
@@ -221,11 +222,11 @@ class LassoCV(ElasticNetCV):
         max_iter: int | None = None, tol: float = 1e-6, copy_X: bool = True, cv: Any = None, verbose: int = 0,
         n_jobs: int | None = None, positive: bool = False, random_state: Any = None, selection: str = "cyclic",
         n_nodes: int = 16, topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000,
-        local_passes: int | None = None, stop: str = "gap",
+        local_passes: int | None = None, stop: str = "gap", runtime: str = "simulation",
     ) -> None:  # fmt: skip
         super().__init__(
             l1_ratio=1.0, eps=eps, alphas=alphas, fit_intercept=fit_intercept, precompute=precompute, max_iter=max_iter,
             tol=tol, cv=cv, copy_X=copy_X, verbose=verbose, n_jobs=n_jobs, positive=positive, random_state=random_state,
             selection=selection, n_nodes=n_nodes, topology=topology, split=split, max_rounds=max_rounds,
-            local_passes=local_passes, stop=stop,
+            local_passes=local_passes, stop=stop, runtime=runtime,
         )  # fmt: skip

@@ -76,7 +76,7 @@ class Ridge(NetworkRegressor):
         self, alpha: float = 1.0, *, fit_intercept: bool = True, copy_X: bool = True, max_iter: int | None = None,
         tol: float = 1e-6, solver: str = "auto", positive: bool = False, random_state: Any = None, n_nodes: int = 16,
         topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None,
-        stop: str = "gap", n_jobs: int | None = None, verbose: int = 0,
+        stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -92,6 +92,7 @@ class Ridge(NetworkRegressor):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -117,7 +118,7 @@ class ElasticNet(NetworkRegressor):
         max_iter: int | None = None, copy_X: bool = True, tol: float = 1e-6, warm_start: bool = False,
         positive: bool = False, random_state: Any = None, selection: str = "cyclic", n_nodes: int = 16,
         topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None,
-        stop: str = "gap", n_jobs: int | None = None, verbose: int = 0,
+        stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.alpha = alpha
         self.l1_ratio = l1_ratio
@@ -136,6 +137,7 @@ class ElasticNet(NetworkRegressor):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -168,13 +170,13 @@ class Lasso(ElasticNet):
         max_iter: int | None = None, tol: float = 1e-6, warm_start: bool = False, positive: bool = False,
         random_state: Any = None, selection: str = "cyclic", n_nodes: int = 16, topology: Any = "ring",
         split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
-        n_jobs: int | None = None, verbose: int = 0,
+        runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(
             alpha, l1_ratio=1.0, fit_intercept=fit_intercept, precompute=precompute, copy_X=copy_X, max_iter=max_iter,
             tol=tol, warm_start=warm_start, positive=positive, random_state=random_state, selection=selection,
             n_nodes=n_nodes, topology=topology, split=split, max_rounds=max_rounds, local_passes=local_passes,
-            stop=stop, n_jobs=n_jobs, verbose=verbose,
+            stop=stop, runtime=runtime, n_jobs=n_jobs, verbose=verbose,
         )  # fmt: skip
 
 
@@ -190,7 +192,7 @@ class LinearSVR(NetworkRegressor):
         fit_intercept: bool = True, intercept_scaling: float = 1.0, dual: Any = "auto", verbose: int = 0,
         random_state: Any = None, max_iter: int | None = None, n_nodes: int = 16, topology: Any = "ring",
         split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
-        n_jobs: int | None = None,
+        runtime: str = "simulation", n_jobs: int | None = None,
     ) -> None:  # fmt: skip
         self.epsilon = epsilon
         self.tol = tol
@@ -208,6 +210,7 @@ class LinearSVR(NetworkRegressor):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
         self.n_jobs = n_jobs
 
     def _objective(self, data: Data) -> Objective:
@@ -240,7 +243,7 @@ class GLMRegressor(NetworkRegressor):
         l1_ratio: float | None = None, fit_intercept: bool = True, warm_start: bool = False, tol: float = 1e-6,
         max_iter: int | None = None, random_state: Any = None, n_nodes: int = 16, topology: Any = "ring",
         split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
-        n_jobs: int | None = None, verbose: int = 0,
+        runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
     ) -> None:  # fmt: skip
         self.loss = loss
         self.penalty = penalty
@@ -257,6 +260,7 @@ class GLMRegressor(NetworkRegressor):
         self.max_rounds = max_rounds
         self.local_passes = local_passes
         self.stop = stop
+        self.runtime = runtime
         self.n_jobs = n_jobs
         self.verbose = verbose
 

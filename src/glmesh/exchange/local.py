@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from glmesh.block import Halo, Rows
+from glmesh.block import Exchange, Halo, Rows
 from glmesh.exchange.network import Clock, Network
 from glmesh.gossip.letter import Letter
 from glmesh.gossip.parcel import Parcel
@@ -24,6 +24,25 @@ class Traffic:
 
     communications: int = 0
     bytes: int = 0
+
+
+class Transport(Exchange, Protocol):
+    """An exchange that a run can be built on."""
+
+    traffic: Traffic
+    clock: Clock | None
+
+    def allocate(self, block: int, width: int) -> Matrix:
+        """A zeroed array for a block's rows, from which they go out without a copy."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that changes from exchange to exchange, as plain data."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over another's."""
+        ...
 
 
 class LocalExchange:

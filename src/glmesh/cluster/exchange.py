@@ -1,0 +1,166 @@
+"""Rows between ranks: those that a neighbouring rank needs go out, and those that are needed here come in.
+
+Own rows and those of others lie one below the other in one array, so rows are sent from where they are and arrive where
+they are read. Who shares no link exchanges nothing, and nobody waits for anybody but its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glmesh.block import Halo, Rows
+from glmesh.exchange import Traffic
+from glmesh.gossip.parcel import Parcel
+from glmesh.mixing import Mixing
+from glmesh.types import Indices, Matrix, Vector
+
+if TYPE_CHECKING:
+    from glmesh.cluster.mpi import Ranks
+
+
+class MpiExchange:
+    """The Transport of a rank; `hosts` are the ids of the nodes on each rank, contiguous and ascending."""
+
+    clock = None
+
+    def __init__(self, ranks: Ranks, mixing: Mixing, hosts: list[Indices]) -> None:
+        self._ranks, self.traffic = ranks, Traffic()
+        own, matrix = hosts[ranks.rank], mixing.matrix
+        self._first, self._size = int(own[0]), len(own)
+        self._rank_of = rank_of = np.repeat(np.arange(len(hosts)), [len(ids) for ids in hosts])
+        a, b = int(matrix.indptr[own[0]]), int(matrix.indptr[own[-1] + 1])
+        around, pointers = matrix.indices[a:b].astype(np.int64), matrix.indptr[own[0] : own[-1] + 2] - a
+        others = np.setdiff1d(around, own)  # ascending, so the nodes of one rank are next to each other
+        place = np.full(mixing.n_nodes, -1)
+        place[own], place[others] = np.arange(len(own)), len(own) + np.arange(len(others))
+        self._graph = (
+            pointers.astype(np.uint64),
+            place[around].astype(np.uint64),
+            matrix.data[a:b].copy(),
+            around.astype(np.uint64),
+        )
+        self._own = np.arange(len(own), dtype=np.uint64)
+        self._rows = len(own) + len(others)
+        node = np.repeat(np.arange(len(own)), np.diff(pointers))
+        self._degrees = np.bincount(node[around != own[node]], minlength=len(own))
+        self._comes: dict[int, slice] = {}  # from each neighbouring rank: where its rows go
+        self._goes: dict[int, Indices] = {}  # and which of ours it needs
+        for peer in np.unique(rank_of[others]).tolist():
+            there = np.flatnonzero(rank_of[others] == peer) + len(own)
+            self._comes[peer] = slice(int(there[0]), int(there[-1]) + 1)
+            self._goes[peer] = np.unique(node[rank_of[around] == peer])  # links go both ways
+        self._buffers: list[Matrix] = []
+        self._kinds: dict[tuple[int, int], Any] = {}  # by rank and length of rows
+
+    @property
+    def neighbours(self) -> list[int]:
+        """The ranks that rows are exchanged with."""
+        return list(self._comes)
+
+    def allocate(self, block: int, width: int) -> Matrix:
+        """The own rows of an array that has room for the others' below."""
+        self._buffers.append(np.zeros((self._rows, width)))
+        return self._buffers[-1][: self._size]
+
+    def swap(self, rows: list[Rows]) -> list[Halo]:
+        """One exchange; without vectors it may carry parcels."""
+        (mine,) = rows
+        assert not mine.letters
+        requests: list[Any] = []
+        vectors, scalars = self._post(mine.vectors, requests), self._post(mine.scalars, requests)
+        parcels = self._swap_parcels(mine.parcels) if mine.vectors is None else []
+        self._count(mine)
+        self._ranks.wait(requests)
+        pointers, neighbours, weights, ids = self._graph
+        return [Halo(pointers, neighbours, weights, ids, vectors, scalars, self._own, [], parcels)]
+
+    def _post(self, own: Matrix | None, requests: list[Any]) -> Matrix | None:
+        """Starts sending and receiving; the rows of all, once the requests are done."""
+        if own is None:
+            return None
+        whole = next((buffer for buffer in self._buffers if own.base is buffer), None)
+        if whole is None:
+            whole = np.empty((self._rows, own.shape[1]))
+            whole[: self._size] = own
+        for peer, there in self._comes.items():
+            requests.append(self._ranks.receive(whole[there], peer))
+        for peer, needed in self._goes.items():
+            requests.append(self._ranks.send(self._some(whole, peer, needed), peer))
+        return whole
+
+    def _some(self, whole: Matrix, peer: int, needed: Indices) -> Any:
+        """These rows, as MPI takes them, without a copy."""
+        if len(needed) == needed[-1] - needed[0] + 1:
+            return whole[needed[0] : needed[-1] + 1]
+        key = peer, whole.shape[1]
+        if key not in self._kinds:
+            self._kinds[key] = self._ranks.kind(needed, whole.shape[1])
+        return [whole, 1, self._kinds[key]]
+
+    def _swap_parcels(self, parcels: list[Parcel]) -> list[Parcel]:
+        """All that arrive, those between nodes of this rank too, by senders as in a single process."""
+        ends = [self._first, self._first + self._size]
+        inside = [parcel for parcel in parcels if ends[0] <= parcel.receiver < ends[1]]
+        by_rank: dict[int, list[Parcel]] = {peer: [] for peer in self._comes}
+        for parcel in parcels:
+            if not ends[0] <= parcel.receiver < ends[1]:
+                by_rank[int(self._rank_of[parcel.receiver])].append(parcel)
+        arrived = self._ranks.swap_bytes({peer: pack(some) for peer, some in by_rank.items()})
+        received = [(peer, unpack(data)) for peer, data in arrived.items()] + [(self._ranks.rank, inside)]
+        return [parcel for _, some in sorted(received, key=lambda pair: pair[0]) for parcel in some]
+
+    def _count(self, rows: Rows) -> None:
+        """As the simulator does: a row over each link of its node, whoever hosts the other end."""
+        sizes = np.zeros(self._size)
+        if rows.vectors is not None:
+            sizes += 8 * rows.vectors.shape[1]
+        if rows.scalars is not None:
+            sizes += 8 * np.count_nonzero(~np.isneginf(rows.scalars), axis=1)
+        self.traffic.communications += 1
+        self.traffic.bytes += int(sizes @ self._degrees) + sum(parcel.size for parcel in rows.parcels)
+
+    def state(self) -> dict[str, Any]:
+        """What was sent so far."""
+        return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": None}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over another's."""
+        self.traffic = Traffic(state["communications"], state["bytes"])
+
+
+def pack(parcels: list[Parcel]) -> Any:
+    """Bytes: whole numbers that say what is what, then all vectors and numbers; what many are sent is sent once."""
+    shapes: list[int] = []
+    arrays: dict[int, tuple[int, Vector]] = {}  # by identity
+
+    def place(array: Vector) -> int:
+        return arrays.setdefault(id(array), (len(arrays), np.ascontiguousarray(array, dtype=np.float64)))[0]
+
+    for parcel in parcels:
+        shapes += [parcel.sender, parcel.receiver, parcel.round, len(parcel.vectors)]
+        for node, vector in parcel.vectors.items():
+            shapes += [node, place(vector), place(parcel.numbers[node])]
+    content = [array for _, array in arrays.values()]
+    head = np.array([len(parcels), len(content), *(len(array) for array in content), *shapes], dtype=np.int64)
+    return np.concatenate([np.array([len(head)]).view(np.float64), head.view(np.float64), *content]).view(np.uint8)
+
+
+def unpack(data: Any) -> list[Parcel]:
+    """And back."""
+    length = int(data[:8].view(np.int64)[0])
+    head, content = data[8 : 8 * (length + 1)].view(np.int64).tolist(), data[8 * (length + 1) :].view(np.float64)
+    n_parcels, n_arrays = head[:2]
+    arrays = np.split(content, np.cumsum(head[2 : 2 + n_arrays])) if n_arrays else []
+    at, parcels = 2 + n_arrays, []
+    for _ in range(n_parcels):
+        sender, receiver, round, entries = head[at : at + 4]
+        at += 4
+        vectors, numbers = {}, {}
+        for _ in range(entries):
+            node, vector, number = head[at : at + 3]
+            at += 3
+            vectors[node], numbers[node] = arrays[vector], arrays[number]
+        parcels.append(Parcel(sender, receiver, round, vectors, numbers))
+    return parcels

@@ -1,0 +1,186 @@
+"""A program for mpiexec: what the tests of the cluster run on every rank. `python -m tests.ranks FOLDER WHAT...`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from mpi4py import MPI
+
+from glmesh import Cola, GlmeshError, Lasso, Network, Problem, Result, Run, datasets, methods, solve
+from glmesh.cluster import ranks
+from glmesh.cluster.mpi import Ranks
+from glmesh.errors import InvalidInput, RankFailed
+from glmesh.path import solve_path
+from glmesh.scatter import load, scatter
+from glmesh.solve import advance
+from tests.cases import SOAK
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 40))
+Y = X[:, :6] @ rng.normal(size=6) + 0.1 * rng.normal(size=60)
+SIGNS = np.where(Y > 0, 1.0, -1.0)
+TALL = sp.random(9000, 32, density=0.01, random_state=1, format="csc")  # long vectors: exact sums go along a tree
+TALL_Y = TALL @ rng.normal(size=32)
+METHODS = {
+    "default": Cola(),
+    "printed": Cola.printed(),
+    "sums": Cola(acceleration="sums"),
+    "chebyshev": Cola(gossip="chebyshev", gossip_steps=2, sigma="safe"),
+}
+ROUNDS = 200 if SOAK else 20
+NETWORKS = [("ring", "gap"), ("erdos-renyi", "certificate")]
+if SOAK:
+    NETWORKS += [("torus", "gap"), ("complete", "gap"), ("ring", "certificate"), ("star", "certificate")]
+
+
+def lasso() -> Problem:
+    return Problem.glm(X, Y, penalty="l1", alpha=2.0)
+
+
+def logistic() -> Problem:
+    return Problem.glm(X, SIGNS, loss="logistic", alpha=1.0, split="samples")
+
+
+def apart() -> Problem:
+    ends = np.sort(np.random.default_rng(5).integers(0, 60, 15))
+    return Problem.from_nodes(list(zip(np.split(X, ends), np.split(SIGNS, ends), strict=True)), loss="hinge")
+
+
+def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
+    """Problems and options of `solve`: 16 nodes on 4 ranks."""
+    both = {"features": lasso, "samples": logistic}
+    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    for split, problem in both.items():
+        for name, method in METHODS.items():
+            for topology, stop in NETWORKS:
+                found[f"{split} {name} {topology} {stop}"] = problem, {
+                    "method": method, "topology": topology, "stop": stop, "max_rounds": ROUNDS, "tol": 1e-3,
+                    "record_every": 10, "seed": 3,
+                }  # fmt: skip
+    tree = {"method": METHODS["sums"], "max_rounds": 6, "record_every": 3, "stop": "rounds"}
+    found["sums along a tree"] = lambda: Problem.glm(TALL, TALL_Y, penalty="l1", alpha=0.1), tree
+    found["all are neighbours"] = lasso, {"topology": "complete", "max_rounds": 40, "record_every": 5}
+    proven = {"topology": "complete", "stop": "certificate", "max_rounds": 60, "tol": 1e-2, "record_every": 10}
+    found["proven"] = logistic, proven
+    found["apart"] = (
+        apart,
+        {"n_nodes": 16, "max_rounds": 20, "topology": "torus", "stop": "certificate", "record_every": 5},
+    )
+    free = {"loss": "logistic", "split": "samples", "fit_intercept": True}
+    found["free intercept"] = lambda: Problem.glm(X, SIGNS, **free), {"max_rounds": 40, "tol": 1e-2, "record_every": 5}
+    found["warm start"] = logistic, {"warm_start": 0.1 * SIGNS, "max_rounds": 15, "record_every": 5}
+    found["called off"] = lasso, {"callback": lambda run: run.rounds == 10, "record_every": 5, "tol": 1e-9}
+    return {name: (problem, {"n_nodes": 16} | options) for name, (problem, options) in found.items()}
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """All of a result but the time that it took."""
+    names = "x coef intercept estimates rounds communications bytes gap objective skipped thetas"
+    seen = {name: np.asarray(getattr(result, name)) for name in names.split()}
+    seen["certificate"] = np.asarray(np.nan if result.certificate is None else result.certificate.bound)
+    seen["status"] = np.asarray(result.status.name)
+    seen["story"] = np.asarray(repr(result.story))
+    return seen | {f"history {key}": value for key, value in result.history.items() if key != "seconds"}
+
+
+def flat(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {f"{case}: {name}": value for case, found in results.items() for name, value in found.items()}
+
+
+def equal(folder: Path) -> None:
+    """All cases; every rank writes what it was given."""
+    results = {name: figures(solve(make(), runtime="mpi", **options)) for name, (make, options) in cases().items()}
+    path = solve_path(lasso(), [8.0, 4.0, 2.0], n_nodes=16, max_rounds=20, tol=1e-2, runtime="mpi", record_every=5)
+    results["path"] = {"coefs": path.coefs, "bytes": np.asarray(path.bytes)}
+    fit = Lasso(alpha=0.1, tol=1e-2, runtime="mpi").fit(X, Y)
+    results["estimator"] = {"coef": fit.coef_, "intercept": np.asarray(fit.intercept_)}
+    with ranks() as all_ranks:
+        np.savez(folder / f"equal-{all_ranks.rank}.npz", **flat(results))
+
+
+def refuse(folder: Path) -> None:
+    """What cannot be had, and what goes wrong on one rank only: every rank writes what it was told."""
+    asked: dict[str, dict[str, Any]] = {
+        "clock": {"network": Network()},
+        "faults": {"faults": {"random": [{"dropout": 0.1}]}},
+        "rival": {"method": methods.Nids()},
+        "ledger": {"method": Cola(gossip="ledger")},
+        "few nodes": {"n_nodes": 3, "topology": "complete"},
+    }
+    told = {}
+    for name, options in asked.items():
+        try:
+            solve(logistic(), runtime="mpi", **{"n_nodes": 8} | options)
+        except InvalidInput as error:
+            told[name] = str(error)
+    with ranks() as all_ranks:
+        me = all_ranks.rank
+
+    def trip(run: Run) -> None:
+        if me == 1 and run.rounds == 7:
+            raise ZeroDivisionError("a bug in a callback")
+
+    try:
+        solve(lasso(), runtime="mpi", n_nodes=8, max_rounds=50, callback=trip)
+    except (RankFailed, ZeroDivisionError) as error:
+        told["callback"] = f"{type(error).__name__}: {error}"
+    try:
+        solve(lasso(), runtime="mpi", n_nodes=8, warm_start=np.ones(39 if me == 2 else 40))
+    except GlmeshError as error:
+        told["one rank's options"] = f"{type(error).__name__}: {error}"
+    strange = SIGNS.copy()
+    strange[-1] = 0.5
+    try:
+        with ranks() as all_ranks:
+            mine = np.array_split(np.arange(60), all_ranks.size)[me]
+            spread = {"n_nodes": 8, "partition": "contiguous", "split": "samples"}
+            shard = scatter(X[mine], strange[mine], all_ranks, loss="hinge", **spread)
+            solve(shard, runtime=all_ranks, n_nodes=8)
+    except GlmeshError as error:
+        told["one rank's label"] = f"{type(error).__name__}: {error}"
+    long = Problem.glm(sp.csc_array(np.ones((300_000, 8))), np.ones(300_000), penalty="l1")
+    try:  # messages that are under way then are too long to be on their way already
+        solve(long, runtime="mpi", n_nodes=8, max_rounds=9, stop="rounds", record_every=9, callback=trip)
+    except (RankFailed, ZeroDivisionError) as error:
+        told["long vectors"] = f"{type(error).__name__}: {error}"
+    again = solve(lasso(), runtime="mpi", n_nodes=8, max_rounds=3)  # and after all this the ranks are fit for more
+    told["again"] = str(again.rounds)
+    (folder / f"refuse-{me}.txt").write_text("\n".join(f"{name}: {text}" for name, text in told.items()))
+
+
+def hold(folder: Path) -> None:
+    """Each rank brings a part of a file, and writes what it holds of it in the end."""
+    with ranks() as all_ranks:
+        rows, labels = load(folder / "data.svm", all_ranks)
+        for split in ("features", "samples"):
+            spread = {"n_nodes": 8, "partition": "balanced", "seed": 1}
+            shard = scatter(rows, labels, all_ranks, split=split, loss="logistic", **spread)
+            held = shard.parts[0].columns
+            weight = np.asarray([rows.nnz, held.nnz, held.n])
+            result = solve(shard, runtime=all_ranks, n_nodes=8, max_rounds=5, stop="rounds")
+            np.savez(folder / f"hold-{split}-{all_ranks.rank}.npz", weight=weight, x=result.x)
+
+
+def resume(folder: Path) -> None:
+    """From one checkpoint on three ranks, on two of them, and on one."""
+    world, (X, y) = MPI.COMM_WORLD, datasets.load(folder / "data.svm")
+    problem = Problem.glm(X, y, loss="logistic", split="samples")
+    for n_ranks in (3, 2, 1):
+        inside = world.Get_rank() < n_ranks
+        some = world.Split(0 if inside else 1)
+        if inside:
+            with Ranks(some) as together, Run(problem, n_nodes=8, together=together) as run:
+                run.restore(folder / "run.ckpt")
+                last = int((folder / "last").read_text())
+                result = advance(run, tol=0.0, max_rounds=last, stop="rounds", record_every=10)
+                np.savez(folder / f"resume-{n_ranks}-{together.rank}.npz", **figures(result))
+        world.Barrier()
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:]:
+        {"equal": equal, "refuse": refuse, "hold": hold, "resume": resume}[name](Path(sys.argv[1]))
