@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from glmesh.peers.history import read
 from glmesh.text import size
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # told apart by everybody
-_W, _H, _LEFT, _BOTTOM = 720, 240, 70, 30
+_W, _H, _LEFT, _RIGHT, _BOTTOM = 720, 250, 70, 24, 44
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
@@ -44,7 +44,7 @@ def page(folders: Sequence[str]) -> str:
         _summary(names, runs),
         "<h2>Relative gap that is proven</h2>" + plot(lines("certificate"), "seconds", logarithmic=True),
         "<h2>Rounds</h2>" + plot(lines("round"), "seconds"),
-        "<h2>Bytes sent</h2>" + plot(lines("bytes_sent"), "seconds"),
+        "<h2>Bytes sent</h2>" + plot(lines("bytes_sent"), "seconds", told=size),
         "<h2>Neighbours that were heard</h2>" + plot(_heard(names, runs, start), "seconds"),
     ]
     for name, (folder, _) in zip(names, runs, strict=True):
@@ -71,7 +71,7 @@ def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) ->
         gap = last.get("certificate")
         cells = [
             name,
-            last.get("phase", "no entry yet"),
+            "done" if name in last.get("done", ()) else last.get("phase", "no entry yet"),
             f"{last.get('round', 0):,}",
             "none" if gap is None else f"{gap:.1e}",
             size(last.get("bytes_sent", 0)),
@@ -91,8 +91,19 @@ def _heard(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]], star
     ]
 
 
-def plot(lines: Sequence[Line], across: str, *, logarithmic: bool = False) -> str:
-    """Lines over a common axis, as SVG."""
+def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Round numbers from low to high, six at most, in steps of 1, 2 or 5 times a power of ten; or only whole ones."""
+    raw = (high - low) / 5
+    ten = 10.0 ** math.floor(math.log10(raw))
+    step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= raw * (1 - 1e-9))
+    step = max(step, 1.0) if whole else step
+    return [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def plot(
+    lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
+) -> str:
+    """Lines over a common axis, as SVG; `told`: a number of the upright axis as text."""
     shown = [
         (name, [(x, math.log10(y) if logarithmic else float(y)) for x, y in points if y > 0 or not logarithmic])
         for name, points in lines
@@ -107,7 +118,7 @@ def plot(lines: Sequence[Line], across: str, *, logarithmic: bool = False) -> st
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (
-            _LEFT + (_W - _LEFT - 10) * x / right,
+            _LEFT + (_W - _LEFT - _RIGHT) * x / right,
             10 + (_H - _BOTTOM - 20) * (high - y) / (high - low),
         )
 
@@ -115,17 +126,16 @@ def plot(lines: Sequence[Line], across: str, *, logarithmic: bool = False) -> st
     x1, y1 = place(right, high)
     out = [f"<svg viewBox='0 0 {_W} {_H + 20 * ((len(shown) + 3) // 4)}' role='img'>"]
     out.append(f"<path class='axis' d='M{x0:.1f} {y1:.1f}V{y0:.1f}H{x1:.1f}' fill='none' stroke='#888'/>")
-    for tick in range(5):
-        y = low + (high - low) * tick / 4
-        text = f"1e{y:.3g}" if logarithmic else f"{y:,.4g}"
+    for y in ticks(low, high, whole=True):
+        text = f"1e{y:.0f}" if logarithmic else told(y)
+        up = place(0, y)[1]
+        out.append(f"<path class='grid' d='M{x0:.1f} {up:.1f}H{x1:.1f}' stroke='#8884'/>")
+        out.append(f"<text x='{x0 - 6:.1f}' y='{up + 4:.1f}' text-anchor='end' font-size='12'>{text}</text>")
+    for x in ticks(0.0, right):
         out.append(
-            f"<text x='{x0 - 6:.1f}' y='{place(0, y)[1] + 4:.1f}' text-anchor='end' font-size='12'>{text}</text>"
+            f"<text x='{place(x, low)[0]:.1f}' y='{y0 + 18:.1f}' text-anchor='middle' font-size='12'>{x:,g}</text>"
         )
-        x = right * tick / 4
-        out.append(
-            f"<text x='{place(x, low)[0]:.1f}' y='{y0 + 18:.1f}' text-anchor='middle' font-size='12'>{x:.3g}</text>"
-        )
-    out.append(f"<text x='{x1:.1f}' y='{y0 - 6:.1f}' text-anchor='end' font-size='12'>{_text(across)}</text>")
+    out.append(f"<text x='{x1:.1f}' y='{y0 + 34:.1f}' text-anchor='end' font-size='12'>{_text(across)}</text>")
     for number, (name, points) in enumerate(shown):
         colour = _COLOURS[number % len(_COLOURS)]
         path = " ".join(f"{px:.1f},{py:.1f}" for px, py in (place(x, y) for x, y in points))
