@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import glmesh
 from glmesh import Problem, Status, modelfile, solve
@@ -26,25 +26,33 @@ from glmesh.functions import SmoothedHingeLoss
 from glmesh.path import solve_path
 from tests.cases import SOAK
 
-# tight tolerances because scikit-learn compares fits with weights to fits with repeated samples to seven digits
+# tight because scikit-learn compares fits with weights to fits with repeated samples to seven digits; with an L2 part
+# in the penalty the gap is of second order, so there it takes the square of that
 TIGHT = {"tol": 1e-10, "n_nodes": 2, "max_rounds": 2_000}
+TIGHTER = {"tol": 1e-18, "n_nodes": 2, "max_rounds": 500}
 
-ESTIMATORS = [
+QUICK = [
     glmesh.Ridge(**TIGHT),
     glmesh.Lasso(**TIGHT),
     glmesh.ElasticNet(**TIGHT),
     glmesh.LinearSVR(C=0.01, **TIGHT),
+]
+SLOW = [
     glmesh.LogisticRegression(**TIGHT),
-    glmesh.LinearSVC(**TIGHT),
+    glmesh.LinearSVC(**TIGHTER),
     glmesh.GLMRegressor("huber", **TIGHT),
-    glmesh.GLMClassifier("squared_hinge", **TIGHT | {"tol": 1e-12}),
+    glmesh.GLMClassifier("squared_hinge", split="features", **TIGHTER),
     glmesh.LassoCV(alphas=2, cv=2, **TIGHT),
     glmesh.ElasticNetCV(alphas=2, cv=2, **TIGHT),
 ]
+# all of scikit-learn's checks of the quick ones, and a tenth of those of the others unless it is a soak
+CHECKS = [pair for model in QUICK for pair in estimator_checks_generator(model)]
+CHECKS += [pair for model in SLOW for pair in estimator_checks_generator(model)][:: 1 if SOAK else 10]
 
 
-# the quick half in `make test`, all under GLMESH_SOAK=1
-@parametrize_with_checks(ESTIMATORS if SOAK else ESTIMATORS[:4])
+@pytest.mark.parametrize(
+    ("estimator", "check"), CHECKS, ids=lambda one: getattr(getattr(one, "func", one), "__name__", type(one).__name__)
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_accepts(estimator, check):
     check(estimator)
