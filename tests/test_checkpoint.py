@@ -575,7 +575,7 @@ def test_a_file_without_data_needs_the_very_problem(tmp_path):
             Run.resume(tmp_path / "without")
         for name in ("with", "without"):
             for other in (*(change["problem"] for _, change in OTHERS.values() if "problem" in change), apart()):
-                with pytest.raises(InvalidInput, match="its (problem|data) differs"):
+                with pytest.raises(InvalidInput, match=r"its (problem|data) differs"):
                     Run.resume(tmp_path / name, other)
             with Run.resume(tmp_path / name, lasso()) as again:
                 assert figures(again) == figures(run)
