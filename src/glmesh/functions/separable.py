@@ -349,13 +349,15 @@ class LogisticDual(Separable):
         return np.asarray(self.y * self.c * expit(self.y * u))
 
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """c (p ln(p/q) + (1-p) ln((1-p)/(1-q))), q = expit(y u): nothing large cancels."""
+        """c (p ln(p/q) + (1-p) ln((1-p)/(1-q))), q = expit(y u): nothing large cancels where p is near q."""
         p, inside = self._probability(x)
         q, r = expit(self.y * u), expit(-self.y * u)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            first = np.where(p > 0, p * np.log1p((p - q) / q), 0.0)
-            second = np.where(p < 1, (1.0 - p) * np.log1p((q - p) / r), 0.0)
-        return np.where(inside, self.c * np.maximum(first + second, 0.0), np.inf)
+        near = np.abs(p - q) <= 0.5 * np.minimum(q, r)
+        away = np.where(near, p - q, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):  # where not near q or r may be zero
+            small = p * np.log1p(away / q) + (1.0 - p) * np.log1p(-away / r)
+        plain = xlogy(p, p) + xlogy(1.0 - p, 1.0 - p) + np.logaddexp(0.0, self.y * u) - p * self.y * u
+        return np.where(inside, self.c * np.maximum(np.where(near, small, plain), 0.0), np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """y c expit(t), where t + (c/step) expit(t) = y z / step."""
