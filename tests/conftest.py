@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import signal
-import time
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,32 +37,44 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _SoakReport:
-    """Counts tests and seconds per file, and collects the figures that tests leave with `record_property`."""
+    """A row per file: tests, failures, seconds, and the figures that tests leave with `record_property`.
+
+    Files that did not run keep their rows from before, with the commit that they are about: a whole soak takes most of
+    an hour, and one file of it (GLMESH_SOAK=1 pytest FILE) may be soaked alone.
+    """
+
+    _HEAD = "| file | tests | failed | seconds | commit |"
 
     def __init__(self) -> None:
-        self.began = time.time()
-        self.files: dict[str, list[float]] = {}
-        self.figures: list[str] = []
-        self.failed = 0
+        self.rows: dict[str, list[float]] = {}  # tests, failed, seconds
+        self.figures: dict[str, list[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
-            self.files.setdefault(report.nodeid.split("::")[0], []).append(report.duration)
-            self.failed += report.failed
+            file, _, test = report.nodeid.partition("::")
+            row = self.rows.setdefault(file, [0, 0, 0.0])
+            row[0], row[1], row[2] = row[0] + 1, row[1] + report.failed, row[2] + report.duration
             for name, value in report.user_properties:
-                self.figures.append(f"- `{report.nodeid.split('::')[-1]}`: {name} = {value}")
+                self.figures.setdefault(file, []).append(f"- `{test}`: {name} = {value}")
 
     def pytest_sessionfinish(self) -> None:
-        rows = [f"| {file} | {len(times)} | {sum(times):.0f} |" for file, times in sorted(self.files.items())]
-        total = sum(len(times) for times in self.files.values())
+        git = ["git", "-C", str(_REPORT.parent), "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+        before = _REPORT.read_text(encoding="utf-8") if _REPORT.exists() else ""
+        table, figures = before.partition(self._HEAD)[2].partition("\n## ")[::2]
+        rows = {line.split(" | ")[0][2:]: line for line in table.splitlines() if line.startswith("| tests/")}
+        said = dict(part.split("\n\n", 1) for part in figures.split("\n## ") if "\n\n" in part)
+        for file, (tests, failed, seconds) in self.rows.items():
+            rows[file] = f"| {file} | {tests:.0f} | {failed:.0f} | {seconds:.0f} | {commit} |"
+            said[file] = "\n".join(sorted(self.figures.get(file, [])))
         _REPORT.write_text(
             "# Soak: the whole numbers of the acceptance (`make soak`)\n\n"
-            f"{total} tests, {self.failed} failed, {time.time() - self.began:.0f} s on {os.cpu_count()} cores, "
-            f"Python {platform.python_version()}.\n\n| file | tests | seconds |\n|---|---|---|\n"
-            + "\n".join(rows)
-            + "\n\nFigures seen:\n\n"
-            + "\n".join(sorted(self.figures))
+            f"{os.cpu_count()} cores, Python {platform.python_version()}; seconds are those of the tests themselves.\n\n"
+            f"{self._HEAD}\n|---|---|---|---|---|\n"
+            + "\n".join(rows[file] for file in sorted(rows))
             + "\n"
+            + "".join(f"\n## {file}\n\n{said[file].strip()}\n" for file in sorted(said) if said[file].strip()),
+            encoding="utf-8",
         )
 
 

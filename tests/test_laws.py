@@ -186,7 +186,8 @@ def test_the_gap_bounds_the_suboptimality(case, rng):
             next(run)
         seen = run.measure()
         room = 1e-7 * (1.0 + abs(best))
-        assert -room <= seen.value - best <= seen.gap + room
+        best = min(best, seen.value)  # which is known from above only
+        assert seen.value - best <= seen.gap + room
         if case.pair[2] == "samples":  # where -O* is the primal optimum, and the gap is about the mean model too
             assert -room <= seen.objective + best <= seen.gap + room
 
@@ -292,8 +293,8 @@ def test_gossip_steps_are_powers_of_w(case, rng):
 
 @law()
 def test_the_consensus_recursion(case, rng):
-    """sqrt(E') <= beta^B sqrt(E) + gamma K sqrt(D), E = sum |v_k - Ax|^2, D = sum |A_k Dx_k|^2."""
-    method = any_method(rng)
+    """sqrt(E') <= beta^B sqrt(E) + gamma K sqrt(D), E = sum |v_k - Ax|^2, D = sum |A_k Dx_k|^2, without momentum."""
+    method = replace(any_method(rng), acceleration="none")
     run = case.run(method)
     columns, parts = case.problem.form.columns, run.partition
     for _ in range(8):
@@ -315,7 +316,8 @@ def test_the_consensus_recursion(case, rng):
 def test_the_names_of_nodes_do_not_matter(case, rng):
     K = case.n_nodes
     names = rng.permutation(K).tolist()
-    method = Cola(local_passes=int(rng.integers(1, 3)))
+    # not with exact sums: those add up in the order of names, and conjugate gradients make much of rounding
+    method = Cola(acceleration=str(rng.choice(["none", "momentum"])), local_passes=2)
     run = case.run(method)
     lists: list[np.ndarray] = [np.zeros(0, int)] * K
     for k in range(K):
