@@ -69,7 +69,7 @@ class _SoakReport:
             said[file] = "\n".join(sorted(self.figures.get(file, [])))
         _REPORT.write_text(
             "# Soak: the whole numbers of the acceptance (`make soak`)\n\n"
-            f"{os.cpu_count()} cores, Python {platform.python_version()}; seconds are those of the tests themselves.\n\n"
+            f"{os.cpu_count()} cores, Python {platform.python_version()}; seconds are the sums over tests.\n\n"
             f"{self._HEAD}\n|---|---|---|---|---|\n"
             + "\n".join(rows[file] for file in sorted(rows))
             + "\n"
