@@ -209,10 +209,11 @@ class Block:
 
     @cached_property
     def kinked(self) -> Flags:
-        """Whether g of a hosted node is anything but quadratic."""
+        """Whether g of a hosted node is anything but quadratic, of columns that can move (no weight: they cannot)."""
         if self.kind != TABLE:
             return np.ones(self.size, dtype=bool)
         kinks = (self.table[:, 0] > 0) | np.isfinite(self.table[:, 3:]).any(axis=1)
+        kinks &= self.table[:, 3] < self.table[:, 4]
         return np.bincount(self.node_of, kinks, minlength=self.size) > 0
 
     @cached_property

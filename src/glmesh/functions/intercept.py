@@ -62,6 +62,7 @@ class Profiled(Smooth):
             raise InvalidInput("the direction must be finite and have one number per row of the loss")
         self.tau = f.tau
         self.is_quadratic, self.bends = f.is_quadratic, f.bends
+        self.has_smooth_curvature = f.has_smooth_curvature
         self.has_quadratic_conjugate = f.has_quadratic_conjugate
 
     def offset(self, v: Vector) -> float:

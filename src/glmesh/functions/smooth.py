@@ -29,6 +29,7 @@ class Smooth(ABC):
 
     tau: float
     is_quadratic = False
+    has_smooth_curvature = False  # whether the Hessian is continuous, and not constant
     bends = False  # whether its majorant is less than 1/tau anywhere
     has_quadratic_conjugate = False
 
@@ -142,7 +143,7 @@ class Squared(_RowLoss):
 class Logistic(_RowLoss):
     """sum_i c_i log(1 + exp(-y_i v_i)), y_i = -1 or 1."""
 
-    bends = True
+    bends = has_smooth_curvature = True
     _LARGEST_SECOND_DERIVATIVE = 0.25
     _LABELS = True
 

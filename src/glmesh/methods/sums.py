@@ -37,7 +37,8 @@ _FLAT = 1e-3  # what A may matter beside g where p need not know A: see Sums.sca
 
 def suits(block: Block) -> bool:
     """Whether steps along a plane get anywhere: with bounds the variables at them hold everybody back."""
-    return block.kind != TABLE or bool(np.isinf(block.table[:, 3:]).all())
+    lo, hi = block.table[:, 3], block.table[:, 4]
+    return block.kind != TABLE or bool((np.isinf(lo) & np.isinf(hi) | (lo == hi)).all())
 
 
 def floods(block: Block) -> bool:
