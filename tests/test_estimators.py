@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
 from sklearn import datasets, linear_model, svm
@@ -116,7 +117,6 @@ def test_csr_csc_and_float32_are_all_the_same():
 
 
 def test_pipelines_grids_and_pandas():
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(10)])
     model = glmesh.Lasso(**SMALL).fit(frame, pandas.Series(Y))
     assert model.feature_names_in_.tolist() == list(frame.columns)

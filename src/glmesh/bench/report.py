@@ -41,8 +41,8 @@ def write(plan: Plan, races: list[Race], folder: Path, *, pictures: bool = True)
         "# Who needs how much",
         "",
         f"{plan.n_nodes} nodes, seeds {', '.join(map(str, plan.seeds))} (medians), {plan.repeats} repeat(s), at most "
-        f"{plan.max_communications:,} communications or {plan.max_seconds:.0f} s of processor time each (less on data "
-        "whose rounds are quick). Rivals have the best step of a grid, found on the very problem and network by trial "
+        f"{plan.max_communications:,} communications or {plan.max_seconds:.0f} s of processor time each. "
+        "Rivals have the best step of a grid, found on the very problem and network by trial "
         "runs that are not counted (or theory's, should that diverge); CoLA has nothing to tune. Suboptimality is "
         "relative to an optimum that a duality gap proves, at the mean of all copies for rivals. "
         "A communication is an exchange that a node waits for; bytes are "
