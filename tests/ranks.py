@@ -63,6 +63,11 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
                 }  # fmt: skip
     tree = {"method": METHODS["sums"], "max_rounds": 6, "record_every": 3, "stop": "rounds"}
     found["sums along a tree"] = lambda: Problem.glm(TALL, TALL_Y, penalty="l1", alpha=0.1), tree
+    free = {"method": Cola(acceleration="newton"), "max_rounds": 12, "record_every": 3, "tol": 1e-12}
+    found["newton, a free intercept"] = (
+        lambda: Problem.glm(X, SIGNS, loss="logistic", alpha=1.0, split="samples", fit_intercept=True),
+        free,
+    )
     found["all are neighbours"] = lasso, {"topology": "complete", "max_rounds": 40, "record_every": 5}
     proven = {"topology": "complete", "stop": "certificate", "max_rounds": 60, "tol": 1e-2, "record_every": 10}
     found["proven"] = logistic, proven

@@ -163,6 +163,8 @@ SETTINGS = {
     "matrix_certified_l1_on_a_grid": (lasso, {"certify": True, "topology": "grid", "n_blocks": 3}),
     "ledger": (lasso, {"method": Cola(gossip="ledger")}),
     "sums": (lasso, {"method": Cola(acceleration="sums"), "certify": True, "n_blocks": 2}),
+    "newton": (logistic_dual, {"method": Cola(acceleration="newton"), "certify": True, "n_blocks": 2}),
+    "newton_under_faults": (logistic_dual, {"method": Cola(acceleration="newton"), "faults": HEAVY}),
     "sums_under_faults": (lasso, {"method": Cola(acceleration="sums"), "faults": HEAVY}),
     "momentum_certified": (ridge, {"method": Cola(acceleration="momentum"), "certify": True, "n_blocks": 2}),
     "chebyshev_and_safe_sigma": (lasso, {"method": Cola(gossip="chebyshev", gossip_steps=2, sigma="safe")}),
@@ -456,7 +458,8 @@ def test_a_solve_goes_on_with_any_number_of_threads(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["matrix_certified", "momentum_certified", "sums", "some_certified", "apart_groups", "logistic_dual"]
+    "name",
+    ["matrix_certified", "momentum_certified", "sums", "newton", "some_certified", "apart_groups", "logistic_dual"],
 )
 def test_a_run_goes_on_in_any_number_of_blocks(name, tmp_path):
     """The file holds the state of all nodes; who goes on from it hosts them as it likes."""

@@ -463,6 +463,27 @@ def test_separable_fenchel_young(kind, case, read):
 
 
 @law(SEPARABLE)
+def test_curvature_and_majorant_of_smooth_conjugates(kind, case, read):
+    g, u, t, h = case.g, read.vector(case.n), read.vector(case.n), 1e-5
+    if not g.has_smooth_conjugate:
+        assert not 0 < g.strong_convexity < np.inf
+        return
+    x, bend, bound = g.conjugate_subgradient(u), g.conjugate_curvature(u), g.conjugate_majorant(u)
+    right, left = (g.conjugate_subgradient(u + h) - x) / h, (x - g.conjugate_subgradient(u - h)) / h
+    most = 1.0 / g.strong_convexity
+    slack = (h + 1e-14 / h) * 4 * most + 1e-10 * np.abs(x)
+    assert np.all(bend >= np.minimum(left, right) - slack)  # at a kink, anything between the two
+    assert np.all(bend <= np.maximum(left, right) + slack)
+    assert np.all((bound >= bend * (1 - 1e-14)) & (bound <= most * (1 + 1e-14)))
+    for size in (1.0, 1e-3, 1e3):
+        step = size * (t - u)
+        above = g.conjugates(u) + x * step + 0.5 * bound * step**2
+        values = g.conjugates(u + step)
+        for i in range(case.n):
+            assert at_most(values[i], above[i], g.conjugates(u)[i], x[i] * step[i], x[i] * u[i])
+
+
+@law(SEPARABLE)
 def test_separable_slacks(kind, case, read):
     """What Fenchel and Young leave, piece by piece; next to a maximiser it is known to its own digits."""
     g, x, u = case.g, within(read, case.lo, case.hi), within(read, case.dual_lo, case.dual_hi)

@@ -251,7 +251,12 @@ class Block:
     @cached_property
     def spans(self) -> list[slice]:
         """The nodes of each of the team's threads."""
-        return self.team.spans(np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.int64)))
+        return self.team.spans(self.nonzeros)
+
+    @cached_property
+    def nonzeros(self) -> Indices:
+        """Of every hosted node's columns."""
+        return np.asarray(np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.int64)), np.int64)
 
     def node_values(self, x: Vector) -> Vector:
         """g_k(x_k) of every hosted node."""

@@ -37,6 +37,7 @@ from glmesh.holder import NodeData
 from glmesh.methods import Cocoa, Cola
 from glmesh.methods.cola import ColaState
 from glmesh.methods.momentum import Beat, Momentum, Rumour, Snapshot
+from glmesh.methods.newton import Newton, Step
 from glmesh.methods.relaxation import Relaxation
 from glmesh.methods.sums import Summation, Sums, Tree
 from glmesh.methods.trial import Trial
@@ -45,12 +46,12 @@ from glmesh.problem import Problem
 from glmesh.types import Indices
 from glmesh.witness import Memo
 
-KIND, VERSION = "checkpoint", 3
+KIND, VERSION = "checkpoint", 4
 
 _CLASSES: list[type] = [
     *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
     *(Beat, Model, Momentum, Network, Note, Offer, Parcel, Pulse, Relaxation, Rest, Rumour, Snapshot),
-    *(Summation, Sums, Tree, Trial),
+    *(Newton, Step, Summation, Sums, Tree, Trial),
     *LOSSES.values(),
     *(kind for kind in vars(functions).values() if isinstance(kind, type) and issubclass(kind, Separable)),
     *(solvers.CoordinateDescent, solvers.SklearnCoordinateDescent),

@@ -17,6 +17,7 @@ from glmesh.gossip.ledger import Ledger
 from glmesh.gossip.matrix import MatrixGossip
 from glmesh.methods.cola import ColaState
 from glmesh.methods.momentum import Beat, Momentum, Rumour, Snapshot
+from glmesh.methods.newton import Newton
 from glmesh.methods.relaxation import Relaxation
 from glmesh.methods.sums import Summation, Sums, Tree
 from glmesh.types import AnyArray
@@ -48,7 +49,8 @@ KINDS: dict[Any, dict[str, str]] = {
     Rumour: _kinds(node="stamps parts book booked settled restarts"),
     Snapshot: _kinds(node="v", column="x", same="round"),
     Sums: _kinds(column="d", same="v step value cautious reach idle broken", inside="before summation"),
-    Summation: _kinds(inside="tree"),
+    Newton: _kinds(same="v w step value idle careful patience broken", inside="summation"),
+    Summation: _kinds(same="width", inside="tree"),
     Tree: _kinds(node="parents depths children"),
     Relaxation: _kinds(node="parts", same="sigma last since found", inside="beat"),
     # dictionaries and pairs, by where they are

@@ -16,6 +16,7 @@ from glmesh.events import Event
 from glmesh.functions import Anchored
 from glmesh.gather import flood_max
 from glmesh.gossip.ledger import Ledger
+from glmesh.methods.newton import Newton
 from glmesh.methods.relaxation import Relaxation
 from glmesh.mixing import Mixing
 from glmesh.partition import partition as make_partition
@@ -98,6 +99,8 @@ class Run(Simulation):
         much as the last two moves promise. Returns whether it moved.
         """
         if self.consensual or not isinstance(f := self.blocks[0].f, Anchored):
+            return False
+        if isinstance(self.states[0].sums, Newton):
             return False
         m = self.measure()
         if m.inner > 0.5 * m.pull:

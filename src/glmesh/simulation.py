@@ -17,15 +17,15 @@ from glmesh import topology as topology_module
 from glmesh.block import Block, Facts, Halo, Rounds, Rows
 from glmesh.certificate import Certifier
 from glmesh.elastic import Crew, Elastic
-from glmesh.errors import InvalidInput
+from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.events import Event
 from glmesh.exchange import FaultyExchange, LocalExchange, Network
 from glmesh.faults import Plan
+from glmesh.functions import Anchored
 from glmesh.gather import flood_max
 from glmesh.kernels.warm import warm_up
-from glmesh.methods import Cola, Consensus
+from glmesh.methods import Cola, Consensus, newton, sums
 from glmesh.methods.cola import start_of
-from glmesh.methods.sums import suits
 from glmesh.mixing import Mixing
 from glmesh.overview import Overview
 from glmesh.partition import Partition
@@ -113,11 +113,11 @@ class Simulation(Overview):
         xs = self._warm_start(warm_start)
         members = plan.members(0, self.n_nodes).astype(np.int64) if uses_ledger else None
         acceleration, reason = self.method.choose(reliable=uses_ledger or not plan.loses_messages)
-        if acceleration == "sums" and uses_ledger and certify:
+        if acceleration in ("sums", "newton") and uses_ledger and certify:
             acceleration, reason = "momentum", "certificates under faults are not made with exact sums"
         common = {
             "cold": warm_start is None and not together.any(any(start_of(block).any() for block in blocks)),
-            "planes": not together.any(not all(suits(block) for block in blocks)),
+            "exact": self._exact(),
         }
         self.crew.states = [
             self.method.init(block, x, members, acceleration, reason, **common)
@@ -222,6 +222,18 @@ class Simulation(Overview):
         forms = [self.problem.node_form(int(k), self.partition.columns_of(k), self._agreed) for k in ids]
         return Block.of(ids, self._facts, forms, lambda: self.exchange.allocate(number, forms[0].columns.d), self.team)
 
+    def _exact(self) -> str:
+        """Which exact sums suit all nodes, if any."""
+        for name, method in (("newton", newton), ("sums", sums)):
+            if not self.together.any(not all(method.suits(block) for block in self.blocks)):
+                return name
+            if self.method.acceleration == "newton":
+                raise UnsuitablePair(
+                    "acceleration='newton' needs nodes that hold samples, a smooth loss, a penalty that is a square "
+                    f"and at most {newton.MOST_COEFFICIENTS} coefficients; acceleration='auto' finds what suits"
+                )
+        return ""
+
     def _warm_start(self, start: AnyArray) -> list[Any]:
         if start is None:
             return [None] * len(self.blocks)
@@ -271,10 +283,24 @@ class Simulation(Overview):
             if self.elastic is not None:
                 self.exchange.clock.wait(self.elastic.plan.delays(self.rounds, self.n_nodes) * self.up)
         self.rounds += 1
+        self._follow_intercept()
         self._elapsed += time.perf_counter() - began
         if self.crew.witnesses:
             self._note_certificate()
         return self.rounds
+
+    def _follow_intercept(self) -> None:
+        """Newton's method solves for a free intercept, and everybody knows it: the anchor is where it is."""
+        exact = None if self.consensual else self.states[0].sums
+        if not isinstance(exact, newton.Newton) or exact.center is None:
+            return
+        if not isinstance(f := self.blocks[0].f, Anchored):
+            return
+        self.problem = self.problem.anchored(f.split(exact.center)[1])
+        for number, block in enumerate(self.blocks):
+            own = self.partition.columns_of(int(block.ids[0]))
+            held, _ = self.problem.node_functions(int(block.ids[0]), own, self._agreed)
+            self.crew.blocks[number] = block.with_functions(held, block.terms)
 
     def _certified(self, number: int, rounds: Rounds) -> Rounds:
         """A round whose exchanges carry certificate records along: the first, or each where a sum takes several."""

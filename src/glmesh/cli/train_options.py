@@ -67,8 +67,9 @@ def add_options(parser: Parser) -> None:
         help="who gets what: at random, in order, or equal numbers of nonzeros (default shuffled)")  # fmt: skip
 
     add = parser.add_argument_group("how to run").add_argument
-    add("--acceleration", choices=("auto", "momentum", "sums", "none"), default="auto", help="momentum, exact sums "
-        "(for networks that stand still), none (the published method), or whichever is best (default)")  # fmt: skip
+    add("--acceleration", choices=("auto", "momentum", "sums", "newton", "none"), default="auto",
+        help="momentum, exact sums or Newton's method (for networks that stand still), none (the published method), or "
+        "whichever is best (default)")  # fmt: skip
     add("--weights", choices=("metropolis", "best-constant", "optimal"), default="metropolis",
         help="how much nodes weigh what their neighbours say (default metropolis)")  # fmt: skip
     add("--local-passes", type=whole(1), metavar="N", help="passes of a node over its data each round (default 2, or 1 "

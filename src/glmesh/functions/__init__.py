@@ -4,6 +4,8 @@ Conventions: `v`, `w` are vectors of length d, `x`, `u` of length n; everything 
 `conjugate` are sums over the coordinates; outside a domain they are `inf`, never an exception.
 """
 
+from glmesh.functions.entropy import LogisticDual
+from glmesh.functions.groups import GroupLasso
 from glmesh.functions.intercept import Anchored, Profiled
 from glmesh.functions.losses import (
     LOSSES,
@@ -23,8 +25,6 @@ from glmesh.functions.separable import (
     L2,
     Box,
     ElasticNet,
-    GroupLasso,
-    LogisticDual,
     NonNegative,
     Separable,
     Table,

@@ -43,6 +43,11 @@ class Anchored(ConjugateOf):
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
+    def quadratic(self, size: int) -> tuple[Vector, Vector]:
+        """That of r: nothing for the intercept."""
+        l2, linear = self.free.quadratic(size - 1)
+        return np.append(l2, 0.0), np.append(linear, 0.0)
+
     def pull(self, w: Vector) -> float:
         """How much of the value the anchor is responsible for."""
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
 from glmesh.functions import smooth
-from glmesh.functions.separable import LogisticDual, Separable, Table, check_rows
+from glmesh.functions.entropy import LogisticDual
+from glmesh.functions.separable import Separable, Table, check_rows
 from glmesh.types import Vector
 
 

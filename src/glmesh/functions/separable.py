@@ -6,15 +6,13 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, xlogy
 
 from glmesh.errors import InvalidInput
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Indices, Vector
 
 # What the compiled kernels do with a column's row of the table.
 TABLE, LOGISTIC_DUAL, GROUPS = 0, 1, 2
@@ -36,6 +34,19 @@ class Separable(ABC):
     @abstractmethod
     def conjugate_subgradient(self, u: Vector) -> Vector:
         """A maximiser of <u, x> - g(x), that is, an element of the subdifferential of g* at u."""
+
+    @property
+    def has_smooth_conjugate(self) -> bool:
+        """Whether every g_p* has a continuous gradient."""
+        return np.isfinite(self.strong_convexity) and self.strong_convexity > 0
+
+    def conjugate_curvature(self, u: Vector) -> Vector:
+        """The second derivatives of a smooth conjugate (elements of its generalised Jacobian at kinks)."""
+        raise NotImplementedError(f"{type(self).__name__} has no smooth conjugate")
+
+    def conjugate_majorant(self, u: Vector) -> Vector:
+        """m with g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, x a subgradient at u."""
+        raise NotImplementedError(f"{type(self).__name__} has no smooth conjugate")
 
     @abstractmethod
     def slacks(self, x: Vector, u: Vector) -> Vector:
@@ -124,7 +135,7 @@ def _soft(z: Vector, threshold: Vector | float) -> Vector:
     return np.asarray(np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0))
 
 
-def _shortest(room: Vector, reach: Vector) -> float:
+def shortest(room: Vector, reach: Vector) -> float:
     """min room/reach, for reach > 0 as small as can be."""
     with np.errstate(over="ignore"):
         return float((room / reach).min())
@@ -193,6 +204,21 @@ class Table(Separable):
         with np.errstate(invalid="ignore"):
             flat = np.where(slope == 0, 0.0, np.sign(slope) * np.inf)
         return np.clip(np.where(curved, peak, flat), self.lo, self.hi)
+
+    def conjugate_curvature(self, u: Vector) -> Vector:
+        """1/l2 where the maximiser moves with u."""
+        x, l1 = self.conjugate_subgradient(u), self.l1
+        moves = ((np.abs(u - self.linear) > l1) | (l1 == 0)) & (x > self.lo) & (x < self.hi) & (self.l2 > 0)
+        return np.divide(1.0, self.l2, out=np.zeros_like(u), where=moves)
+
+    def conjugate_majorant(self, u: Vector) -> Vector:
+        """1/l2; less where g* is straight far away, as Huber's loss is: it is even around the middle of [lo, hi]."""
+        bend = np.divide(1.0, self.l2, out=np.zeros_like(u), where=(self.lo < self.hi) & (self.l2 > 0))
+        straight = np.isfinite(self.lo) & np.isfinite(self.hi) & (self.l1 == 0)
+        lo, hi = np.where(straight, self.lo, 0.0), np.where(straight, self.hi, 0.0)
+        away = np.abs(u - self.linear - 0.5 * self.l2 * (lo + hi))
+        far = straight & (away * bend > 0.5 * (hi - lo))
+        return np.where(far, np.divide(0.5 * (hi - lo), away, out=np.zeros_like(u), where=far), bend)
 
     def slacks(self, x: Vector, u: Vector) -> Vector:
         """l2/2 (x - z)^2 and what kink and bounds add, z the maximiser of u z - g(z): nothing large cancels."""
@@ -264,7 +290,7 @@ class Table(Separable):
                 return -1.0
             tight = reach > 0
             if tight.any():
-                limit = min(limit, _shortest(room[tight], reach[tight]))
+                limit = min(limit, shortest(room[tight], reach[tight]))
         return limit
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
@@ -298,231 +324,3 @@ def Box(lo: ArrayLike, hi: ArrayLike) -> Table:
 def NonNegative() -> Table:
     """0 on x >= 0."""
     return Table(lo=np.zeros(()))
-
-
-def logistic_root(a: Vector, b: Vector) -> Vector:
-    """The t with t + a expit(t) = b, for a >= 0.
-
-    Newton from zero, or from the end of [b - a, b] next to it: expit is convex before zero and concave after, so the
-    steps approach t from one side. From elsewhere they may overshoot, and cycle for ever.
-    """
-    t = np.clip(0.0, b - a, b)
-    for _ in range(1000):  # quadratic once a expit'(t) is of the size of t; before that log(a) steps of length one
-        p, q = expit(t), expit(-t)
-        h = t + a * p - b
-        t = t - h / (1.0 + a * p * q)
-        if np.all(np.abs(h) <= 4e-16 * (np.abs(t) + a * p + np.abs(b))):
-            break
-    return np.asarray(t)
-
-
-@dataclass(frozen=True, eq=False)
-class LogisticDual(Separable):
-    """sum_i c_i [p ln p + (1-p) ln(1-p)], p = y_i x_i / c_i in [0, 1]: the dual of c log(1 + exp(-y z))."""
-
-    y: Vector
-    c: Vector
-
-    kind = LOGISTIC_DUAL
-
-    def __post_init__(self) -> None:
-        for name in ("y", "c"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
-        check_rows(self.y, self.c, labels=True)
-
-    def values(self, x: Vector) -> Vector:
-        """Negative entropy of p."""
-        p, inside = self._probability(x)
-        entropy = self.c * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))
-        return np.where(inside, entropy, np.inf)
-
-    def _probability(self, x: Vector) -> tuple[Vector, AnyArray]:
-        p = np.divide(self.y * x, self.c, out=np.where(x == 0, 0.0, np.inf), where=self.c > 0)
-        return np.clip(p, 0.0, 1.0), (p >= 0.0) & (p <= 1.0)
-
-    def conjugates(self, u: Vector) -> Vector:
-        """c log(1 + exp(y u))."""
-        return self.c * np.logaddexp(0.0, self.y * u)
-
-    def conjugate_subgradient(self, u: Vector) -> Vector:
-        """y c expit(y u)."""
-        return np.asarray(self.y * self.c * expit(self.y * u))
-
-    def slacks(self, x: Vector, u: Vector) -> Vector:
-        """c (p ln(p/q) + (1-p) ln((1-p)/(1-q))), q = expit(y u): nothing large cancels where p is near q."""
-        p, inside = self._probability(x)
-        q, r = expit(self.y * u), expit(-self.y * u)
-        near = np.abs(p - q) <= 0.5 * np.minimum(q, r)
-        away = np.where(near, p - q, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):  # where not near q or r may be zero
-            small = p * np.log1p(away / q) + (1.0 - p) * np.log1p(-away / r)
-        plain = xlogy(p, p) + xlogy(1.0 - p, 1.0 - p) + np.logaddexp(0.0, self.y * u) - p * self.y * u
-        return np.where(inside, self.c * np.maximum(np.where(near, small, plain), 0.0), np.inf)
-
-    def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """y c expit(t), where t + (c/step) expit(t) = y z / step."""
-        return np.asarray(self.y * self.c * expit(logistic_root(self.c / step, self.y * z / step)))
-
-    @property
-    def support_bound(self) -> Vector:
-        """c."""
-        return self.c
-
-    @property
-    def strong_convexity(self) -> float:
-        """4 / max c."""
-        return float(4.0 / self.c.max()) if self.c.size and self.c.max() > 0 else np.inf
-
-    def take(self, columns: Indices | slice) -> LogisticDual:
-        """The rows of these columns."""
-        return LogisticDual(self.y[columns], self.c[columns])
-
-    def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> LogisticDual:
-        """Labels and weights one after the other."""
-        duals = [part for part in parts if isinstance(part, LogisticDual)]
-        return LogisticDual(np.concatenate([g.y for g in duals]), np.concatenate([g.c for g in duals]))
-
-    def scaled(self, factor: float) -> LogisticDual:
-        """Refused: a dual is scaled through the weights of its loss."""
-        raise InvalidInput("the logistic dual is scaled through sample weights, not by a factor")
-
-    def kernel_rows(self, n: int) -> Vector:
-        """Only lo = min(0, c y) and hi = max(0, c y) are read: c = hi - lo, y = sign(lo + hi)."""
-        end = self.c * self.y
-        rows = np.zeros((n, 5))
-        rows[:, 3], rows[:, 4] = np.minimum(0.0, end), np.maximum(0.0, end)
-        return rows
-
-    def check_size(self, n: int) -> None:
-        """One label per column."""
-        if len(self.y) != n or len(self.c) != n:
-            raise InvalidInput(f"the logistic dual has {len(self.y)} labels for {n} columns")
-
-
-@dataclass(frozen=True, eq=False)
-class GroupLasso(Separable):
-    """sum_G weight_G |x_G|_2 over groups G of columns.
-
-    `groups` has one label per column (any integers); `weights` is a number for all groups, or one per group in
-    ascending order of the labels. The partition keeps a group on one node.
-    """
-
-    groups: Indices
-    weights: Vector = dataclasses.field(default_factory=lambda: np.ones(()))
-
-    kind = GROUPS
-
-    def __post_init__(self) -> None:
-        groups = np.asarray(self.groups)
-        if groups.ndim != 1 or groups.dtype.kind not in "iu":
-            raise InvalidInput("groups must be one integer label per column")
-        labels = np.unique(groups)
-        weights = np.asarray(self.weights, dtype=np.float64)
-        if weights.ndim and weights.shape != labels.shape:
-            raise InvalidInput(f"{len(weights)} group weights for {len(labels)} groups")
-        if not np.isfinite(weights).all() or (weights < 0).any():
-            raise InvalidInput("group weights must be finite and >= 0")
-        object.__setattr__(self, "groups", groups.astype(np.int64))
-        object.__setattr__(self, "weights", np.broadcast_to(weights, labels.shape).copy())
-
-    @cached_property
-    def piece_of(self) -> Indices:
-        """The number of each column's group, groups counted in ascending order of their labels."""
-        return np.unique(self.groups, return_inverse=True)[1]
-
-    def pieces(self, n: int) -> Indices:
-        """Where each group starts; its columns must stand together, groups in ascending order of their labels."""
-        self.check_size(n)
-        if (np.diff(self.groups) < 0).any():
-            raise InvalidInput("columns must be ordered by group here; the partition does that")
-        return np.searchsorted(self.piece_of, np.arange(len(self.weights) + 1))
-
-    def _norms(self, x: Vector) -> Vector:
-        return np.sqrt(np.bincount(self.piece_of, x * x, minlength=len(self.weights)))
-
-    def values(self, x: Vector) -> Vector:
-        """weight_G |x_G|."""
-        return self.weights * self._norms(x)
-
-    def conjugates(self, u: Vector) -> Vector:
-        """0 if |u_G| <= weight_G, else infinite."""
-        return self._indicator(self._norms(u))
-
-    def _indicator(self, norms: Vector) -> Vector:
-        return np.where(norms <= self.weights * (1 + 1e-14), 0.0, np.inf)
-
-    def conjugate_subgradient(self, u: Vector) -> Vector:
-        """0 inside the domain; outside, infinitely far in the direction of u."""
-        outside = self.conjugates(u)[self.piece_of] > 0
-        with np.errstate(invalid="ignore"):
-            return np.where(outside & (u != 0), np.sign(u) * np.inf, 0.0)
-
-    def slacks(self, x: Vector, u: Vector) -> Vector:
-        """weight_G |x_G| - <x_G, u_G>, infinite where |u_G| > weight_G."""
-        each = np.bincount(self.piece_of, x * u, minlength=len(self.weights))
-        return np.maximum(self.values(x) - each, 0.0) + self.conjugates(u)
-
-    def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """z_G (1 - step weight_G / |z_G|)_+ ; one step for all columns of a group."""
-        steps = np.zeros(len(self.weights))
-        steps[self.piece_of] = step
-        norms = self._norms(z)
-        shrink = np.maximum(norms - steps * self.weights, 0.0)
-        return z * np.divide(shrink, norms, out=np.zeros_like(norms), where=norms > 0)[self.piece_of]
-
-    @property
-    def support_bound(self) -> Vector:
-        """None: infinite."""
-        return np.full(len(self.groups), np.inf)
-
-    @property
-    def strong_convexity(self) -> float:
-        """0."""
-        return 0.0
-
-    def take(self, columns: Indices | slice) -> GroupLasso:
-        """The labels of these columns; groups must be taken whole."""
-        labels = self.groups[columns]
-        return GroupLasso(labels, self.weights[np.isin(np.unique(self.groups), labels)])
-
-    def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> GroupLasso:
-        """Groups of different parts stay different groups; they are numbered anew."""
-        groups = [part for part in parts if isinstance(part, GroupLasso)]
-        firsts = np.cumsum([0] + [len(part.weights) for part in groups])
-        labels = [part.piece_of + first for part, first in zip(groups, firsts, strict=False)]
-        return GroupLasso(np.concatenate(labels), np.concatenate([part.weights for part in groups]))
-
-    def scaled(self, factor: float) -> GroupLasso:
-        """Scales every group's weight."""
-        return GroupLasso(self.groups, factor * self.weights)
-
-    def kernel_rows(self, n: int) -> Vector:
-        """The weight of a column's group in place of l1."""
-        rows = np.zeros((n, 5))
-        rows[:, 0] = self.weights[self.piece_of]
-        rows[:, 3], rows[:, 4] = -np.inf, np.inf
-        return rows
-
-    def check_size(self, n: int) -> None:
-        """One label per column."""
-        if len(self.groups) != n:
-            raise InvalidInput(f"GroupLasso has {len(self.groups)} group labels for {n} columns")
-
-    @property
-    def needs_scaling(self) -> bool:
-        """g* is an indicator."""
-        return True
-
-    def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """s (|u_G| + radius_G) <= weight_G."""
-        reach = self._norms(u) + radius
-        tight = reach > 0
-        return _shortest(self.weights[tight], reach[tight]) if tight.any() else np.inf
-
-    def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """0 if |u_G| + radius_G <= weight_G, else infinite."""
-        return self._indicator(self._norms(u) + radius)
-
-    def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """0: inside its domain g* is zero."""
-        return np.zeros(len(self.weights))

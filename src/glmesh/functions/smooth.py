@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from glmesh.errors import InvalidInput
-from glmesh.functions.separable import Table, check_rows, logistic_root
+from glmesh.functions.entropy import logistic_root
+from glmesh.functions.separable import Table, check_rows
 from glmesh.types import Matrix, Vector
 
 _OUTSIDE = 1e-13  # a mean of thousands of gradients may leave the domain of f* by so much, relatively, from rounding
@@ -325,14 +326,15 @@ class ConjugateOf(Smooth):
 
     def curvature(self, v: Vector) -> Vector:
         """1/l2 where the gradient moves with v."""
-        p, w = self.penalty, self.gradient(v)
-        free = ((np.abs(v - p.linear) > p.l1) | (p.l1 == 0)) & (w > p.lo) & (w < p.hi)
-        return np.divide(1.0, p.l2, out=np.zeros_like(v), where=free)
+        return self.penalty.conjugate_curvature(v)
+
+    def quadratic(self, size: int) -> tuple[Vector, Vector]:
+        """(l2, linear) of r, for as many coefficients, where that is all that there is of r."""
+        return np.broadcast_to(self.penalty.l2, size), np.broadcast_to(self.penalty.linear, size)
 
     def majorant(self, v: Vector) -> Vector:
-        """1/l2, and 0 where lo = hi."""
-        p = self.penalty
-        return np.divide(1.0, p.l2, out=np.zeros_like(v), where=p.lo < p.hi)
+        """1/l2 or less, and 0 where lo = hi."""
+        return self.penalty.conjugate_majorant(v)
 
     def prox(self, v: Vector, step: float) -> Vector:
         """v - step prox_{r/step}(v/step) (Moreau)."""

@@ -15,12 +15,14 @@ from glmesh.errors import InvalidInput
 from glmesh.gossip.ledger import Ledger
 from glmesh.gossip.matrix import MatrixGossip, chebyshev_beta
 from glmesh.methods.momentum import Momentum
+from glmesh.methods.newton import Newton
 from glmesh.methods.relaxation import Relaxation
 from glmesh.methods.sums import Sums
 from glmesh.methods.trial import Trial
 from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
+_ACCELERATIONS = ("momentum", "sums", "newton")
 _BETA = 0.5  # of as many gossip steps as "auto" does
 _IDLE = 6  # sums in a row that win nothing
 _LEAST_BEND = 1e-2  # of 1/tau: where the Hessian is almost zero it tells nothing of what is a step away
@@ -39,7 +41,7 @@ class ColaState:
     asked: Vector  # the accuracy Theta that circumstances impose on a node; NaN: none
     round: int = 0
     momentum: Momentum | None = None
-    sums: Sums | None = None  # in use, if there
+    sums: Sums | Newton | None = None  # in use, if there
     story: list[tuple[int, str, str]] = field(default_factory=list)  # (round, acceleration from then on, why)
     trial: Trial | None = None  # whether sums pay
     relaxation: Relaxation | None = None  # where sigma' is looked for
@@ -64,9 +66,9 @@ class Cola:
     passes, or one in some of the rounds only, instead of holding the others up. gossip_steps: mixing steps each round;
     "auto" is as many as Chebyshev gossip needs to halve the disagreement, and one otherwise. gossip: "matrix", "ledger"
     (whose estimates survive lost messages), "chebyshev" (steps that amount to the best polynomial), or "auto": a ledger
-    as soon as something can be lost. solver: the local solver. acceleration: "momentum" (`glmesh.methods.momentum`),
-    "sums" (`glmesh.methods.sums`), "none", or "auto", which chooses wherever the other settings allow it; `Run.story`
-    says what and why. curvature: how f bends in the subproblem: "scalar" is 1/tau for all rows, "majorant" a safe bound
+    as soon as something can be lost. solver: the local solver. acceleration: "momentum", "sums", "newton" (the
+    modules of these names), "none", or "auto", which chooses wherever the other settings allow it; `Run.story` says
+    what and why. curvature: how f bends in the subproblem: "scalar" is 1/tau for all rows, "majorant" a safe bound
     per row, "hessian" the second derivatives, "auto" the majorant where it is smaller.
     """
 
@@ -77,7 +79,7 @@ class Cola:
     gossip_steps: int | Literal["auto"] = 1
     time_budget: float | None = field(default=None, kw_only=True)
     gossip: Literal["auto", "matrix", "ledger", "chebyshev"] = field(default="auto", kw_only=True)
-    acceleration: Literal["auto", "momentum", "sums", "none"] = field(default="auto", kw_only=True)
+    acceleration: Literal["auto", "momentum", "sums", "newton", "none"] = field(default="auto", kw_only=True)
     solver: LocalSolver = field(default_factory=CoordinateDescent, kw_only=True)
     curvature: Literal["auto", "scalar", "majorant", "hessian"] = field(default="auto", kw_only=True)
 
@@ -105,9 +107,11 @@ class Cola:
         self._check_curvature()
         if self.time_budget is not None and not 0 < self.time_budget < np.inf:
             raise InvalidInput(f"time_budget must be a positive number of seconds, got {self.time_budget!r}")
-        if self.acceleration not in ("auto", "momentum", "sums", "none"):
-            raise InvalidInput(f"acceleration must be 'auto', 'momentum', 'sums' or 'none', got {self.acceleration!r}")
-        if self.acceleration in ("momentum", "sums") and self.unsuited is not None:
+        if self.acceleration not in ("auto", *_ACCELERATIONS, "none"):
+            raise InvalidInput(
+                f"acceleration must be 'auto', 'momentum', 'sums', 'newton' or 'none', got {self.acceleration!r}"
+            )
+        if self.acceleration in _ACCELERATIONS and self.unsuited is not None:
             raise InvalidInput(
                 f"acceleration={self.acceleration!r} needs {self.unsuited}; 'auto' goes without it in such a case"
             )
@@ -179,13 +183,13 @@ class Cola:
         why: str = "",
         *,
         cold: bool = False,
-        planes: bool = False,
+        exact: str = "",
     ) -> ColaState:
         """x = 0 (or the nearest feasible point), and estimates that are right on average.
 
         members: 1 for nodes that take part from the start, for a ledger; None is matrix gossip among all.
-        acceleration: as chosen, and why; None chooses. cold: whether everybody starts at x = 0. planes: whether
-        exact sums suit everybody (`sums.suits`).
+        acceleration: as chosen, and why; None chooses. cold: whether everybody starts at x = 0. exact: which
+        exact sums suit everybody: "newton", "sums", or "" for none.
         """
         if acceleration is None:
             acceleration, why = self.choose(reliable=True)
@@ -209,10 +213,10 @@ class Cola:
         )
         if momentum:
             state.momentum = Momentum.of(block, state)
-        if acceleration == "sums":
-            state.sums = Sums()
-        elif self.acceleration == "auto" and momentum and members is None and planes:
-            state.trial = Trial.of(block)
+        if acceleration in ("sums", "newton"):
+            state.sums = _exact(block, acceleration)
+        elif self.acceleration == "auto" and momentum and members is None and exact:
+            state.trial = Trial.of(block, exact)
         if self.sigma == "safe":
             if members is not None:
                 raise InvalidInput("sigma='safe' is for networks that stand still; leave sigma=None where things fail")
@@ -220,16 +224,16 @@ class Cola:
         state.story.append((0, acceleration, why))
         if state.trial is not None and block.facts.diameter <= 1:
             state.trial = None
-            self._switch(state, "sums", "all are neighbours, so an exact sum takes a single exchange")
+            self._switch(block, state, exact, "all are neighbours, so an exact sum takes a single exchange")
         if state.sums is not None and cold:
             state.sums.v = np.zeros(block.d)
         return state
 
-    def _switch(self, state: ColaState, to: str, why: str) -> None:
+    def _switch(self, block: Block, state: ColaState, to: str, why: str) -> None:
         """From now on another acceleration."""
         at = state.round
         state.story = [entry for entry in state.story if entry[0] != at] + [(at, to, why)]
-        state.sums = Sums() if to == "sums" else None
+        state.sums = None if to == "momentum" else _exact(block, to)
         if to == "momentum" and state.momentum is not None:
             state.momentum.forget(state)
 
@@ -268,11 +272,14 @@ class Cola:
             momentum.end(block, state, halo, self.solver)
         state.round += 1
         if state.trial is not None and momentum is not None and state.trial.begins(state.round, momentum.best[0]):
-            self._switch(state, "sums", f"still going after {state.round:,} rounds: perhaps exact sums are faster")
+            self._switch(block, state, state.trial.exact, f"still going after {state.round:,} rounds")
 
-    def _sums_round(self, block: Block, state: ColaState, sums: Sums) -> Rounds:
-        bends = partial(self._bends, block, state)
-        yield from sums.round(block, state, self.solver, partial(self._passes, block, state), bends)
+    def _sums_round(self, block: Block, state: ColaState, sums: Sums | Newton) -> Rounds:
+        if isinstance(sums, Newton):
+            yield from sums.round(block, state, self.solver)
+        else:
+            bends = partial(self._bends, block, state)
+            yield from sums.round(block, state, self.solver, partial(self._passes, block, state), bends)
         gossip = state.gossip
         if isinstance(gossip, Ledger):
             gossip.clock += 1  # as in every round, so that all ends of links count alike
@@ -283,12 +290,12 @@ class Cola:
         if sums.broken:
             if isinstance(gossip, Ledger):
                 gossip.derive()
-            self._switch(state, "momentum", "a part of a sum was missing: the network does not stand still")
+            self._switch(block, state, "momentum", "a part of a sum was missing: the network does not stand still")
         elif state.trial is not None and not state.trial.pays(state.round, sums.value):
-            self._switch(state, "momentum", "exact sums were slower")
+            self._switch(block, state, "momentum", "exact sums were slower")
         elif self.acceleration == "auto" and sums.idle >= _IDLE:
             state.trial = None
-            self._switch(state, "momentum", "exact sums had nothing more to win")
+            self._switch(block, state, "momentum", "exact sums had nothing more to win")
 
     def _gossip(self, block: Block, state: ColaState) -> Rounds:
         """The exchanges of a round without momentum."""
@@ -375,6 +382,10 @@ class Cola:
             return np.repeat(values, block.size)
         picked: Unsigned = values[block.ids.astype(np.int64)]
         return picked
+
+
+def _exact(block: Block, kind: str) -> Sums | Newton:
+    return Newton.of(block) if kind == "newton" else Sums()
 
 
 def start_of(block: Block) -> Vector:

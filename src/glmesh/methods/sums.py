@@ -41,14 +41,14 @@ def suits(block: Block) -> bool:
     return block.kind != TABLE or bool((np.isinf(lo) & np.isinf(hi) | (lo == hi)).all())
 
 
-def floods(block: Block) -> bool:
-    """Whether a sum is made by flooding."""
-    return block.facts.diameter <= 1 or 8 * block.d * block.facts.n_nodes <= _SHORT
+def floods(block: Block, width: int) -> bool:
+    """Whether a sum of vectors of this length is made by flooding."""
+    return block.facts.diameter <= 1 or 8 * width * block.facts.n_nodes <= _SHORT
 
 
-def waits(block: Block) -> int:
-    """Exchanges that a sum takes."""
-    return max(block.facts.diameter, 1) if floods(block) else 2 * block.facts.depth
+def waits(block: Block, width: int) -> int:
+    """Exchanges that such a sum takes."""
+    return max(block.facts.diameter, 1) if floods(block, width) else 2 * block.facts.depth
 
 
 @dataclass
@@ -136,7 +136,7 @@ def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rou
     first = int(block.ids[0])
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(mine, -1) for mine in known]  # and from whom
-    for _ in range(waits(block)):
+    for _ in range(max(block.facts.diameter, 1)):
         parcels = []
         for k in range(block.size):
             me = int(block.ids[k])
@@ -165,11 +165,12 @@ def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rou
 class Summation:
     """How a block takes part in sums."""
 
+    width: int = 0  # of the vectors, by which the way is chosen; 0: as long as Ax
     tree: Tree | None = None  # once it is found
 
     def sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
         """(sum of all vectors, of all numbers), the same at every node, or None where a part is missing."""
-        if floods(block):
+        if floods(block, self.width or block.d):
             return (yield from flood_sum(block, round, vectors, numbers))
         if self.tree is None:
             self.tree = yield from find_tree(block)

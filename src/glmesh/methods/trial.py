@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.block import Block
+from glmesh.methods.newton import width
 from glmesh.methods.sums import waits
 
 _LEAD = 40  # sums are tried when momentum has used as many exchanges as so many: what an easy problem needs
+_NEWTONS_LEAD = 5  # the same of Newton's method, which is done after a few
 _LOOK = 10  # and as many exchanges as so many sums are what momentum is judged by
 _LEAST = 5  # sums before they can pass
 _LENGTH = 40  # sums that make a trial: conjugate gradients begin slowly
@@ -19,6 +21,7 @@ _LENGTH = 40  # sums that make a trial: conjugate gradients begin slowly
 class Trial:
     """Everybody counts alike and knows the same values, so everybody decides alike."""
 
+    exact: str  # what is tried: "sums", or "newton", which never fails once it is tried
     waits: int  # exchanges of one sum
     next: int  # the round in which the next trial begins
     lead: int
@@ -29,10 +32,12 @@ class Trial:
     passed: bool = False
 
     @staticmethod
-    def of(block: Block) -> Trial:
-        """Before the first."""
-        lead = _LEAD * waits(block)
-        return Trial(waits(block), lead, lead)
+    def of(block: Block, exact: str) -> Trial:
+        """Before the first, of these."""
+        newton = exact == "newton"
+        one = waits(block, width(block.d) if newton else block.d)
+        lead = (_NEWTONS_LEAD if newton else _LEAD) * one
+        return Trial(exact, one, lead, lead)
 
     def begins(self, round: int, h: float) -> bool:
         """Whether a trial begins, now that momentum has done so many rounds and H was this."""
@@ -61,7 +66,7 @@ class Trial:
         exchanges = (round - self.began) * self.waits
         if round >= self.began + _LEAST and self.start - value >= 0.5 * self.pace * exchanges:
             self.passed = True
-        if self.passed or round < self.began + _LENGTH:
+        if self.passed or self.exact == "newton" or round < self.began + _LENGTH:
             return True
         self.lead *= 4
         self.next = round + self.lead

@@ -1,0 +1,142 @@
+"""Penalties of whole groups of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from glmesh.errors import InvalidInput
+from glmesh.functions.separable import GROUPS, Separable, shortest
+from glmesh.types import Indices, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class GroupLasso(Separable):
+    """sum_G weight_G |x_G|_2 over groups G of columns.
+
+    `groups` has one label per column (any integers); `weights` is a number for all groups, or one per group in
+    ascending order of the labels. The partition keeps a group on one node.
+    """
+
+    groups: Indices
+    weights: Vector = field(default_factory=lambda: np.ones(()))
+
+    kind = GROUPS
+
+    def __post_init__(self) -> None:
+        groups = np.asarray(self.groups)
+        if groups.ndim != 1 or groups.dtype.kind not in "iu":
+            raise InvalidInput("groups must be one integer label per column")
+        labels = np.unique(groups)
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if weights.ndim and weights.shape != labels.shape:
+            raise InvalidInput(f"{len(weights)} group weights for {len(labels)} groups")
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            raise InvalidInput("group weights must be finite and >= 0")
+        object.__setattr__(self, "groups", groups.astype(np.int64))
+        object.__setattr__(self, "weights", np.broadcast_to(weights, labels.shape).copy())
+
+    @cached_property
+    def piece_of(self) -> Indices:
+        """The number of each column's group, groups counted in ascending order of their labels."""
+        return np.unique(self.groups, return_inverse=True)[1]
+
+    def pieces(self, n: int) -> Indices:
+        """Where each group starts; its columns must stand together, groups in ascending order of their labels."""
+        self.check_size(n)
+        if (np.diff(self.groups) < 0).any():
+            raise InvalidInput("columns must be ordered by group here; the partition does that")
+        return np.searchsorted(self.piece_of, np.arange(len(self.weights) + 1))
+
+    def _norms(self, x: Vector) -> Vector:
+        return np.sqrt(np.bincount(self.piece_of, x * x, minlength=len(self.weights)))
+
+    def values(self, x: Vector) -> Vector:
+        """weight_G |x_G|."""
+        return self.weights * self._norms(x)
+
+    def conjugates(self, u: Vector) -> Vector:
+        """0 if |u_G| <= weight_G, else infinite."""
+        return self._indicator(self._norms(u))
+
+    def _indicator(self, norms: Vector) -> Vector:
+        return np.where(norms <= self.weights * (1 + 1e-14), 0.0, np.inf)
+
+    def conjugate_subgradient(self, u: Vector) -> Vector:
+        """0 inside the domain; outside, infinitely far in the direction of u."""
+        outside = self.conjugates(u)[self.piece_of] > 0
+        with np.errstate(invalid="ignore"):
+            return np.where(outside & (u != 0), np.sign(u) * np.inf, 0.0)
+
+    def slacks(self, x: Vector, u: Vector) -> Vector:
+        """weight_G |x_G| - <x_G, u_G>, infinite where |u_G| > weight_G."""
+        each = np.bincount(self.piece_of, x * u, minlength=len(self.weights))
+        return np.maximum(self.values(x) - each, 0.0) + self.conjugates(u)
+
+    def prox(self, z: Vector, step: float | Vector) -> Vector:
+        """z_G (1 - step weight_G / |z_G|)_+ ; one step for all columns of a group."""
+        steps = np.zeros(len(self.weights))
+        steps[self.piece_of] = step
+        norms = self._norms(z)
+        shrink = np.maximum(norms - steps * self.weights, 0.0)
+        return z * np.divide(shrink, norms, out=np.zeros_like(norms), where=norms > 0)[self.piece_of]
+
+    @property
+    def support_bound(self) -> Vector:
+        """None: infinite."""
+        return np.full(len(self.groups), np.inf)
+
+    @property
+    def strong_convexity(self) -> float:
+        """0."""
+        return 0.0
+
+    def take(self, columns: Indices | slice) -> GroupLasso:
+        """The labels of these columns; groups must be taken whole."""
+        labels = self.groups[columns]
+        return GroupLasso(labels, self.weights[np.isin(np.unique(self.groups), labels)])
+
+    def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> GroupLasso:
+        """Groups of different parts stay different groups; they are numbered anew."""
+        groups = [part for part in parts if isinstance(part, GroupLasso)]
+        firsts = np.cumsum([0] + [len(part.weights) for part in groups])
+        labels = [part.piece_of + first for part, first in zip(groups, firsts, strict=False)]
+        return GroupLasso(np.concatenate(labels), np.concatenate([part.weights for part in groups]))
+
+    def scaled(self, factor: float) -> GroupLasso:
+        """Scales every group's weight."""
+        return GroupLasso(self.groups, factor * self.weights)
+
+    def kernel_rows(self, n: int) -> Vector:
+        """The weight of a column's group in place of l1."""
+        rows = np.zeros((n, 5))
+        rows[:, 0] = self.weights[self.piece_of]
+        rows[:, 3], rows[:, 4] = -np.inf, np.inf
+        return rows
+
+    def check_size(self, n: int) -> None:
+        """One label per column."""
+        if len(self.groups) != n:
+            raise InvalidInput(f"GroupLasso has {len(self.groups)} group labels for {n} columns")
+
+    @property
+    def needs_scaling(self) -> bool:
+        """g* is an indicator."""
+        return True
+
+    def ray_limit(self, u: Vector, radius: Vector) -> float:
+        """s (|u_G| + radius_G) <= weight_G."""
+        reach = self._norms(u) + radius
+        tight = reach > 0
+        return shortest(self.weights[tight], reach[tight]) if tight.any() else np.inf
+
+    def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
+        """0 if |u_G| + radius_G <= weight_G, else infinite."""
+        return self._indicator(self._norms(u) + radius)
+
+    def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
+        """0: inside its domain g* is zero."""
+        return np.zeros(len(self.weights))

@@ -1,0 +1,188 @@
+"""Newton's method with exact sums, for nodes that hold samples and have few coefficients to agree on.
+
+A round: everybody is at the same coefficients w, and tells of its samples the value of their losses, v_k = A_k x_k with
+the x_k that belong to w (minus the gradient of its losses), and their Hessian A_k diag(h) A_k^T, a triangle of d(d+1)/2
+numbers. From the sums everybody computes the same next w. Few rounds are enough, however badly scaled the data are, and
+an intercept that is not penalised is a coefficient like the others. What runs on the dual sees x and v as ever: at the
+optimum w is the gradient of f at v.
+
+A step that does not decrease the objective is shortened. If that is not enough (losses that are straight far away have
+no Hessian there) some steps are made with bounds of the curvature, which always decrease it. Where values of the
+objective cannot tell any more, the Newton decrement does. Sums are those of `sums`: one that lacks a part is not made,
+nothing is lost by it, and momentum takes over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glmesh.block import Block, Rounds
+from glmesh.functions import ConjugateOf
+from glmesh.functions.smooth import inner, weighted_sum
+from glmesh.methods.sums import Summation
+from glmesh.solvers import LocalSolver
+from glmesh.types import Matrix, Vector
+
+MOST_COEFFICIENTS = 127  # whose Hessian is worth sending: 64 KB
+_ENOUGH = 1e-4  # of the decrease that the slope promises
+_TELLS = 1e-11  # of the objective: a smaller decrease is not seen in its values
+_SHORTEST = 0.05  # of a step: where it must be shorter the Hessian misleads
+_LEAST_PIVOT = 1e-15  # of a diagonal entry: less is rounding
+_VISITS = 3.0  # of every nonzero in a round: products with A^T and A, and the Hessian (which costs what a pass does)
+
+
+def width(d: int) -> int:
+    """Numbers of a part of a sum: a vector, and the triangle of a Hessian."""
+    return d + d * (d + 1) // 2
+
+
+def suits(block: Block) -> bool:
+    """Whether the nodes hold samples with smooth losses, the penalty is a square, and the Hessian is small."""
+    f = block.f
+    small = block.d <= MOST_COEFFICIENTS
+    smooth = all(g.has_smooth_conjugate for k, g in enumerate(block.terms) if block.n_columns(k))
+    return isinstance(f, ConjugateOf) and f.is_quadratic and small and smooth
+
+
+@dataclass
+class Step:
+    """On the way from one point to the next."""
+
+    w: Vector  # where it began
+    value: float  # of the objective there
+    direction: Vector
+    decrement: float  # minus the slope along it
+    length: float = 1.0
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether values of the objective can tell that it was made."""
+        return self.decrement > _TELLS * abs(self.value)
+
+    def is_followed_by(self, new: Step) -> bool:
+        """Whether the point that it led to, from which another step can begin, is better."""
+        if self.is_seen:
+            return new.value <= self.value - _ENOUGH * self.length * self.decrement
+        return new.decrement < self.decrement
+
+    def shorten(self, value: float) -> None:
+        """The objective has this value where it led to: the least of a parabola, between a tenth and a half."""
+        rise = value - self.value + self.decrement * self.length
+        part = 0.5 * self.decrement * self.length / rise if np.isfinite(rise) and rise > 0 else 0.1
+        self.length *= float(np.clip(part, 0.1, 0.5))
+
+
+@dataclass
+class Newton:
+    """What a block carries from round to round."""
+
+    v: Vector | None = None  # Ax, the same at every node; None: not known yet
+    w: Vector | None = None  # where the losses are looked at in the next round; None: where f has its gradient
+    step: Step | None = None  # that led there; None: none did
+    value: float = np.inf  # of the objective, when it was last known
+    idle: int = 0  # rounds in which nothing was won
+    careful: int = 0  # rounds to come with bounds of the curvature in the place of the Hessian
+    patience: int = 1  # rounds of that kind when the Hessian misleads next
+    summation: Summation = field(default_factory=Summation)
+    broken: bool = False  # a part was missing: the network does not stand still
+
+    @staticmethod
+    def of(block: Block) -> Newton:
+        """Before the first round."""
+        return Newton(summation=Summation(width(block.d)))
+
+    def forget(self) -> None:
+        """Variables were changed from outside."""
+        self.v = self.w = None
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """The problem is another on the same columns."""
+        self.step, self.value, self.idle, self.careful, self.patience = None, np.inf, 0, 0, 1
+
+    @property
+    def center(self) -> Vector | None:
+        """The best coefficients so far."""
+        return None if self.step is None else self.step.w
+
+    def round(self, block: Block, state: Any, solver: LocalSolver) -> Rounds:
+        """One round; sets `broken` instead if the sum could not be made."""
+        if self.v is None:  # where something else left off
+            nothing = np.zeros((block.size, 1))
+            found = yield from self.summation.sum(block, state.round, block.shares(state.x), nothing)
+            self.broken = found is None
+            self.v = None if found is None else found[0]
+            return
+        w = block.f.gradient(self.v) if self.w is None else self.w
+        pulls = -block.columns.transposed_dot(w)
+        x = block.g.conjugate_subgradient(pulls)
+        bends = block.g.conjugate_majorant(pulls) if self.careful else block.g.conjugate_curvature(pulls)
+        losses = np.stack([block.g.conjugates(pulls), block.g.conjugates(np.zeros_like(pulls))])
+        numbers: Matrix = np.stack([np.bincount(block.node_of, row, minlength=block.size) for row in losses], axis=1)
+        vectors = np.hstack([block.shares(x), _triangles(block, bends)])
+        state.theta, state.visited = np.full(block.size, np.nan), _VISITS * block.nonzeros
+        found = yield from self.summation.sum(block, state.round, vectors, numbers)
+        self.broken = found is None
+        if found is None:
+            return
+        (v, triangle), (loss, at_zero) = np.split(found[0], [block.d]), found[1]
+        new = _step(block, w, v, triangle, float(loss))
+        if self.w is None and new.value > at_zero:  # what was found before is worse than nothing
+            self.w = np.zeros_like(w)
+        elif self.step is None or self.step.is_followed_by(new):
+            self.step, self.w, self.v, self.value, self.idle = new, w + new.direction, v, new.value, 0
+            self.careful = max(self.careful - 1, 0)
+            solver.moved(block, state.memory, state.x != x)
+            state.x, state.w[:] = x, block.f.gradient(v)
+        elif self.step.is_seen and self.step.length > _SHORTEST:
+            self.step.shorten(new.value)
+            self.w = self.step.w + self.step.length * self.step.direction
+        elif self.step.is_seen:  # back to where it began
+            self.w, self.step, self.careful, self.patience = self.step.w, None, self.patience, 2 * self.patience
+        else:
+            self.w, self.idle = self.step.w, self.idle + 1
+
+
+def _step(block: Block, w: Vector, v: Vector, triangle: Vector, loss: float) -> Step:
+    """From w, where the losses have this value, minus their gradient is v, and their Hessian is known."""
+    assert isinstance(block.f, ConjugateOf)
+    l2, linear = block.f.quadratic(block.d)
+    bend = np.zeros((block.d, block.d))
+    bend[np.triu_indices(block.d)] = triangle
+    bend.T[np.triu_indices(block.d)] = triangle
+    bend[np.diag_indices(block.d)] += l2
+    slopes = l2 * w + linear - v
+    direction = -solve_symmetric(bend, slopes)
+    return Step(w, loss + weighted_sum(0.5 * l2 * w + linear, w), direction, -weighted_sum(slopes, direction))
+
+
+def _triangles(block: Block, bends: Vector) -> Matrix:
+    """A_k diag(bends) A_k^T of every hosted node, the upper triangle, row after row."""
+    rows, columns = np.triu_indices(block.d)
+    out = np.empty((block.size, len(rows)))
+    for k in range(block.size):
+        own, h = block.node_columns(k), bends[block.of_node(k)]
+        matrix = own.to_scipy()
+        whole = inner(matrix * h, matrix) if own.dense else (matrix.multiply(h[None]) @ matrix.T).toarray()
+        out[k] = whole[rows, columns]
+    return out
+
+
+def solve_symmetric(matrix: Matrix, b: Vector) -> Vector:
+    """matrix^-1 b of a positive definite matrix; zero where it has none. Not by LAPACK: the same bits everywhere."""
+    rest, y, pivots = matrix.copy(), b.copy(), np.zeros(len(b))
+    for j in range(len(b)):
+        if rest[j, j] > _LEAST_PIVOT * matrix[j, j]:
+            pivots[j] = rest[j, j]
+            factors = rest[j + 1 :, j] / pivots[j]
+            rest[j + 1 :, j + 1 :] -= np.multiply.outer(factors, rest[j + 1 :, j])
+            y[j + 1 :] -= factors * y[j]
+            rest[j + 1 :, j] = factors
+    x = np.zeros_like(y)
+    for j in range(len(b) - 1, -1, -1):
+        if pivots[j] > 0:
+            x[j] = y[j] / pivots[j] - weighted_sum(rest[j + 1 :, j], x[j + 1 :])
+    return x
