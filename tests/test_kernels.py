@@ -7,12 +7,23 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from glmesh import Cola, Problem, Run, mixing, topology
 from glmesh.block import Block
 from glmesh.columns import Columns
-from glmesh.functions import L1, L2, ElasticNet, GroupLasso, LogisticDual, Table
+from glmesh.functions import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupLasso,
+    Huber,
+    Logistic,
+    LogisticDual,
+    Profiled,
+    SquaredHinge,
+    Table,
+)
 from glmesh.holder import Form
 from glmesh.kernels.cd import hash64, shuffle
 from glmesh.kernels.columns import products, transposed_products
@@ -492,3 +503,26 @@ def test_logistic_step_is_the_minimiser(c, y, start, slope, curvature):
     found = minimize_scalar(value, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12})
     best = min(found.fun, value(0.0), value(1.0))
     assert value(t / end) <= best + 1e-9 * (1.0 + abs(best) + abs(slope * c) + curvature * c * c)
+
+
+@prop(200)
+@given(st.sampled_from([Logistic, Huber, SquaredHinge]), st.integers(0, 10**6), st.floats(-2, 3), st.floats(-30, 30))
+def test_the_best_shift_is_a_root_of_the_slopes(loss, seed, spread, near):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 12))
+    y, e = np.resize([1.0, -1.0], n), rng.uniform(0.1, 2.0, n)
+    v = 10**spread * rng.standard_normal(n) + 10**spread * rng.standard_normal()
+    f = loss(y, rng.uniform(0.1, 3.0, n))
+
+    def slope(b):
+        return float((e * f.gradient(v + b * e)).sum())
+
+    b = Profiled(f, e).offset(v, near)
+    low, high = -1.0, 1.0
+    while slope(low) > 0:
+        low *= 4
+    while slope(high) < 0:
+        high *= 4
+    root = brentq(slope, low, high, xtol=1e-300, rtol=1e-15)
+    size = np.abs(e * f.gradient(v + b * e)).sum() + np.abs(f.curvature(v + b * e) * e * (v + b * e)).sum()
+    assert abs(slope(b)) <= 1e-12 * size + abs(slope(root))  # flat stretches have many roots

@@ -7,8 +7,11 @@ from scipy.optimize import brentq
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import Table
-from glmesh.functions.smooth import ConjugateOf, Smooth, Squared, _RowLoss, inner
+from glmesh.functions.smooth import ConjugateOf, Huber, Logistic, Smooth, Squared, SquaredHinge, _RowLoss, inner
+from glmesh.kernels.shift import HUBER, LOGISTIC, SQUARED_HINGE, best_shift
 from glmesh.types import Matrix, Vector
+
+_KINDS = {Logistic: LOGISTIC, Huber: HUBER, SquaredHinge: SQUARED_HINGE}
 
 
 class Anchored(ConjugateOf):
@@ -70,36 +73,19 @@ class Profiled(Smooth):
         self.has_smooth_curvature = f.has_smooth_curvature
         self.has_quadratic_conjugate = f.has_quadratic_conjugate
 
-    def offset(self, v: Vector) -> float:
+    def offset(self, v: Vector, near: float = 0.0) -> float:
         """The minimising b: a root of <e, grad f(v + b e)>, which is increasing in b."""
         e, f = self.direction, self.f
-        if isinstance(f, Squared):
+        if isinstance(f, Squared):  # sums, not BLAS: the same bits on any number of threads
             weight = float((f.c * e * e).sum())
             return float((f.c * e * (f.y - v)).sum()) / weight if weight > 0 else 0.0
-        low, high, b, last, grow = -np.inf, np.inf, 0.0, np.inf, 1.0
-        for _ in range(200):  # Newton while its steps halve at least; else grow until bracketed, then bisect
-            at = v + b * e
-            slopes = e * f.gradient(at)
-            slope = float(slopes.sum())  # sums, not BLAS: the same bits on any number of threads
-            bends = f.curvature(at) * e
-            bend = float((bends * e).sum())
-            # a zero, as far as the rounding of the slopes and of v + b e can tell
-            if abs(slope) <= 4e-16 * float((np.abs(slopes) + np.abs(bends * at)).sum()):
-                break
-            low, high = (b, high) if slope < 0 else (low, b)
-            newton = b - slope / bend if bend > 0 else np.nan
-            if low < newton < high and abs(newton - b) <= min(0.5 * last, grow):
-                new = newton
-            elif np.isinf(high - low):
-                new = b - np.sign(slope) * grow
-                grow *= 4.0
-            else:
-                new = 0.5 * (low + high)
-            if new == b:
-                break
-            last = abs(new - b)
-            b = new
-        return b
+        delta = f.delta if isinstance(f, Huber) else 0.0
+        return float(best_shift(_KINDS[type(f)], f.y, f.c, delta, e, np.ascontiguousarray(v), near))
+
+    def settle(self, v: Vector, near: float) -> tuple[Vector, float]:
+        """(v + b e, b)."""
+        b = self.offset(v, near)
+        return v + b * self.direction, b
 
     def value(self, v: Vector) -> float:
         """f(v + b e)."""

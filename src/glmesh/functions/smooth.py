@@ -50,6 +50,13 @@ class Smooth(ABC):
         """The second derivatives of f at v along these steps: steps Hessian steps^T."""
         return inner(steps * self.curvature(v), steps)
 
+    def settle(self, v: Vector, near: float) -> tuple[Vector, float]:
+        """(a point where f has the same value, slope and curvature and is quicker to evaluate, how far away it is).
+
+        near: how far that was at a point nearby.
+        """
+        return v, 0.0
+
     def majorant(self, v: Vector) -> Vector:
         """m with f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u; m tau is in [0, 1]."""
         return np.full(len(v), 1.0 / self.tau)

@@ -8,6 +8,7 @@ from glmesh.kernels.cd import CYCLIC, node_terms, solve_nodes
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.flow import add_flow, fingerprint
 from glmesh.kernels.mix import extrapolate, mix
+from glmesh.kernels.shift import best_shift
 
 
 @cache
@@ -21,6 +22,7 @@ def warm_up() -> None:
     node_terms(np.int64(0), ends, np.ones((1, 5)), ends, x, one.copy())
     add_flow(x, x, x, x, 1.0, 0.0, 0.0)
     fingerprint(x.view(np.uint64), np.uint64(0))
+    best_shift(0, one, one, 0.0, one, x, 0.0)
     products(ends, *matrix, x, zero, row)
     transposed_products(ends, *matrix, zero, row, x)
     solve_nodes(

@@ -8,6 +8,8 @@ nothing is left, and on a quadratic f the steps are those of conjugate gradients
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from glmesh.block import Block
@@ -18,6 +20,7 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 A = np.array([0.0, 0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5])
 B = np.array([-0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5])
+_STARTS = [(A.tolist().index(1.0), B.tolist().index(0.0)), (0, B.tolist().index(0.0))]  # x + p, x
 _MODEL = 7  # g, slope along p and d, curvature pp, pd, dd, whether anything is left
 WIDTH = _MODEL + A.size * B.size
 _FARTHEST = 1e6  # of a and b where g is quadratic: beyond it there is only rounding
@@ -101,6 +104,8 @@ class Plane:
 
     def __init__(self, f: Smooth, v: Vector, steps: Matrix, totals: Vector) -> None:
         self.f, self.v, self.steps = f, v, steps
+        self._shifts: dict[tuple[float, float], float] = {}  # of points where f was evaluated
+        self._near = 0.0  # the last of them
         self.won = 0.0  # how far the objective falls to the best point, what is left of g interpolated
         self.slope = totals[1:3].copy()
         self.bend = np.array([[totals[3], totals[4]], [totals[4], totals[5]]])
@@ -145,7 +150,13 @@ class Plane:
         return slope, bend
 
     def _at(self, c: Vector) -> Vector:
-        return np.asarray(self.v + c[0] * self.steps[0] + c[1] * self.steps[1])
+        """The point, or one that f is the same at; f is evaluated at each several times."""
+        key = float(c[0]), float(c[1])
+        point, self._shifts[key] = self.f.settle(
+            self.v + c[0] * self.steps[0] + c[1] * self.steps[1], self._shifts.get(key, self._near)
+        )
+        self._near = self._shifts[key]
+        return point
 
     def best(self, *, cautious: bool) -> Vector:
         """The minimiser; `cautious` looks at the points of the grid only, where everything is exact."""
@@ -156,35 +167,65 @@ class Plane:
             c = self._newton(np.array([float(self.free[0]), 0.0]), None)
             self.won = self.value(nowhere) - self.value(c)
             return c
-        rows, columns = np.nonzero(np.isfinite(self.rest))
-        if not len(rows):
-            return nowhere
-        values = self.values(np.stack([A[rows], B[columns]], axis=1)) + self.rest[rows, columns]
-        least = int(np.argmin(values))
-        i, j, lowest = int(rows[least]), int(columns[least]), float(values[least])
-        best = np.array([A[i], B[j]])
-        start = best
+        (i, j), lowest = self._lowest_corner()
+        best = corner = np.array([A[i], B[j]])
         self.won = self.value(nowhere) - lowest
         if cautious:
             return best
-        for top in (i, i + 1):
-            for right in (j, j + 1):
-                if (
-                    0 < top < A.size
-                    and 0 < right < B.size
-                    and np.isfinite(self.rest[top - 1 : top + 1, right - 1 : right + 1]).all()
-                ):
-                    c = self._newton(start, (top, right))
-                    value = self.value(c) + self._interpolate(c, (top, right))[0]
-                    if value < lowest:
-                        lowest, best = value, c
+        slope, _ = self._derivatives(corner)
+        for top, right in itertools.product((i, i + 1), (j, j + 1)):
+            cell = top, right
+            if not (0 < top < A.size and 0 < right < B.size and np.isfinite(self._corners(cell)).all()):
+                continue
+            inwards = 2 * (top - i) - 1, 2 * (right - j) - 1
+            if ((slope + self._interpolate(corner, cell)[1]) * inwards >= 0).all():  # it only rises in there
+                continue
+            c = self._newton(corner, cell)
+            value = self.value(c) + self._interpolate(c, cell)[0]
+            if value < lowest:
+                lowest, best = value, c
         self.won = self.value(nowhere) - lowest
         return best
+
+    def _lowest_corner(self) -> tuple[tuple[int, int], float]:
+        """(the best point of the grid, the value there).
+
+        All are looked at where f is quadratic. Else one goes down from neighbour to neighbour, as long as that helps,
+        beginning at x + p or, if that is not allowed, at x.
+        """
+        assert self.rest is not None
+        if self.f.is_quadratic:
+            values = self.values(np.stack(np.meshgrid(A, B, indexing="ij"), axis=-1).reshape(-1, 2)) + self.rest.ravel()
+            least = int(np.argmin(values))
+            return (least // B.size, least % B.size), float(values[least])
+        left, known = self.rest, dict[tuple[int, int], float]()
+
+        def value(at: tuple[int, int]) -> float:
+            if at not in known:
+                rest = float(left[at])
+                known[at] = rest + self.value(np.array([A[at[0]], B[at[1]]])) if np.isfinite(rest) else np.inf
+            return known[at]
+
+        best = min(_STARTS, key=value)
+        while True:
+            i, j = best
+            around = itertools.product(
+                range(max(i - 1, 0), min(i + 2, A.size)), range(max(j - 1, 0), min(j + 2, B.size))
+            )
+            new = min(around, key=value)
+            if not value(new) < value(best):
+                return best, value(best)
+            best = new
 
     def _falls(self) -> bool:
         """Whether a slope is more than rounding: a direction that is only rounding would be followed for miles."""
         slope, _ = self._derivatives(np.zeros(2))
         return bool(np.abs(slope).max() > self.noise)
+
+    def _corners(self, cell: tuple[int, int]) -> Matrix:
+        """What is left of g at the four corners of a cell."""
+        assert self.rest is not None
+        return self.rest[cell[0] - 1 : cell[0] + 1, cell[1] - 1 : cell[1] + 1]
 
     def _interpolate(self, c: Vector, cell: tuple[int, int]) -> tuple[float, Vector, float]:
         """(the rest, its slope, its twist: the only second derivative that it has) inside a cell of the grid."""
@@ -192,7 +233,7 @@ class Plane:
         i, j = cell
         wide, high = A[i] - A[i - 1], B[j] - B[j - 1]
         s, t = (c[0] - A[i - 1]) / wide, (c[1] - B[j - 1]) / high
-        (r00, r01), (r10, r11) = self.rest[i - 1 : i + 1, j - 1 : j + 1]
+        (r00, r01), (r10, r11) = self._corners(cell)
         value = (1 - s) * ((1 - t) * r00 + t * r01) + s * ((1 - t) * r10 + t * r11)
         slope = np.array(
             [((1 - t) * (r10 - r00) + t * (r11 - r01)) / wide, ((1 - s) * (r01 - r00) + s * (r11 - r10)) / high]

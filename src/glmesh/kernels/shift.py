@@ -1,0 +1,72 @@
+"""The intercept that a loss is smallest at: where its slopes sum up to nothing."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+LOGISTIC, HUBER, SQUARED_HINGE = 0, 1, 2
+_NEAR = 1e-8  # a Newton step on the logistic loss that is so short leaves an error of its square
+
+
+@njit(inline="always")
+def _derivatives(kind, y, c, delta, z):
+    """(first, second derivative) of c loss(y, z)."""
+    if kind == LOGISTIC:
+        small = math.exp(-abs(z))  # of the probabilities of both labels the smaller is small/(1 + small)
+        wrong = small / (1.0 + small) if y * z > 0 else 1.0 / (1.0 + small)
+        return -c * y * wrong, c * small / ((1.0 + small) * (1.0 + small))
+    if kind == HUBER:
+        r = z - y
+        return c * min(max(r, -delta), delta), c if abs(r) <= delta else 0.0
+    r = 1.0 - y * z
+    return (-2.0 * c * y * r, 2.0 * c) if r > 0 else (0.0, 0.0)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def best_shift(kind, y, c, delta, e, v, near):
+    """argmin_b sum_i c_i loss(y_i, v_i + b e_i), looked for from `near` on.
+
+    Newton's method while its steps halve at least; else steps that grow until the root is bracketed, then bisection.
+    """
+    low, high, b, last, grow = -math.inf, math.inf, near, math.inf, 1.0
+    for step in range(200):
+        slope = lost = size = bend = pull = weight = 0.0
+        for i in range(np.uint64(v.size)):
+            z = v[i] + b * e[i]
+            first, second = _derivatives(kind, y[i], c[i], delta, z)
+            first *= e[i]
+            second *= e[i]
+            size += abs(first) + abs(second * z)
+            bend += second * e[i]
+            term = first - lost  # as if it were summed up with twice the digits
+            total = slope + term
+            lost = (total - slope) - term
+            slope = total
+            if step == 0:
+                pull += c[i] * e[i] * ((y[i] if kind == HUBER else 0.0) - z)
+                weight += c[i] * e[i] * e[i]
+        if abs(slope) <= 4e-16 * size:  # a zero, as far as the rounding of the slopes and of v + b e can tell
+            break
+        if slope < 0:
+            low = b
+        else:
+            high = b
+        newton = b - slope / bend if bend > 0 else math.nan
+        follows = low < newton < high and abs(newton - b) <= min(0.5 * last, grow)
+        if follows:
+            new = newton
+        elif step == 0 and weight > 0 and low < b + pull / weight < high:  # to where the mean is about right
+            new = b + pull / weight
+        elif math.isinf(high - low):
+            new = b - math.copysign(grow, slope)
+            grow *= 4.0
+        else:
+            new = 0.5 * (low + high)
+        if new == b:
+            break
+        last = abs(new - b) if step or follows else math.inf
+        b = new
+        if kind == LOGISTIC and follows and last <= _NEAR:
+            break
+    return b
