@@ -52,7 +52,7 @@ def test_a_round_is_a_newton_step_on_the_pooled_data(sparse):
     w = np.zeros(X.shape[1])
     for _ in range(4):
         next(run)
-        np.testing.assert_allclose(run.states[0].sums.center, w, atol=1e-12)
+        np.testing.assert_allclose(run.states[0].sums.step.w, w, atol=1e-12)
         slopes = 2.0 * w - X.T @ (weight * y * expit(-y * (X @ w)))
         bend = X.T @ (X * (weight * expit(X @ w) * expit(-X @ w))[:, None]) + 2.0 * np.eye(len(w))
         w = w - np.linalg.solve(bend, slopes)
@@ -71,7 +71,7 @@ def test_few_rounds_whatever_the_scales_and_the_loss(loss, graph):
 
 @prop(100)
 @given(
-    st.sampled_from(LOSSES), st.integers(1, 9), st.booleans(), st.integers(1, 3), st.floats(1e-4, 1e3),
+    st.sampled_from(LOSSES), st.integers(1, 9), st.booleans(), st.integers(1, 3), st.floats(1e-2, 1e3),
     st.integers(0, 10**6),
 )  # fmt: skip
 def test_the_objective_falls_and_the_estimates_are_ax(loss, n_nodes, fit_intercept, n_blocks, alpha, seed):
@@ -132,6 +132,16 @@ def test_what_was_found_before_may_be_worse_than_nothing():
     assert advance(run, 10).measure().gap < 1e-10
 
 
+def test_the_model_that_nodes_would_write_never_becomes_worse():
+    """Variables that belong to where Newton's method is may have a far worse one; until it is better they wait."""
+    for loss in LOSSES:
+        for fit_intercept in (False, True):
+            history = solve(
+                problem(loss, fit_intercept=fit_intercept), n_nodes=4, tol=1e-10, max_rounds=60, method=NEWTON
+            ).history["objective"]
+            assert (np.diff(history) <= 0.02 * np.abs(history[:-1])).all(), (loss, fit_intercept, history)
+
+
 def test_it_stops_where_rounding_begins():
     run = advance(Run(problem(), n_nodes=4, method=NEWTON), 30)
     x = run.x
@@ -159,14 +169,16 @@ def test_the_penalty_may_change_in_mid_run():
 def test_it_gives_way_to_momentum_when_a_part_is_missing(monkeypatch):
     monkeypatch.setattr("glmesh.methods.sums._SHORT", 0)
     plan = {"link": [{"between": [2, 3], "from": 3}]}
-    run = Run(problem(), n_nodes=6, method=NEWTON, faults=plan)
+    X, y = data(spread=0.0)
+    run = Run(
+        Problem.glm(X, np.sign(y), loss="logistic", alpha=1.0, split="samples"), n_nodes=6, method=NEWTON, faults=plan
+    )
     advance(run, 3)
     assert [entry[1] for entry in run.story] == ["newton"]
     before = run.measure().objective
-    advance(run, 30)
+    advance(run, 200)
     assert [entry[1] for entry in run.story] == ["newton", "momentum"]
-    assert run.measure().h < np.inf
-    assert run.measure().objective < before * 1.5
+    assert run.measure().gap < 1e-4 * before
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ KINDS: dict[Any, dict[str, str]] = {
     Rumour: _kinds(node="stamps parts book booked settled restarts"),
     Snapshot: _kinds(node="v", column="x", same="round"),
     Sums: _kinds(column="d", same="v step value cautious reach idle broken", inside="before summation"),
-    Newton: _kinds(same="v w step value idle careful patience broken", inside="summation"),
+    Newton: _kinds(same="v w step center value best idle careful patience broken", inside="summation"),
     Summation: _kinds(same="width", inside="tree"),
     Tree: _kinds(node="parents depths children"),
     Relaxation: _kinds(node="parts", same="sigma last since found", inside="beat"),

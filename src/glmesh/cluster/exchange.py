@@ -6,6 +6,7 @@ they are read. Who shares no link exchanges nothing, and nobody waits for anybod
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,22 @@ from glmesh.types import Indices, Matrix, Vector
 
 if TYPE_CHECKING:
     from glmesh.cluster.mpi import Ranks
+
+ROWS, SCALARS = 0, 1  # tags
+
+
+@dataclass(frozen=True)
+class Lane:
+    """An array of own rows and those of others, and what moves them, prepared once."""
+
+    rows: Matrix
+    requests: list[Any]
+    copied: bool = False  # whether others write to it too, so that what arrives must be copied again
+
+    @property
+    def arrived(self) -> Matrix:
+        """All rows, to read until the next exchange, or for good if they are a copy."""
+        return self.rows.copy() if self.copied else self.rows
 
 
 class MpiExchange:
@@ -51,8 +68,8 @@ class MpiExchange:
             there = np.flatnonzero(rank_of[others] == peer) + len(own)
             self._comes[peer] = slice(int(there[0]), int(there[-1]) + 1)
             self._goes[peer] = np.unique(node[rank_of[around] == peer])  # links go both ways
-        self._buffers: list[Matrix] = []
-        self._kinds: dict[tuple[int, int], Any] = {}  # by rank and length of rows
+        self._lanes: list[Lane] = []  # of arrays that the methods write their rows to
+        self._copies: dict[tuple[int, int], Lane] = {}  # of all others, by tag and length of rows
 
     @property
     def neighbours(self) -> list[int]:
@@ -61,43 +78,47 @@ class MpiExchange:
 
     def allocate(self, block: int, width: int) -> Matrix:
         """The own rows of an array that has room for the others' below."""
-        self._buffers.append(np.zeros((self._rows, width)))
-        return self._buffers[-1][: self._size]
+        self._lanes.append(self._lane(width, ROWS))
+        return self._lanes[-1].rows[: self._size]
 
     def swap(self, rows: list[Rows]) -> list[Halo]:
         """One exchange; without vectors it may carry parcels."""
         (mine,) = rows
         assert not mine.letters
-        requests: list[Any] = []
-        vectors, scalars = self._post(mine.vectors, requests), self._post(mine.scalars, requests)
+        vectors, scalars = self._board(mine.vectors, ROWS), self._board(mine.scalars, SCALARS)
+        requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
+        self._ranks.start(requests)
         parcels = self._swap_parcels(mine.parcels) if mine.vectors is None else []
         self._count(mine)
         self._ranks.wait(requests)
         pointers, neighbours, weights, ids = self._graph
-        return [Halo(pointers, neighbours, weights, ids, vectors, scalars, self._own, [], parcels)]
+        theirs = None if vectors is None else vectors.arrived
+        numbers = None if scalars is None else scalars.arrived
+        return [Halo(pointers, neighbours, weights, ids, theirs, numbers, self._own, [], parcels)]
 
-    def _post(self, own: Matrix | None, requests: list[Any]) -> Matrix | None:
-        """Starts sending and receiving; the rows of all, once the requests are done."""
+    def _board(self, own: Matrix | None, tag: int) -> Lane | None:
+        """Where these rows go out from: where they are, or a copy."""
         if own is None:
             return None
-        whole = next((buffer for buffer in self._buffers if own.base is buffer), None)
-        if whole is None:
-            whole = np.empty((self._rows, own.shape[1]))
-            whole[: self._size] = own
-        for peer, there in self._comes.items():
-            requests.append(self._ranks.receive(whole[there], peer))
-        for peer, needed in self._goes.items():
-            requests.append(self._ranks.send(self._some(whole, peer, needed), peer))
-        return whole
+        lane = next((lane for lane in self._lanes if own.base is lane.rows), None)
+        if lane is None:
+            key = tag, own.shape[1]
+            if key not in self._copies:
+                self._copies[key] = replace(self._lane(own.shape[1], tag), copied=True)
+            lane = self._copies[key]
+            lane.rows[: self._size] = own
+        return lane
 
-    def _some(self, whole: Matrix, peer: int, needed: Indices) -> Any:
-        """These rows, as MPI takes them, without a copy."""
-        if len(needed) == needed[-1] - needed[0] + 1:
-            return whole[needed[0] : needed[-1] + 1]
-        key = peer, whole.shape[1]
-        if key not in self._kinds:
-            self._kinds[key] = self._ranks.kind(needed, whole.shape[1])
-        return [whole, 1, self._kinds[key]]
+    def _lane(self, width: int, tag: int) -> Lane:
+        rows, ranks = np.zeros((self._rows, width)), self._ranks
+        requests = [ranks.receives(rows[there], peer, tag) for peer, there in self._comes.items()]
+        for peer, needed in self._goes.items():
+            if len(needed) == needed[-1] - needed[0] + 1:
+                some: Any = rows[needed[0] : needed[-1] + 1]
+            else:
+                some = [rows, 1, ranks.kind(needed, width)]
+            requests.append(ranks.sends(some, peer, tag))
+        return Lane(rows, requests)
 
     def _swap_parcels(self, parcels: list[Parcel]) -> list[Parcel]:
         """All that arrive, those between nodes of this rank too, by senders as in a single process."""

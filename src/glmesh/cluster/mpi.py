@@ -25,11 +25,12 @@ from glmesh.types import AnyArray, Indices, Vector
 
 T = TypeVar("T")
 
-_ROUND, _CARRY, _PARCEL, _END = range(4)  # tags
+_CARRY, _PARCEL, _END = 2, 3, 4  # tags; those of rows and scalars are the exchange's
 _LONGEST = 2000  # bytes of what a rank can say of its failure
 _BECAUSE = "-"  # what a rank says that ends because of another
 # looks at what has arrived: at once, then letting others have the processor, then with pauses of so many seconds
 _EAGER, _PATIENT, _PAUSE = 20, 500, 5e-5
+_AROUND = 32  # looks until the next one at who has failed
 
 
 class Ranks(Together):
@@ -40,6 +41,7 @@ class Ranks(Together):
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self._news = {peer: np.zeros(_LONGEST, np.uint8) for peer in range(self.size) if peer != self.rank}
         self._kinds: list[Any] = []
+        self._lasting: list[Any] = []  # requests that can be started again and again
         self._pending: list[Any] = []  # what was under way when a rank failed
         self.failures: dict[int, str] = {}
 
@@ -63,8 +65,8 @@ class Ranks(Together):
         if error is None and any(said.values()):
             raise self._failed()
         if not any(said.values()) and not own:
-            for kind in self._kinds:
-                kind.Free()
+            for made in [*self._lasting, *self._kinds]:
+                made.Free()
             self._comm.Free()
 
     def _failed(self) -> RankFailed:
@@ -78,7 +80,7 @@ class Ranks(Together):
         looks = 0
         while requests and not MPI.Request.Testall(requests):
             looks = _pause(looks)
-            if looks >= _EAGER:
+            if looks % _AROUND == 0:
                 self._look_around(requests)
 
     def _look_around(self, requests: list[Any]) -> None:
@@ -96,13 +98,20 @@ class Ranks(Together):
         self._kinds.append(MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit())
         return self._kinds[-1]
 
-    def send(self, rows: Any, peer: int) -> Any:
-        """To a neighbouring rank, from where they are; a request."""
-        return self._comm.Isend(rows, peer, _ROUND)
+    def sends(self, rows: Any, peer: int, tag: int) -> Any:
+        """A request that can be started again and again: to a neighbouring rank, from where they are."""
+        self._lasting.append(self._comm.Send_init(rows, peer, tag))
+        return self._lasting[-1]
 
-    def receive(self, buffer: Any, peer: int) -> Any:
+    def receives(self, buffer: Any, peer: int, tag: int) -> Any:
         """And from one."""
-        return self._comm.Irecv(buffer, peer, _ROUND)
+        self._lasting.append(self._comm.Recv_init(buffer, peer, tag))
+        return self._lasting[-1]
+
+    def start(self, requests: list[Any]) -> None:
+        """What was prepared."""
+        if requests:
+            MPI.Prequest.Startall(requests)
 
     def swap_bytes(self, outgoing: dict[int, Any]) -> dict[int, Any]:
         """Bytes of any length, to and from neighbouring ranks."""
@@ -117,7 +126,7 @@ class Ranks(Together):
                     arrived[peer] = np.empty(status.Get_count(MPI.BYTE), np.uint8)
                     requests.append(message.Irecv([arrived[peer], MPI.BYTE]))
             looks = _pause(looks)
-            if looks >= _EAGER:
+            if looks % _AROUND == 0:
                 self._look_around(requests)
         self.wait(requests)
         return arrived

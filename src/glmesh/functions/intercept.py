@@ -46,6 +46,12 @@ class Anchored(ConjugateOf):
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
+    def response(self, v: Vector, w: Vector) -> Vector:
+        """The gradient at v, once the anchor is where the intercept of w is."""
+        there = self.gradient(v)
+        there[-1] += w[-1] - self.anchor / self.scale
+        return there
+
     def quadratic(self, size: int) -> tuple[Vector, Vector]:
         """That of r: nothing for the intercept."""
         l2, linear = self.free.quadratic(size - 1)

@@ -335,6 +335,10 @@ class ConjugateOf(Smooth):
         """1/l2 where the gradient moves with v."""
         return self.penalty.conjugate_curvature(v)
 
+    def response(self, v: Vector, w: Vector) -> Vector:
+        """The gradient at v."""
+        return self.gradient(v)
+
     def quadratic(self, size: int) -> tuple[Vector, Vector]:
         """(l2, linear) of r, for as many coefficients, where that is all that there is of r."""
         return np.broadcast_to(self.penalty.l2, size), np.broadcast_to(self.penalty.linear, size)

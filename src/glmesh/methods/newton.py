@@ -29,6 +29,7 @@ from glmesh.types import Matrix, Vector
 MOST_COEFFICIENTS = 127  # whose Hessian is worth sending: 64 KB
 _ENOUGH = 1e-4  # of the decrease that the slope promises
 _TELLS = 1e-11  # of the objective: a smaller decrease is not seen in its values
+_TRUSTED = 0.1  # of the objective: so far it is known to second order, and no farther
 _SHORTEST = 0.05  # of a step: where it must be shorter the Hessian misleads
 _LEAST_PIVOT = 1e-15  # of a diagonal entry: less is rounding
 _VISITS = 3.0  # of every nonzero in a round: products with A^T and A, and the Hessian (which costs what a pass does)
@@ -82,7 +83,9 @@ class Newton:
     v: Vector | None = None  # Ax, the same at every node; None: not known yet
     w: Vector | None = None  # where the losses are looked at in the next round; None: where f has its gradient
     step: Step | None = None  # that led there; None: none did
+    center: Vector | None = None  # the coefficients that x and v belong to; None: those of another method
     value: float = np.inf  # of the objective, when it was last known
+    best: float = np.inf  # of the objective at the gradient of f at v, the model that a node would write
     idle: int = 0  # rounds in which nothing was won
     careful: int = 0  # rounds to come with bounds of the curvature in the place of the Hessian
     patience: int = 1  # rounds of that kind when the Hessian misleads next
@@ -96,17 +99,12 @@ class Newton:
 
     def forget(self) -> None:
         """Variables were changed from outside."""
-        self.v = self.w = None
+        self.v = self.w = self.center = None
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """The problem is another on the same columns."""
-        self.step, self.value, self.idle, self.careful, self.patience = None, np.inf, 0, 0, 1
-
-    @property
-    def center(self) -> Vector | None:
-        """The best coefficients so far."""
-        return None if self.step is None else self.step.w
+        self.step, self.value, self.best, self.idle, self.careful, self.patience = None, np.inf, np.inf, 0, 0, 1
 
     def round(self, block: Block, state: Any, solver: LocalSolver) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
@@ -129,14 +127,21 @@ class Newton:
         if found is None:
             return
         (v, triangle), (loss, at_zero) = np.split(found[0], [block.d]), found[1]
-        new = _step(block, w, v, triangle, float(loss))
-        if self.w is None and new.value > at_zero:  # what was found before is worse than nothing
-            self.w = np.zeros_like(w)
+        model = Model.of(block, w, v, triangle, float(loss))
+        new = model.step()
+        if self.step is None and new.value > at_zero and w.any():  # where it would begin is worse than nothing
+            self.w, self.best = np.zeros_like(w), new.value if self.w is None else self.best
         elif self.step is None or self.step.is_followed_by(new):
-            self.step, self.w, self.v, self.value, self.idle = new, w + new.direction, v, new.value, 0
+            if self.w is None:
+                self.best = new.value
+            self.step, self.w, self.value, self.idle = new, w + new.direction, new.value, 0
             self.careful = max(self.careful - 1, 0)
-            solver.moved(block, state.memory, state.x != x)
-            state.x, state.w[:] = x, block.f.gradient(v)
+            written = model.at(model.f.response(v, w))
+            trusted = abs(written - new.value) <= _TRUSTED * abs(new.value)
+            if (written <= self.best and trusted) or not new.is_seen:
+                self.v, self.center, self.best = v, w, written
+                solver.moved(block, state.memory, state.x != x)
+                state.x, state.w[:] = x, block.f.gradient(v)
         elif self.step.is_seen and self.step.length > _SHORTEST:
             self.step.shorten(new.value)
             self.w = self.step.w + self.step.length * self.step.direction
@@ -146,17 +151,36 @@ class Newton:
             self.w, self.idle = self.step.w, self.idle + 1
 
 
-def _step(block: Block, w: Vector, v: Vector, triangle: Vector, loss: float) -> Step:
-    """From w, where the losses have this value, minus their gradient is v, and their Hessian is known."""
-    assert isinstance(block.f, ConjugateOf)
-    l2, linear = block.f.quadratic(block.d)
-    bend = np.zeros((block.d, block.d))
-    bend[np.triu_indices(block.d)] = triangle
-    bend.T[np.triu_indices(block.d)] = triangle
-    bend[np.diag_indices(block.d)] += l2
-    slopes = l2 * w + linear - v
-    direction = -solve_symmetric(bend, slopes)
-    return Step(w, loss + weighted_sum(0.5 * l2 * w + linear, w), direction, -weighted_sum(slopes, direction))
+@dataclass(frozen=True)
+class Model:
+    """The objective to second order around w."""
+
+    f: ConjugateOf
+    w: Vector
+    value: float
+    slopes: Vector
+    bend: Matrix
+
+    @staticmethod
+    def of(block: Block, w: Vector, v: Vector, triangle: Vector, loss: float) -> Model:
+        """From the value, minus the gradient and the Hessian of all losses, and the penalty."""
+        assert isinstance(block.f, ConjugateOf)
+        l2, linear = block.f.quadratic(block.d)
+        bend = np.zeros((block.d, block.d))
+        bend[np.triu_indices(block.d)] = triangle
+        bend.T[np.triu_indices(block.d)] = triangle
+        bend[np.diag_indices(block.d)] += l2
+        return Model(block.f, w, loss + weighted_sum(0.5 * l2 * w + linear, w), l2 * w + linear - v, bend)
+
+    def step(self) -> Step:
+        """To where it is smallest."""
+        direction = -solve_symmetric(self.bend, self.slopes)
+        return Step(self.w, self.value, direction, -weighted_sum(self.slopes, direction))
+
+    def at(self, w: Vector) -> float:
+        """Its value."""
+        away = w - self.w
+        return self.value + weighted_sum(self.slopes + 0.5 * inner(self.bend, away[None])[:, 0], away)
 
 
 def _triangles(block: Block, bends: Vector) -> Matrix:
