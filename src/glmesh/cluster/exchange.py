@@ -62,6 +62,7 @@ class MpiExchange:
         self._rows = len(own) + len(others)
         node = np.repeat(np.arange(len(own)), np.diff(pointers))
         self._degrees = np.bincount(node[around != own[node]], minlength=len(own))
+        self._links = int(self._degrees.sum())
         self._comes: dict[int, slice] = {}  # from each neighbouring rank: where its rows go
         self._goes: dict[int, Indices] = {}  # and which of ours it needs
         for peer in np.unique(rank_of[others]).tolist():
@@ -134,13 +135,13 @@ class MpiExchange:
 
     def _count(self, rows: Rows) -> None:
         """As the simulator does: a row over each link of its node, whoever hosts the other end."""
-        sizes = np.zeros(self._size)
-        if rows.vectors is not None:
-            sizes += 8 * rows.vectors.shape[1]
+        numbers = 0 if rows.vectors is None else self._links * rows.vectors.shape[1]
         if rows.scalars is not None:
-            sizes += 8 * np.count_nonzero(~np.isneginf(rows.scalars), axis=1)
+            numbers += self._links * rows.scalars.shape[1]
+            if rows.scalars.min(initial=0.0) == -np.inf:  # which stands for nothing
+                numbers -= int(np.isneginf(rows.scalars).sum(axis=1) @ self._degrees)
         self.traffic.communications += 1
-        self.traffic.bytes += int(sizes @ self._degrees) + sum(parcel.size for parcel in rows.parcels)
+        self.traffic.bytes += 8 * numbers + sum(parcel.size for parcel in rows.parcels)
 
     def state(self) -> dict[str, Any]:
         """What was sent so far."""
