@@ -138,8 +138,8 @@ class MpiExchange:
         numbers = 0 if rows.vectors is None else self._links * rows.vectors.shape[1]
         if rows.scalars is not None:
             numbers += self._links * rows.scalars.shape[1]
-            if rows.scalars.min(initial=0.0) == -np.inf:  # which stands for nothing
-                numbers -= int(np.isneginf(rows.scalars).sum(axis=1) @ self._degrees)
+            if (nothing := rows.scalars == -np.inf).any():
+                numbers -= int(nothing.sum(axis=1) @ self._degrees)
         self.traffic.communications += 1
         self.traffic.bytes += 8 * numbers + sum(parcel.size for parcel in rows.parcels)
 
