@@ -12,6 +12,7 @@ import numpy as np
 from glmesh.bench.compare import GOALS, Plan, Race
 from glmesh.bench.draw import curves
 from glmesh.bench.trace import KEYS, Trace
+from glmesh.methods import newton
 from glmesh.text import size
 
 TARGET = 0.25  # of the best tuned rival's bytes
@@ -163,7 +164,9 @@ def _reasons(races: list[Race]) -> list[str]:
         if _ratio(race, goal, race.default)[0] <= TARGET:
             continue
         m, p = race.data.X.shape
-        length = m if race.default.endswith("features") else p
+        length = f"{m if race.default.endswith('features') else p:,}"
+        if "newton" in race.traces[race.default][0].setting:
+            length += f" ({newton.width(p):,} in sums of Newton's method, everybody's passed on to everybody if short)"
         rival, ours = race.best_rival(goal, "bytes"), race.cost(race.default, goal, "communications")
         theirs = (
             "no rival got there"
@@ -174,7 +177,7 @@ def _reasons(races: list[Race]) -> list[str]:
         cheapest = min(race.ours, key=lambda name: race.cost(name, goal, "bytes"))
         lines.append(
             f"- {race.objective}, {race.data.name}, {race.topology}: {theirs}, our default {mine}; our message has "
-            f"{length:,} numbers, the rivals' {p:,}. Of ours, {cheapest} needs the fewest bytes "
+            f"{length} numbers, the rivals' {p:,}. Of ours, {cheapest} needs the fewest bytes "
             f"({_told(*_ratio(race, goal, cheapest))})."
         )
     return (

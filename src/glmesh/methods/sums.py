@@ -29,7 +29,7 @@ from glmesh.types import Indices, Matrix, Vector
 
 Bends = Callable[[Matrix], Matrix | None]  # from estimates to weights per row
 
-_SHORT = 2**20  # bytes of all nodes' vectors together, up to which waiting costs more than sending
+_SHORT = 2**17  # bytes of all nodes' vectors together, up to which waiting costs more than sending
 _REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
 _SHORTER, _SHORTEST, _LONGEST = 1 / 16, 1e-6, 256.0  # of `reach`
 _FLAT = 1e-3  # what A may matter beside g where p need not know A: see Sums.scale
