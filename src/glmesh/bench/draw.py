@@ -53,7 +53,7 @@ def curves(
 ) -> None:
     """A panel for each of x, a line for each trace; every path gets the picture in the format of its name.
 
-    floor: values below it are cut off (a reference is proven only so far).
+    floor: a line ends where it reaches it (a reference is proven only so far).
     """
     wide = len(x) > 1
     figure = new_figure(3.6 * len(x) + (2.6 if wide else 3.4), 3.6)
@@ -77,7 +77,10 @@ def _line(
     axes: Axes, history: Mapping[str, Vector], x: str, y: str, label: str, colour: str, dash: Any, floor: float
 ) -> None:
     across, up = history[x], history[y]
-    keep = np.isfinite(up) & (up > floor) & np.isfinite(across)
+    if floor > 0 and (reached := up <= floor).any():
+        end = int(np.argmax(reached)) + 1
+        across, up = across[:end], np.maximum(up[:end], floor)
+    keep = np.isfinite(up) & (up > 0) & np.isfinite(across)
     if x != "round":
         keep &= across > 0
     marker = "o" if keep.sum() == 1 else ""

@@ -77,7 +77,7 @@ def write(plan: Plan, races: list[Race], folder: Path, *, pictures: bool = True)
                 [folder / f"{stem}.png"],
                 x=("communications", "bytes", "seconds"),
                 title=f"{race.objective}, {race.data.name}, {race.topology} of {plan.n_nodes}",
-                floor=max(race.best.relative_gap, 1e-12),
+                floor=max(race.best.relative_gap, 1e-9),
                 log_x=True,
             )
             lines += [f"![suboptimality against communications, bytes and seconds]({stem}.png)", ""]
