@@ -8,12 +8,14 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_diabetes, load_iris
 from sklearn.linear_model import LogisticRegression
 
-from glmesh import Cola, Problem, Run, solve
+from glmesh import Cola, Network, Problem, Run, solve
 from glmesh.errors import UnsuitablePair
+from glmesh.functions import SmoothedHingeLoss
 from glmesh.methods import newton
+from glmesh.path import solve_path
 from tests.cases import prop
 
 NEWTON = Cola(acceleration="newton")
@@ -109,7 +111,7 @@ def test_raw_iris_with_an_intercept():
 
 
 def test_a_step_that_leads_too_far_is_shortened():
-    """Squared hinges that are flat where the step begins and steep where it leads to."""
+    """Losses that are almost straight where the step begins and bend where it leads to."""
     lengths = []
     for seed in range(20):
         X, y = data(m=30, p=4, seed=seed, spread=0.0)
@@ -140,6 +142,86 @@ def test_the_model_that_nodes_would_write_never_becomes_worse():
                 problem(loss, fit_intercept=fit_intercept), n_nodes=4, tol=1e-10, max_rounds=60, method=NEWTON
             ).history["objective"]
             assert (np.diff(history) <= 0.02 * np.abs(history[:-1])).all(), (loss, fit_intercept, history)
+
+
+@pytest.mark.parametrize("graph", ["ring", "complete"])
+def test_an_intercept_that_no_loss_bends_at(graph):
+    """Losses that are straight nearby have no Hessian; what a step leaves out is not taken for solved."""
+    X, y = load_diabetes(return_X_y=True)
+    far = Problem.glm(X, y, loss="huber", fit_intercept=True, alpha=1e-2, split="samples")
+    signs = np.where(y > 140, 1.0, -1.0)
+    apart = X - np.stack([X[signs == s].mean(axis=0) for s in (-1, 1)])[(signs > 0).astype(int)]
+    flat = Problem.glm(apart, signs, loss=SmoothedHingeLoss(1.0), alpha=1e-2, split="samples")
+    for glm in (far, flat):
+        result = solve(glm, n_nodes=4, topology=graph, method=NEWTON, tol=1e-8, max_rounds=40)
+        assert result.status.name == "CONVERGED"
+    theirs = solve(far, n_nodes=1, tol=1e-11).intercept
+    assert solve(far, n_nodes=4, topology=graph, tol=1e-8).intercept == pytest.approx(theirs, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("alpha", [1e-12, 1e-4, 1.0])
+def test_rounding_never_makes_a_model_worse(scale, alpha):
+    """The gradient of f at v multiplies the rounding of v by 1/l2; who has a better model keeps it."""
+    X, y = data(m=80, p=4, spread=0.0)
+    glm = Problem.glm(scale * X, np.sign(y), loss="logistic", alpha=alpha, split="samples")
+    history = solve(glm, n_nodes=3, method=NEWTON, tol=1e-10, max_rounds=60).history["objective"]
+    assert (np.diff(history) <= 0.02 * np.abs(history[:-1])).all()
+
+
+@pytest.mark.parametrize("method", [NEWTON, Cola(acceleration="sums"), Cola()])
+@pytest.mark.parametrize("network", [None, Network()])
+def test_a_warm_start_of_a_run_that_begins_with_a_sum(method, network):
+    start = solve(problem(), n_nodes=4, tol=1e-2)
+    result = solve(
+        problem(), n_nodes=4, topology="complete", method=method, warm_start=start, network=network, tol=1e-6
+    )
+    assert result.status.name == "CONVERGED"
+
+
+def test_a_node_whose_samples_have_no_weight():
+    X, y = data()
+    weights = [np.ones(20), np.zeros(20), np.ones(20)]
+    parts = list(zip(np.split(X, 3), np.split(np.sign(y), 3), weights, strict=True))
+    for loss in ("logistic", "squared_hinge"):
+        glm = Problem.from_nodes(parts, loss=loss, alpha=0.1)
+        assert solve(glm, method=NEWTON, tol=1e-10, max_rounds=40).status.name == "CONVERGED"
+
+
+def test_blocks_agree_after_a_checkpoint(tmp_path):
+    """Also where the next round shortens a step."""
+    shortened = 0
+    for seed in range(12):
+        X, y = data(m=30, p=4, seed=seed, spread=0.0)
+        glm = Problem.glm(50 * X, np.sign(y), loss="logistic", alpha=1e-3, split="samples")
+        run = advance(Run(glm, n_nodes=3, method=NEWTON, n_blocks=3), 2)
+        run.save(tmp_path / "run.ckpt")
+        again = Run.resume(tmp_path / "run.ckpt")
+        for _ in range(15):
+            next(run)
+            next(again)
+            lengths = {np.inf if state.sums.step is None else state.sums.step.length for state in again.states}
+            assert len(lengths) == 1
+            shortened += min(lengths) < 1
+        np.testing.assert_array_equal(run.x, again.x)
+    assert shortened
+
+
+def test_it_returns_when_the_problem_changes():
+    for graph in ("ring", "complete"):
+        run = advance(Run(problem(), n_nodes=4, topology=graph), 60)
+        assert run.story[-1][1] == "momentum"
+        run.set_alpha(0.01)
+        advance(run, 18)
+        assert run.story[-1][1] == "newton"
+        assert run.measure().gap <= 1e-9 * run.measure().objective
+
+
+def test_a_path_goes_on_from_where_it_is():
+    path = solve_path(problem(), np.geomspace(10, 0.1, 8), n_nodes=4, tol=1e-8, method=NEWTON)
+    assert all(result.rounds <= 8 for result in path.results[1:])
+    for alpha, result in zip(path.alphas, path.results, strict=True):
+        assert result.objective == pytest.approx(solve(problem(alpha=alpha), n_nodes=1, tol=1e-10).objective, rel=1e-7)
 
 
 def test_it_stops_where_rounding_begins():

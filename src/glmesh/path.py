@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glmesh.errors import InvalidInput
+from glmesh.methods.newton import Newton
 from glmesh.problem import Problem
 from glmesh.result import Result
 from glmesh.run import Run
@@ -102,7 +103,7 @@ def _state(run: Run) -> list[tuple[Vector, Matrix]]:
 
 def _go_ahead(run: Run, before: list[tuple[Vector, Matrix]], step: float) -> None:
     """x + step (x - x before), but nothing crosses a kink or a bound; the estimates follow."""
-    if not np.isfinite(step) or run.uses_ledger:
+    if not np.isfinite(step) or run.uses_ledger or isinstance(run.states[0].sums, Newton):  # which knows better
         return
     for block, state, (x, v) in zip(run.blocks, run.states, before, strict=True):
         ahead = state.x + step * (state.x - x)

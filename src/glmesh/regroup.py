@@ -6,6 +6,7 @@ whole. A field that is not listed is an error, not a guess.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
@@ -87,7 +88,9 @@ def split(whole: Any, extents: list[Extent], name: str = "") -> list[Any]:
             value = values[0]
             if kind == TOTAL:
                 return value if number == 0 else type(value)(0)
-            if kind in (SAME, MOST) or value is None or len(value) == 0:
+            if kind in (SAME, MOST):
+                return copy.deepcopy(value)
+            if value is None or len(value) == 0:
                 return value
             end = int(ends[kind][number])
             part = value[end - getattr(extents[number], kind) : end]
@@ -112,7 +115,7 @@ def _merged(kind: str, values: list[Any]) -> Any:
 def _map(name: str, values: list[Any], leaf: Callable[[str, list[Any]], Any]) -> Any:
     """The same tree with other leaves."""
     first: AnyArray = values[0]
-    if first is None:
+    if any(value is None for value in values):  # exact sums that only some have given up yet are given up by all
         return None
     kinds = KINDS[type(first)] if is_dataclass(first) else KINDS[name]
 

@@ -294,7 +294,7 @@ class Simulation(Overview):
         exact = None if self.consensual else self.states[0].sums
         if not isinstance(exact, newton.Newton) or exact.center is None:
             return
-        if not isinstance(f := self.blocks[0].f, Anchored):
+        if not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(exact.center)[1]:
             return
         self.problem = self.problem.anchored(f.split(exact.center)[1])
         for number, block in enumerate(self.blocks):
@@ -337,8 +337,9 @@ class Simulation(Overview):
         self.close()
 
     def close(self) -> None:
-        """Ends the run's threads."""
+        """Ends the run's threads, and what its exchange holds."""
         self.team.close()
+        self.exchange.close()
 
 
 def _step(generator: Any, halo: Halo | None) -> tuple[bool, Any]:

@@ -29,6 +29,7 @@ class Lane:
 
     rows: Matrix
     requests: list[Any]
+    kinds: list[Any]  # of rows that are not next to each other
     copied: bool = False  # whether others write to it too, so that what arrives must be copied again
 
     @property
@@ -111,15 +112,17 @@ class MpiExchange:
         return lane
 
     def _lane(self, width: int, tag: int) -> Lane:
-        rows, ranks = np.zeros((self._rows, width)), self._ranks
+        rows, ranks, kinds = np.zeros((self._rows, width)), self._ranks, list[Any]()
         requests = [ranks.receives(rows[there], peer, tag) for peer, there in self._comes.items()]
         for peer, needed in self._goes.items():
             if len(needed) == needed[-1] - needed[0] + 1:
                 some: Any = rows[needed[0] : needed[-1] + 1]
             else:
-                some = [rows, 1, ranks.kind(needed, width)]
+                kind = ranks.kind(needed, width)
+                kinds.append(kind)
+                some = [rows, 1, kind]
             requests.append(ranks.sends(some, peer, tag))
-        return Lane(rows, requests)
+        return Lane(rows, requests, kinds)
 
     def _swap_parcels(self, parcels: list[Parcel]) -> list[Parcel]:
         """All that arrive, those between nodes of this rank too, by senders as in a single process."""
@@ -142,6 +145,12 @@ class MpiExchange:
                 numbers -= int(nothing.sum(axis=1) @ self._degrees)
         self.traffic.communications += 1
         self.traffic.bytes += 8 * numbers + sum(parcel.size for parcel in rows.parcels)
+
+    def close(self) -> None:
+        """Gives back what was prepared."""
+        for lane in [*self._lanes, *self._copies.values()]:
+            self._ranks.give_back([*lane.requests, *lane.kinds])
+        self._lanes, self._copies = [], {}
 
     def state(self) -> dict[str, Any]:
         """What was sent so far."""

@@ -44,6 +44,10 @@ class Transport(Exchange, Protocol):
         """Takes over another's."""
         ...
 
+    def close(self) -> None:
+        """The run is over."""
+        ...
+
 
 class LocalExchange:
     """Rows stay where they are: blocks share arrays, and a halo refers to all of them.
@@ -128,6 +132,9 @@ class LocalExchange:
         senders, receivers = self.links
         self._count(senders, receivers, row_sizes[senders], letters)
         return letters
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
     def _count(self, senders: Indices, receivers: Indices, sizes: Vector, letters: list[Mail]) -> None:
         """Rows of these sizes along these links, and letters, cross the network."""

@@ -38,7 +38,7 @@ class Separable(ABC):
     @property
     def has_smooth_conjugate(self) -> bool:
         """Whether every g_p* has a continuous gradient."""
-        return np.isfinite(self.strong_convexity) and self.strong_convexity > 0
+        return self.strong_convexity > 0
 
     def conjugate_curvature(self, u: Vector) -> Vector:
         """The second derivatives of a smooth conjugate (elements of its generalised Jacobian at kinks)."""

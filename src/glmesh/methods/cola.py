@@ -39,14 +39,14 @@ class ColaState:
     up: Flags  # nodes that take part in the coming round
     rest: Rest  # nodes that skip their subproblem because it has nothing to gain
     asked: Vector  # the accuracy Theta that circumstances impose on a node; NaN: none
+    theta: Vector  # local accuracy reached in the last round
+    visited: Vector  # nonzeros visited in the last round
     round: int = 0
     momentum: Momentum | None = None
     sums: Sums | Newton | None = None  # in use, if there
     story: list[tuple[int, str, str]] = field(default_factory=list)  # (round, acceleration from then on, why)
     trial: Trial | None = None  # whether sums pay
     relaxation: Relaxation | None = None  # where sigma' is looked for
-    theta: Vector = field(default_factory=lambda: np.zeros(0))  # local accuracy reached in the last round
-    visited: Vector = field(default_factory=lambda: np.zeros(0))  # nonzeros visited in the last round
 
     @property
     def v(self) -> Matrix:
@@ -210,6 +210,8 @@ class Cola:
             up=np.ones(block.size, dtype=bool),
             rest=Rest.of(block),
             asked=np.full(block.size, np.nan),
+            theta=np.full(block.size, np.nan),
+            visited=np.zeros(block.size),
         )
         if momentum:
             state.momentum = Momentum.of(block, state)
@@ -223,7 +225,7 @@ class Cola:
             state.relaxation = Relaxation.of(block, self.gamma)
         state.story.append((0, acceleration, why))
         if state.trial is not None and block.facts.diameter <= 1:
-            state.trial = None
+            state.trial.passed, state.trial.began = True, 0
             self._switch(block, state, exact, "all are neighbours, so an exact sum takes a single exchange")
         if state.sums is not None and cold:
             state.sums.v = np.zeros(block.d)
@@ -294,7 +296,8 @@ class Cola:
         elif state.trial is not None and not state.trial.pays(state.round, sums.value):
             self._switch(block, state, "momentum", "exact sums were slower")
         elif self.acceleration == "auto" and sums.idle >= _IDLE:
-            state.trial = None
+            if state.trial is not None:
+                state.trial.pause()
             self._switch(block, state, "momentum", "exact sums had nothing more to win")
 
     def _gossip(self, block: Block, state: ColaState) -> Rounds:

@@ -14,7 +14,7 @@ nothing is lost by it, and momentum takes over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,9 @@ _TELLS = 1e-11  # of the objective: a smaller decrease is not seen in its values
 _TRUSTED = 0.1  # of the objective: so far it is known to second order, and no farther
 _SHORTEST = 0.05  # of a step: where it must be shorter the Hessian misleads
 _LEAST_PIVOT = 1e-15  # of a diagonal entry: less is rounding
-_VISITS = 3.0  # of every nonzero in a round: products with A^T and A, and the Hessian (which costs what a pass does)
+_LEFT_OUT = 1e-3  # of a slope
+_ROUNDING = 1e-9  # of the objective, in two ways of computing it
+_ROW = 1 / 12  # of a visit to a nonzero, for each row of the Hessian that it has a part in
 
 
 def width(d: int) -> int:
@@ -48,7 +50,7 @@ def suits(block: Block) -> bool:
     return isinstance(f, ConjugateOf) and f.is_quadratic and small and smooth
 
 
-@dataclass
+@dataclass(frozen=True)
 class Step:
     """On the way from one point to the next."""
 
@@ -69,11 +71,11 @@ class Step:
             return new.value <= self.value - _ENOUGH * self.length * self.decrement
         return new.decrement < self.decrement
 
-    def shorten(self, value: float) -> None:
-        """The objective has this value where it led to: the least of a parabola, between a tenth and a half."""
+    def shortened(self, value: float) -> Step:
+        """The objective has this value where it led to: to the least of a parabola, between a tenth and a half."""
         rise = value - self.value + self.decrement * self.length
         part = 0.5 * self.decrement * self.length / rise if np.isfinite(rise) and rise > 0 else 0.1
-        self.length *= float(np.clip(part, 0.1, 0.5))
+        return replace(self, length=self.length * float(np.clip(part, 0.1, 0.5)))
 
 
 @dataclass
@@ -121,7 +123,7 @@ class Newton:
         losses = np.stack([block.g.conjugates(pulls), block.g.conjugates(np.zeros_like(pulls))])
         numbers: Matrix = np.stack([np.bincount(block.node_of, row, minlength=block.size) for row in losses], axis=1)
         vectors = np.hstack([block.shares(x), _triangles(block, bends)])
-        state.theta, state.visited = np.full(block.size, np.nan), _VISITS * block.nonzeros
+        state.theta, state.visited = np.full(block.size, np.nan), (2.0 + _ROW * block.d) * block.nonzeros
         found = yield from self.summation.sum(block, state.round, vectors, numbers)
         self.broken = found is None
         if found is None:
@@ -129,26 +131,32 @@ class Newton:
         (v, triangle), (loss, at_zero) = np.split(found[0], [block.d]), found[1]
         model = Model.of(block, w, v, triangle, float(loss))
         new = model.step()
+        if self.w is None:
+            self.best = new.value
         if self.step is None and new.value > at_zero and w.any():  # where it would begin is worse than nothing
-            self.w, self.best = np.zeros_like(w), new.value if self.w is None else self.best
+            self.w = np.zeros_like(w)
+        elif not self.careful and model.leaves_out(new):
+            self._begin_carefully(w)
         elif self.step is None or self.step.is_followed_by(new):
-            if self.w is None:
-                self.best = new.value
             self.step, self.w, self.value, self.idle = new, w + new.direction, new.value, 0
             self.careful = max(self.careful - 1, 0)
             written = model.at(model.f.response(v, w))
             trusted = abs(written - new.value) <= _TRUSTED * abs(new.value)
-            if (written <= self.best and trusted) or not new.is_seen:
+            if written <= self.best * (1.0 + _ROUNDING) and (trusted or not new.is_seen):
                 self.v, self.center, self.best = v, w, written
                 solver.moved(block, state.memory, state.x != x)
                 state.x, state.w[:] = x, block.f.gradient(v)
         elif self.step.is_seen and self.step.length > _SHORTEST:
-            self.step.shorten(new.value)
+            self.step = self.step.shortened(new.value)
             self.w = self.step.w + self.step.length * self.step.direction
-        elif self.step.is_seen:  # back to where it began
-            self.w, self.step, self.careful, self.patience = self.step.w, None, self.patience, 2 * self.patience
+        elif self.step.is_seen:
+            self._begin_carefully(self.step.w)
         else:
             self.w, self.idle = self.step.w, self.idle + 1
+
+    def _begin_carefully(self, w: Vector) -> None:
+        """From here, with bounds of the curvature."""
+        self.w, self.step, self.careful, self.patience = w, None, self.patience, 2 * self.patience
 
 
 @dataclass(frozen=True)
@@ -176,6 +184,12 @@ class Model:
         """To where it is smallest."""
         direction = -solve_symmetric(self.bend, self.slopes)
         return Step(self.w, self.value, direction, -weighted_sum(self.slopes, direction))
+
+    def leaves_out(self, step: Step) -> bool:
+        """Whether there are coefficients with a slope and without a Hessian, which no step can take care of."""
+        left = self.slopes + inner(self.bend, step.direction[None])[:, 0]
+        size = np.abs(self.slopes) + inner(np.abs(self.bend), np.abs(step.direction)[None])[:, 0]
+        return bool((np.abs(left) > _LEFT_OUT * size).any())
 
     def at(self, w: Vector) -> float:
         """Its value."""

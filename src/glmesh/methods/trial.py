@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,10 @@ class Trial:
         self.began = round
         return True
 
+    def pause(self) -> None:
+        """No more of them, unless the problem changes."""
+        self.next, self.began, self.passed = sys.maxsize, -1, False
+
     def hasten(self, round: int) -> None:
         """The problem is another, and its solution is near: that takes few sums, so they are tried at once."""
         if self.began < 0:
@@ -63,10 +68,12 @@ class Trial:
         They pass when they have won half as much per exchange as momentum had, at any time of the trial: who converges
         wins little in the end.
         """
+        if self.passed or self.exact == "newton":
+            return True
         exchanges = (round - self.began) * self.waits
         if round >= self.began + _LEAST and self.start - value >= 0.5 * self.pace * exchanges:
             self.passed = True
-        if self.passed or self.exact == "newton" or round < self.began + _LENGTH:
+        if self.passed or round < self.began + _LENGTH:
             return True
         self.lead *= 4
         self.next = round + self.lead
