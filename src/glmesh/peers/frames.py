@@ -37,7 +37,7 @@ from glmesh.types import AnyArray, Indices, Vector
 PROTOCOL = 1
 CHUNK = 1 << 20  # bytes of a frame: what gRPC moves well, a quarter of what it allows by default
 CONTROL = 4 << 20  # bytes of a message that is no vector: facts of thousands of nodes
-_CHECKED = 1 << 16  # bytes of a message that its checksum is of: against mistakes, since TLS keeps all of them whole
+_CHECKED = 1 << 12  # bytes of a message that its checksum is of: against mistakes, since TLS keeps all of them whole
 _HEADER = struct.Struct("<2sBBIIII")
 _MAGIC = b"gm"
 _RECORD = len(Record._fields) + 5  # numbers of a certificate record, as `glmesh.witness` makes them
@@ -113,7 +113,7 @@ class Assembler:
             if size < min(total, CHUNK):
                 raise Violation(f"a first frame of {size} bytes, {min(total, CHUNK)} were due")
             self._kind, self._total, self._check = kind, total, check
-            self._content = bytearray(total)
+            self._content = bytearray(0 if size == total else total)
         elif (kind, total, check, at) != (self._kind, self._total, self._check, self._have) or not size:
             raise Violation(f"a frame for byte {at} of message {number} where byte {self._have} was due")
         if self._have + size > self._total or size > CHUNK:
