@@ -164,9 +164,9 @@ def _reasons(races: list[Race]) -> list[str]:
         if _ratio(race, goal, race.default)[0] <= TARGET:
             continue
         m, p = race.data.X.shape
-        length = f"{m if race.default.endswith('features') else p:,}"
+        length = f"{m if race.default.endswith('features') else p:,} numbers"
         if "newton" in race.traces[race.default][0].setting:
-            length += f" ({newton.width(p):,} in sums of Newton's method, everybody's passed on to everybody if short)"
+            length += f" ({newton.width(p):,} in the sums of Newton's method)"
         rival, ours = race.best_rival(goal, "bytes"), race.cost(race.default, goal, "communications")
         theirs = (
             "no rival got there"
@@ -177,7 +177,7 @@ def _reasons(races: list[Race]) -> list[str]:
         cheapest = min(race.ours, key=lambda name: race.cost(name, goal, "bytes"))
         lines.append(
             f"- {race.objective}, {race.data.name}, {race.topology}: {theirs}, our default {mine}; our message has "
-            f"{length} numbers, the rivals' {p:,}. Of ours, {cheapest} needs the fewest bytes "
+            f"{length}, the rivals' {p:,}. Of ours, {cheapest} needs the fewest bytes "
             f"({_told(*_ratio(race, goal, cheapest))})."
         )
     return (

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, xlogy
 
 from glmesh.errors import InvalidInput
-from glmesh.functions.separable import LOGISTIC_DUAL, Separable, check_rows
+from glmesh.functions.separable import LOGISTIC_DUAL, Columnwise, Separable, check_rows
 from glmesh.types import AnyArray, Indices, Vector
 
 
@@ -30,7 +30,7 @@ def logistic_root(a: Vector, b: Vector) -> Vector:
 
 
 @dataclass(frozen=True, eq=False)
-class LogisticDual(Separable):
+class LogisticDual(Columnwise):
     """sum_i c_i [p ln p + (1-p) ln(1-p)], p = y_i x_i / c_i in [0, 1]: the dual of c log(1 + exp(-y z))."""
 
     y: Vector

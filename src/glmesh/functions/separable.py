@@ -40,14 +40,6 @@ class Separable(ABC):
         """Whether every g_p* has a continuous gradient."""
         return self.strong_convexity > 0
 
-    def conjugate_curvature(self, u: Vector) -> Vector:
-        """The second derivatives of a smooth conjugate (elements of its generalised Jacobian at kinks)."""
-        raise NotImplementedError(f"{type(self).__name__} has no smooth conjugate")
-
-    def conjugate_majorant(self, u: Vector) -> Vector:
-        """m with g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, x a subgradient at u."""
-        raise NotImplementedError(f"{type(self).__name__} has no smooth conjugate")
-
     @abstractmethod
     def slacks(self, x: Vector, u: Vector) -> Vector:
         """g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece: how far u_p is from a subgradient at x_p."""
@@ -121,6 +113,18 @@ class Separable(ABC):
         return np.arange(n + 1)
 
 
+class Columnwise(Separable):
+    """A piece is a column; where the conjugate is smooth its curvature is known."""
+
+    @abstractmethod
+    def conjugate_curvature(self, u: Vector) -> Vector:
+        """The second derivatives of a smooth conjugate (elements of its generalised Jacobian at kinks)."""
+
+    @abstractmethod
+    def conjugate_majorant(self, u: Vector) -> Vector:
+        """m with g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, x a subgradient at u."""
+
+
 def check_rows(y: Vector, c: Vector, *, labels: bool) -> None:
     """Refuse targets (or labels) and weights that no loss can be made of."""
     if labels and not (np.abs(y) == 1).all():
@@ -142,7 +146,7 @@ def shortest(room: Vector, reach: Vector) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Table(Separable):
+class Table(Columnwise):
     """sum_i l1_i |x_i| + l2_i/2 x_i^2 + linear_i x_i, on lo_i <= x_i <= hi_i.
 
     Each field is a number for all columns or an array with one number per column.

@@ -21,6 +21,7 @@ import numpy as np
 
 from glmesh.block import Block, Rounds
 from glmesh.functions import ConjugateOf
+from glmesh.functions.separable import Columnwise
 from glmesh.functions.smooth import inner, weighted_sum
 from glmesh.methods.sums import Summation
 from glmesh.solvers import LocalSolver
@@ -111,16 +112,15 @@ class Newton:
     def round(self, block: Block, state: Any, solver: LocalSolver) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
         if self.v is None:  # where something else left off
-            nothing = np.zeros((block.size, 1))
-            found = yield from self.summation.sum(block, state.round, block.shares(state.x), nothing)
-            self.broken = found is None
-            self.v = None if found is None else found[0]
+            self.v = yield from self.summation.product(block, state.round, state.x)
+            self.broken = self.v is None
             return
-        w = block.f.gradient(self.v) if self.w is None else self.w
+        w, g = block.f.gradient(self.v) if self.w is None else self.w, block.g
+        assert isinstance(g, Columnwise)
         pulls = -block.columns.transposed_dot(w)
-        x = block.g.conjugate_subgradient(pulls)
-        bends = block.g.conjugate_majorant(pulls) if self.careful else block.g.conjugate_curvature(pulls)
-        losses = np.stack([block.g.conjugates(pulls), block.g.conjugates(np.zeros_like(pulls))])
+        x = g.conjugate_subgradient(pulls)
+        bends = g.conjugate_majorant(pulls) if self.careful else g.conjugate_curvature(pulls)
+        losses = np.stack([g.conjugates(pulls), g.conjugates(np.zeros_like(pulls))])
         numbers: Matrix = np.stack([np.bincount(block.node_of, row, minlength=block.size) for row in losses], axis=1)
         vectors = np.hstack([block.shares(x), _triangles(block, bends)])
         state.theta, state.visited = np.full(block.size, np.nan), (2.0 + _ROW * block.d) * block.nonzeros
@@ -129,7 +129,7 @@ class Newton:
         if found is None:
             return
         (v, triangle), (loss, at_zero) = np.split(found[0], [block.d]), found[1]
-        model = Model.of(block, w, v, triangle, float(loss))
+        model = Parabola.of(block, w, v, triangle, float(loss))
         new = model.step()
         if self.w is None:
             self.best = new.value
@@ -160,7 +160,7 @@ class Newton:
 
 
 @dataclass(frozen=True)
-class Model:
+class Parabola:
     """The objective to second order around w."""
 
     f: ConjugateOf
@@ -170,7 +170,7 @@ class Model:
     bend: Matrix
 
     @staticmethod
-    def of(block: Block, w: Vector, v: Vector, triangle: Vector, loss: float) -> Model:
+    def of(block: Block, w: Vector, v: Vector, triangle: Vector, loss: float) -> Parabola:
         """From the value, minus the gradient and the Hessian of all losses, and the penalty."""
         assert isinstance(block.f, ConjugateOf)
         l2, linear = block.f.quadratic(block.d)
@@ -178,7 +178,7 @@ class Model:
         bend[np.triu_indices(block.d)] = triangle
         bend.T[np.triu_indices(block.d)] = triangle
         bend[np.diag_indices(block.d)] += l2
-        return Model(block.f, w, loss + weighted_sum(0.5 * l2 * w + linear, w), l2 * w + linear - v, bend)
+        return Parabola(block.f, w, loss + weighted_sum(0.5 * l2 * w + linear, w), l2 * w + linear - v, bend)
 
     def step(self) -> Step:
         """To where it is smallest."""

@@ -176,6 +176,11 @@ class Summation:
             self.tree = yield from find_tree(block)
         return (yield from tree_sum(block, self.tree, round, vectors, numbers))
 
+    def product(self, block: Block, round: int, x: Vector) -> Rounds:
+        """Ax, or None."""
+        found = yield from self.sum(block, round, block.shares(x), np.zeros((block.size, 1)))
+        return None if found is None else found[0]
+
 
 @dataclass
 class Sums:
@@ -229,10 +234,8 @@ class Sums:
     def round(self, block: Block, state: Any, solver: LocalSolver, passes: Callable[[], Any], bends: Bends) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
         if self.v is None:  # where something else left off
-            nothing = np.zeros((block.size, 1))
-            found = yield from self.summation.sum(block, state.round, block.shares(state.x), nothing)
-            self.broken = found is None
-            self.v = None if found is None else found[0]
+            self.v = yield from self.summation.product(block, state.round, state.x)
+            self.broken = self.v is None
             return
         x, v = state.x, self.v
         d = np.zeros_like(x) if self.d is None else self.d
