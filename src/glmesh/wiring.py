@@ -96,7 +96,7 @@ def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool)
     if any(entry.delay for entry in plan.straggler) and network is None:
         raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
     if not uses_ledger and plan.loses_messages:
-        if method.acceleration in ("momentum", "sums", "newton"):
+        if method.acceleration not in ("auto", "none"):
             raise InvalidInput("acceleration under faults needs gossip='ledger' (the default under faults)")
         models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
         if plan.changes_members or "reset" in models:

@@ -274,7 +274,9 @@ class Cola:
             momentum.end(block, state, halo, self.solver)
         state.round += 1
         if state.trial is not None and momentum is not None and state.trial.begins(state.round, momentum.best[0]):
-            self._switch(block, state, state.trial.exact, f"still going after {state.round:,} rounds")
+            self._switch(
+                block, state, state.trial.exact, f"still going after {state.round:,} rounds: perhaps it is faster"
+            )
 
     def _sums_round(self, block: Block, state: ColaState, sums: Sums | Newton) -> Rounds:
         if isinstance(sums, Newton):
