@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -278,10 +279,10 @@ def test_the_best_point_of_a_plane(seed, name):
     found = plane.Plane(block.f, v, steps, totals)
 
     def value(c):
-        return block.f.value(v + c @ steps) + block.g.value(x + c[0] * p + c[1] * d)
+        return block.f.value(v + c[0] * steps[0] + c[1] * steps[1]) + block.g.value(x + c[0] * p + c[1] * d)
 
     c = found.best(cautious=False)
-    grid = min(value(np.array(at)) for at in itertools.product(plane.A, plane.B))
+    grid = min(value(at) for at in itertools.product(plane.A, plane.B))
     here = value(c)
     assert here <= grid + 1e-3 * abs(value(np.zeros(2)) - grid) + 1e-9 * abs(grid)
     if found.rest is not None:
@@ -289,6 +290,31 @@ def test_the_best_point_of_a_plane(seed, name):
     else:
         other = minimize(value, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
         assert here <= other.fun + 1e-9 * abs(other.fun)
+
+
+@prop(100)
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from([0.0, 0.3, 1.0]))
+def test_what_nodes_tell_of_a_plane_is_g(seed, bounded, at_zero):
+    """g = the model + what is left, at every point of the grid, and infinite outside the bounds: by the definition."""
+    rng = np.random.default_rng(seed)
+    block = Run(lasso(), n_nodes=3, n_blocks=1).blocks[0]
+    n = block.columns.n
+    sizes = [block.n_columns(k) for k in range(3)]
+    terms = [Table(*(rng.uniform(0, 1, (3, size)) * (rng.random((3, size)) < 0.7))) for size in sizes]
+    if bounded:
+        ends = rng.uniform(0.1, 3, (2, max(sizes))), rng.random((2, max(sizes))) < 0.2
+        lo, hi = np.where(ends[1], ends[0], np.inf)
+        terms = [replace(g, lo=-lo[:size], hi=hi[:size]) for g, size in zip(terms, sizes, strict=True)]
+    block = block.with_functions(block.f, terms)
+    x, p, d = rng.normal(size=(3, n)) * (rng.random((3, n)) >= [[at_zero], [0.3], [0.3]])
+    x = block.inside(x)
+    for row, own, g in zip(plane.along(block, x, p, d), map(block.of_node, range(3)), terms, strict=True):
+        value, along_p, along_d, pp, pd, dd, kinked = row[:7]
+        assert value == pytest.approx(g.value(x[own]))
+        assert kinked == (g.l1.any() or (bounded and bool(np.isfinite([g.lo, g.hi]).any())))
+        for left, (a, b) in zip(row[7:], itertools.product(plane.A, plane.B), strict=True):
+            model = value + a * along_p + b * along_d + 0.5 * (a * a * pp + b * b * dd) + a * b * pd
+            assert model + left == pytest.approx(g.value((x + a * p + b * d)[own]), abs=1e-9)
 
 
 @pytest.mark.parametrize("split", ["features", "samples"])

@@ -100,10 +100,12 @@ class Case:
     def own(self, k):
         return self.block.of_node(k)
 
-    def solve(self, order="cyclic"):
+    def solve(self, order="cyclic", *, afresh=False):
         """What the kernel makes of it: (x, estimate, theta, visited)."""
         x, v = self.x.copy(), self.v.copy()
-        task = Subproblems(x, self.w, v, self.q, self.step, self.gamma, self.passes, self.accuracy, self.round, self.h)
+        task = Subproblems(
+            x, self.w, v, self.q, self.step, self.gamma, self.passes, self.accuracy, self.round, self.h, afresh
+        )
         solver = CoordinateDescent(order)
         return x, v, *solver.solve(self.block, solver.prepare(self.block), task)
 
@@ -214,6 +216,31 @@ def test_weights_of_one_are_no_weights(kind, seed, sparse, gamma):
     case.h = np.ones((4, case.d))
     for a, b in zip(case.solve("symmetric")[:2], plain, strict=False):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", G)
+@prop(20)
+@given(seed=st.integers(0, 10**6), sparse=st.booleans(), weighted=st.booleans())
+def test_one_gradient_for_all_nodes(kind, seed, sparse, weighted):
+    case = Case(kind, sparse, seed, passes=2, weighted=weighted)
+    case.w = np.tile(case.w[0], (4, 1))
+    apart, case.w = case.solve("symmetric"), case.w[:1]
+    for a, b in zip(case.solve("symmetric"), apart, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("far", [1e-3, 1e-9])
+@prop(20)
+@given(seed=st.integers(0, 10**6), sparse=st.booleans())
+def test_products_afresh_keep_their_digits(far, seed, sparse):
+    """However small they are beside w, of which a difference of residuals has the rounding."""
+    case = Case("l2", sparse, seed)
+    case.x[:], case.v[:] = 0.0, 0.0
+    case.gs = case.block.terms = [L2(1.0 / far) for _ in case.sizes]
+    x, v, _, _ = case.solve(afresh=True)
+    for k, A in enumerate(case.matrices):
+        exact = case.step[k] * case.q[k] * (A @ x[case.own(k)])
+        np.testing.assert_allclose(v[k], exact, rtol=0, atol=1e-11 * np.abs(exact).max())
 
 
 def test_rows_without_weight_do_not_send_a_column_to_infinity():

@@ -178,7 +178,7 @@ class Block:
         """The same columns with other functions of the same kinds."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
-        for name in ("table", "g", "kinked"):
+        for name in ("table", "g", "kinked", "_bounds"):
             vars(new).pop(name, None)
         return new
 
@@ -212,9 +212,21 @@ class Block:
         """Whether g of a hosted node is anything but quadratic, of columns that can move (no weight: they cannot)."""
         if self.kind != TABLE:
             return np.ones(self.size, dtype=bool)
-        kinks = (self.table[:, 0] > 0) | np.isfinite(self.table[:, 3:]).any(axis=1)
-        kinks &= self.table[:, 3] < self.table[:, 4]
+        kinks = self.table[:, 0] > 0
+        if self._bounds is not None:
+            lo, hi = self._bounds
+            kinks = (kinks | np.isfinite(lo) | np.isfinite(hi)) & (lo < hi)
         return np.bincount(self.node_of, kinks, minlength=self.size) > 0
+
+    @cached_property
+    def _bounds(self) -> tuple[Vector, Vector] | None:
+        """(lo, hi) of all hosted columns; None: there are none."""
+        lo, hi = np.ascontiguousarray(self.table[:, 3:].T)
+        return None if np.isneginf(lo).all() and np.isposinf(hi).all() else (lo, hi)
+
+    def inside(self, x: Vector) -> Vector:
+        """The nearest variables inside all bounds: x itself where there are none."""
+        return x if self._bounds is None else np.clip(x, *self._bounds)
 
     @cached_property
     def node_of(self) -> Indices:
@@ -360,9 +372,9 @@ class Rest:
         self.room[k] = -1.0
 
     def resting(self, w: Matrix) -> Flags:
-        """Who may rest in this round; whose w moved too far wakes up."""
+        """Who may rest in this round; whose w (a row per node, or one for all) moved too far wakes up."""
         for k in np.flatnonzero(self.room > 0):
-            move = w[k] - self.at[k]
+            move = w[k if len(w) > 1 else 0] - self.at[k]
             if float(move @ move) > self.room[k]:
                 self.end(int(k))
         return self.room > 0

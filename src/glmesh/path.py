@@ -107,7 +107,7 @@ def _go_ahead(run: Run, before: list[tuple[Vector, Matrix]], step: float) -> Non
         return
     for block, state, (x, v) in zip(run.blocks, run.states, before, strict=True):
         ahead = state.x + step * (state.x - x)
-        new = np.clip(ahead, block.table[:, 3], block.table[:, 4])
+        new = block.inside(ahead).copy()
         new[(block.table[:, 0] > 0) & (new * state.x <= 0)] = 0.0
         state.v[:] += step * (state.v - v)
         state.x = new

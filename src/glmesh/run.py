@@ -193,8 +193,7 @@ class Run(Simulation):
         self.crew.blocks = [self._block(b, block.ids.astype(np.int64)) for b, block in enumerate(crew.blocks)]
         xs = self._by_block(x)
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
-            table = block.table
-            state.x = np.clip(xs[number], table[:, 3], table[:, 4])
+            state.x = block.inside(xs[number])
             self._prepare(number)
             if crew.witnesses:
                 crew.witnesses[number].block = block

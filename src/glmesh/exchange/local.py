@@ -62,6 +62,7 @@ class LocalExchange:
         self.clock = Clock(network, mixing.n_nodes) if network is not None else None
         self._shared: list[Matrix] = []
         self._taken = [0] * len(blocks)
+        self._home = [block for block, ids in enumerate(blocks) for _ in ids]  # of every node
         matrix = mixing.matrix
         self._graphs: list[tuple[Unsigned, Unsigned, Vector, Unsigned]] = []
         for ids in blocks:
@@ -87,20 +88,18 @@ class LocalExchange:
         scalars = self._together([r.scalars for r in rows])
         mail: list[Mail] = [letter for r in rows for letter in r.letters]
         mail += [parcel for r in rows for parcel in r.parcels]
-        arrived = self._deliver(self.row_sizes(vectors, scalars), mail)
+        letters: list[list[Letter]] = [[] for _ in rows]
+        parcels: list[list[Parcel]] = [[] for _ in rows]
+        for one in self._deliver(self.row_sizes(vectors, scalars), mail):
+            block = self._home[one.receiver]
+            if isinstance(one, Letter):
+                letters[block].append(one)
+            else:
+                parcels[block].append(one)
+        weights = self.weights_now()
         return [
-            Halo(
-                pointers,
-                neighbours,
-                weights,
-                neighbours,
-                vectors,
-                scalars,
-                own,
-                [one for one in arrived if isinstance(one, Letter) and own[0] <= one.receiver <= own[-1]],
-                [one for one in arrived if isinstance(one, Parcel) and own[0] <= one.receiver <= own[-1]],
-            )
-            for (pointers, neighbours, _, own), weights in zip(self._graphs, self.weights_now(), strict=True)
+            Halo(pointers, neighbours, weights[b], neighbours, vectors, scalars, own, letters[b], parcels[b])
+            for b, (pointers, neighbours, _, own) in enumerate(self._graphs)
         ]
 
     def state(self) -> dict[str, Any]:

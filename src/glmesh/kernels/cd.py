@@ -42,6 +42,7 @@ _ROUNDING = 1e-12
 # Path lengths are rounded up and wake-up times down: steps may be tiny beside the whole path, and there are many.
 _UP, _DOWN = 1.0 + 4.5e-16, 1.0 - 4.5e-16
 _FLOOR = 1e-3
+_CLEAR = 1e-4  # of |w|: what moves r this far is known to twelve digits
 
 
 @njit(nogil=True, cache=True)
@@ -60,6 +61,29 @@ def shuffle(order, key):
         key = hash64(key, i)
         j = key % (i + ONE)
         order[i], order[j] = order[j], order[i]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _compare(r, w):
+    """(|r - w|, |w|), in four partial sums each, which hide the latency of an addition."""
+    j, end = _ZERO, np.uint64(w.size)
+    a0 = a1 = a2 = a3 = s0 = s1 = s2 = s3 = 0.0
+    while j + FOUR <= end:
+        w0, w1, w2, w3 = w[j], w[j + ONE], w[j + TWO], w[j + THREE]
+        a0 += (r[j] - w0) ** 2
+        a1 += (r[j + ONE] - w1) ** 2
+        a2 += (r[j + TWO] - w2) ** 2
+        a3 += (r[j + THREE] - w3) ** 2
+        s0 += w0 * w0
+        s1 += w1 * w1
+        s2 += w2 * w2
+        s3 += w3 * w3
+        j += FOUR
+    while j < end:
+        a0 += (r[j] - w[j]) ** 2
+        s0 += w[j] * w[j]
+        j += ONE
+    return math.sqrt((a0 + a1) + (a2 + a3)), math.sqrt((s0 + s1) + (s2 + s3))
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="always")
@@ -294,32 +318,31 @@ def _local_gap(kind, bounds, indptr, indices, data, table, first, last, before, 
 @njit(nogil=True, cache=True, error_model="numpy")
 def solve_nodes(
     starts, unit_starts, bounds, indptr, indices, data, norms, kind, table,  # the block's columns and g
-    x, w, r, out, q, gamma, step, passes, target, order_kind, seed, round_, ids, rows,  # this round's subproblems
+    x, w, r, out, q, gamma, step, passes, target, order_kind, seed, round_, ids, rows, afresh,  # this round's task
     wake, path, theta, visited,  # memory of sleeping units; what was reached
 ):  # fmt: skip
-    """For every node k of the block: x_k += gamma D_k and out_k += step_k A_k D_k.
+    """For every node k of the block: x_k += gamma D_k and out_k += step_k A_k D_k. w has a row each, or one for all.
 
     passes[k] is the cap of passes; target[k] is Theta (negative: none), and then theta[k] the accuracy reached.
     rows[k] are the weights h_k (shape (0, 0): none); Theta is not defined with them.
+    A_k D_k is what the residual moved by, and then rounded like w_k; or, with `afresh` and if it is small beside w_k,
+    summed up from the columns. (So it is with weights, too: r_k does not tell it where h_k is zero.)
     """
-    weighted = rows.size > 0
-    width = np.uint64(w.shape[1])
+    weighted, afresh = rows.size > 0, afresh != 0
+    width, per_node = np.uint64(w.shape[1]), np.uint64(w.shape[0] > 1)
     for k in range(np.uint64(starts.size) - ONE):
         first, last = unit_starts[k], unit_starts[k + ONE]
         visited[k] = _ZERO
         if first == last or passes[k] == _ZERO:
             theta[k] = 0.0 if first == last else 1.0
             continue
-        wk, rk = w[k], r[k]
-        drift = scale = 0.0
-        for j in range(width):
-            away = wk[j] - rk[j]
-            drift += away * away
-            scale += wk[j] * wk[j]
-            rk[j] = wk[j]
-        length = (path[k] + math.sqrt(drift) * (1.0 + 1e-9)) * _UP
-        scale = math.sqrt(scale)
-        before = x[starts[k] : starts[k + ONE]].copy() if weighted or gamma != 1.0 or target[k] >= 0.0 else x[:0]
+        wk, rk = w[k * per_node], r[k]
+        drift, scale = _compare(rk, wk)
+        rk[:] = wk
+        length = (path[k] + drift * (1.0 + 1e-9)) * _UP
+        before = (
+            x[starts[k] : starts[k + ONE]].copy() if weighted or afresh or gamma != 1.0 or target[k] >= 0.0 else x[:0]
+        )
         old_terms = _terms(kind, bounds, table, first, last, x) if target[k] >= 0.0 else 0.0
         order = np.empty(last - first if order_kind == SHUFFLED else _ZERO, np.uint64)
         for j in range(np.uint64(order.size)):
@@ -357,7 +380,7 @@ def solve_nodes(
             if not moved:
                 break
         path[k] = length
-        if weighted:  # r - w = q h o (A D) does not tell A D where h is zero
+        if weighted or (afresh and _compare(rk, wk)[0] < _CLEAR * scale):
             for i in range(starts[k], starts[k + ONE]):
                 change = x[i] - before[i - starts[k]]
                 if change != 0.0:

@@ -263,7 +263,7 @@ class Cola:
                 q=q,
                 step=self.gamma * gossip.unit / q,  # eq. (5)
                 gamma=self.gamma,
-                passes=self._passes(block, state),
+                passes=self._passes(block, state, state.w),
                 accuracy=np.where(np.isnan(state.asked), accuracy, state.asked),
                 round=state.round,
                 rows=self._bends(block, state, gossip.v),
@@ -362,7 +362,7 @@ class Cola:
             sigma = np.full(block.size, self.sigma)
         return np.asarray(sigma / block.f.tau)
 
-    def _passes(self, block: Block, state: ColaState) -> Unsigned:
+    def _passes(self, block: Block, state: ColaState, w: Matrix) -> Unsigned:
         """Passes of every node in this round: none for those that are away, at rest, or out of time."""
         default = 1 if state.momentum is None else 2
         passes = self._per_node(default if self.local_passes is None else self.local_passes, block).astype(np.int64)
@@ -372,7 +372,7 @@ class Cola:
             rate = self.time_budget * block.facts.speeds[block.ids.astype(np.int64)] / work
             passes = np.minimum(passes, np.floor((state.round + 1) * rate) - np.floor(state.round * rate))
         passes = np.where(state.up & (state.asked != 1.0), passes, 0)
-        resting = state.rest.resting(state.w) & (passes > 0)
+        resting = state.rest.resting(w) & (passes > 0)
         for k in np.flatnonzero(resting):
             state.rest.skipped += 1
             state.rest.spared += float(passes[k] * block.node_columns(int(k)).nnz)
@@ -395,7 +395,7 @@ def _exact(block: Block, kind: str) -> Sums | Newton:
 
 def start_of(block: Block) -> Vector:
     """x = 0, or the nearest feasible point."""
-    return np.clip(np.zeros(block.columns.n), block.table[:, 3], block.table[:, 4])
+    return block.inside(np.zeros(block.columns.n))
 
 
 @dataclass(frozen=True)

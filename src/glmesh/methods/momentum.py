@@ -221,7 +221,7 @@ class Momentum:
             riding = self.news.outgoing(block, parts, state.round, state.up)
         theta = np.where(state.up, self.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x)
-        y = np.clip(ahead, block.table[:, 3], block.table[:, 4])
+        y = block.inside(ahead)
         idle = (state.rest.room > 0) | (state.asked == 1.0)  # who does not move does not coast
         y = np.where(idle[block.node_of], state.x, y)
         state.gossip.extrapolate(block, theta)

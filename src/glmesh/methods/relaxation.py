@@ -49,7 +49,7 @@ class Relaxation:
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]
         largest, summation = 1.0, Summation()
         for step in range(_STEPS):
-            z /= np.linalg.norm(z)
+            z = z / np.linalg.norm(z)
             parts = np.stack([_project(matrix, z) for matrix in matrices])
             found = yield from summation.sum(block, step, parts, np.zeros((block.size, 1)))
             if found is None:

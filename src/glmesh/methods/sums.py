@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from glmesh.functions.separable import TABLE
 from glmesh.gossip.parcel import Parcel
 from glmesh.methods.plane import A, Plane, along
 from glmesh.solvers import LocalSolver, Subproblems
-from glmesh.types import Indices, Matrix, Vector
+from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 Bends = Callable[[Matrix], Matrix | None]  # from estimates to weights per row
+Passes = Callable[[Matrix], Unsigned]  # from gradients at the estimates
 
 _SHORT = 2**17  # bytes of all nodes' vectors together, up to which waiting costs more than sending
 _REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
@@ -58,6 +60,11 @@ class Tree:
     parents: Indices  # -1 at the root
     depths: Indices
     children: list[list[int]]
+
+    @cached_property
+    def levels(self) -> dict[int, list[int]]:
+        """The hosted nodes of each depth."""
+        return {depth: np.flatnonzero(self.depths == depth).tolist() for depth in set(self.depths.tolist())}
 
 
 def find_tree(block: Block) -> Rounds:
@@ -90,28 +97,27 @@ def _around(block: Block, halo: Any, k: int) -> tuple[Indices, Indices]:
 
 
 def tree_sum(block: Block, tree: Tree, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-    """(sum of all vectors, of all numbers), or None where a part is missing."""
+    """(sum of all vectors, of all numbers), or None where a part is missing; vectors and numbers become subtotals."""
     height, first = block.facts.depth, int(block.ids[0])
     waiting = [set(children) for children in tree.children]
     parts: list[dict[int, tuple[Vector, Vector]]] = [{} for _ in range(block.size)]
     totals: list[tuple[Vector, Vector] | None] = [None] * block.size
 
     def subtotal(k: int) -> tuple[Vector, Vector]:
-        vector, number = vectors[k].copy(), numbers[k].copy()
         for child in sorted(parts[k]):
-            vector += parts[k][child][0]
-            number += parts[k][child][1]
-        return vector, number
+            vectors[k] += parts[k][child][0]
+            numbers[k] += parts[k][child][1]
+        return vectors[k], numbers[k]
 
     for stage in range(2 * height):
         parcels = []
-        for k in range(block.size):
-            me, depth = int(block.ids[k]), int(tree.depths[k])
-            if stage < height and depth == height - stage and not waiting[k]:
+        for k in tree.levels.get(height - stage if stage < height else stage - height, []):
+            me = int(block.ids[k])
+            if stage < height and not waiting[k]:
                 vector, number = subtotal(k)
                 parcels.append(Parcel(me, int(tree.parents[k]), round, {me: vector}, {me: number}))
-            if stage >= height and depth == stage - height:
-                if depth == 0 and not waiting[k]:
+            if stage >= height:
+                if stage == height and not waiting[k]:
                     totals[k] = subtotal(k)
                 if (total := totals[k]) is not None:
                     parcels += [Parcel(me, c, round, {me: total[0]}, {me: total[1]}) for c in tree.children[k]]
@@ -223,7 +229,7 @@ class Sums:
         after about d sums. Blocks of it would only hide that.
         """
         scale = np.full(block.size, 1.0 / block.f.tau)
-        if block.kind != TABLE or not block.f.is_quadratic or block.table[:, 0].any():
+        if block.kinked.any() or not block.f.is_quadratic:
             return scale
         for k in range(block.size):
             many = block.n_columns(k) * block.facts.n_nodes > 2 * block.d
@@ -231,7 +237,7 @@ class Sums:
                 scale[k] = _FLAT * l2 / block.node_norms[k] ** 2
         return scale
 
-    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Callable[[], Any], bends: Bends) -> Rounds:
+    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Passes, bends: Bends) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
         if self.v is None:  # where something else left off
             self.v = yield from self.summation.product(block, state.round, state.x)
@@ -241,28 +247,28 @@ class Sums:
         d = np.zeros_like(x) if self.d is None else self.d
         step = np.zeros_like(v) if self.step is None else self.step
         target = x.copy()
-        q = self.scale(block)
-        state.w[:] = block.f.gradient(v)
+        q, vectors = self.scale(block), np.zeros((block.size, block.d))
+        w = block.f.gradient(v)[None]
         state.theta, state.visited = solver.solve(
             block,
             state.memory,
             Subproblems(
                 x=target,
-                w=state.w,
-                estimate=np.zeros_like(state.w),
+                w=w,
+                estimate=vectors,
                 q=q,
-                step=1.0 / q,
+                step=self.reach / q,
                 gamma=1.0,
-                passes=passes(),
+                passes=passes(w),
                 accuracy=np.full(block.size, -1.0),
                 round=state.round,
                 rows=bends(v[None]),
+                afresh=True,  # else A_k p_k is rounded like w, and the plane search would follow the rounding
             ),
         )
-        p = self.reach * (target - x)
-        # not the solver's own A_k p_k: that is rounded like w, and the plane search would follow the rounding
-        vectors, afresh = block.shares(p), state.round % _REFRESH == 0
-        if afresh:
+        p = target - x
+        p *= self.reach
+        if afresh := state.round % _REFRESH == 0:
             vectors = np.hstack([vectors, block.shares(x)])
         found = yield from self.summation.sum(block, state.round, vectors, along(block, x, p, d))
         self.broken = found is None
@@ -284,8 +290,10 @@ class Sums:
             if plane.won > plane.noise:
                 self.reach, self.idle = self._next_reach(1.0 if plane.rest is None else c[0]), 0
             else:  # the grid is too coarse, or there is nothing left to win
-                c, self.reach, self.idle = np.zeros(2), max(_SHORTER * self.reach, _SHORTEST), self.idle + 1
-            self.d, self.step, self.cautious = c[0] * p + c[1] * d, c[0] * total + c[1] * step, False
+                c, self.reach, self.idle = (0.0, 0.0), max(_SHORTER * self.reach, _SHORTEST), self.idle + 1
+            p *= c[0]
+            p += c[1] * d
+            self.d, self.step, self.cautious = p, c[0] * total + c[1] * step, False
             self.before = x, v
-            state.x, self.v = np.clip(x + self.d, block.table[:, 3], block.table[:, 4]), v + self.step
+            state.x, self.v = block.inside(x + self.d), v + self.step
         solver.moved(block, state.memory, state.x != target)

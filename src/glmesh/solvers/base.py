@@ -24,7 +24,7 @@ class Subproblems:
     """The subproblems of a block's nodes in one round, and where their solutions go."""
 
     x: Vector  # in: x; out: x + gamma D
-    w: Matrix  # a row per node: the gradient of f at its estimate
+    w: Matrix  # the gradient of f at a node's estimate: a row per node, or one for all
     estimate: Matrix  # out: row k += step_k q_k A_k D_k
     q: Vector  # sigma'/tau, per node
     step: Vector  # gamma K / q, per node
@@ -33,6 +33,7 @@ class Subproblems:
     accuracy: Vector  # Theta asked for, per node; negative: none, make the passes
     round: int
     rows: Matrix | None = None  # h, a row per node (C order): the weights of the square; not together with accuracies
+    afresh: bool = False  # whether small A_k D_k need all digits: as the difference of two residuals they lose some
 
 
 class LocalSolver(Protocol):
@@ -128,7 +129,15 @@ class NodewiseSolver(ABC):
             key = (block.facts.seed, int(block.ids[k]), task.round)
             rows = None if task.rows is None else task.rows[k]
             one = NodeTask(
-                columns, block.terms[k], old, task.w[k], float(task.q[k]), int(task.passes[k]), accuracy, key, rows
+                columns,
+                block.terms[k],
+                old,
+                task.w[k if len(task.w) > 1 else 0],
+                float(task.q[k]),
+                int(task.passes[k]),
+                accuracy,
+                key,
+                rows,
             )
             new = self.solve_node(one)
             if accuracy is not None:

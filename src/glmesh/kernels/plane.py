@@ -1,0 +1,58 @@
+"""What nodes tell of g along a plane x + a p + b d, for g_i(t) = l1 |t| + l2/2 t^2 + linear t on [lo, hi]."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from glmesh.kernels.columns import ONE, TWO
+
+_ZERO, _MODEL = np.uint64(0), np.uint64(7)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def plane_terms(starts, table, x, p, d, a, b, out):
+    """For every node k: out_k[:6] = g, its slopes along p and d and its curvatures pp, pd, dd at x; out_k[7:] = what is
+    left of g beside that model at the points a_i, b_j: that a column crosses zero, or (infinite) a bound.
+    """
+    n_a, n_b = np.uint64(a.size), np.uint64(b.size)
+    far_a = far_b = 0.0
+    for i in range(n_a):
+        far_a = max(far_a, abs(a[i]))
+    for j in range(n_b):
+        far_b = max(far_b, abs(b[j]))
+    for k in range(np.uint64(starts.size) - ONE):
+        g = along_p = along_d = pp = pd = dd = 0.0
+        out[k, _MODEL:] = 0.0
+        for c in range(starts[k], starts[k + ONE]):
+            t, s, u = x[c], p[c], d[c]
+            l1, l2, linear = table[c, _ZERO], table[c, ONE], table[c, TWO]
+            g += l1 * abs(t) + 0.5 * l2 * t * t + linear * t
+            if s == 0.0 and u == 0.0:
+                continue
+            slope = l2 * t + linear
+            if t > 0.0:
+                slope += l1
+            elif t < 0.0:
+                slope -= l1
+            along_p += slope * s
+            along_d += slope * u
+            pp += l2 * s * s
+            pd += l2 * s * u
+            dd += l2 * u * u
+            lo, hi = table[c, np.uint64(3)], table[c, np.uint64(4)]
+            bounded = lo > -math.inf or hi < math.inf
+            if not bounded and abs(t) > (1.0 + 1e-12) * (far_a * abs(s) + far_b * abs(u)):
+                continue
+            for i in range(n_a):
+                for j in range(n_b):
+                    change = a[i] * s + b[j] * u
+                    z = t + change
+                    if z < lo or z > hi:
+                        out[k, _MODEL + i * n_b + j] = math.inf
+                    elif t == 0.0:
+                        out[k, _MODEL + i * n_b + j] += l1 * abs(change)
+                    elif t * z < 0.0:
+                        out[k, _MODEL + i * n_b + j] += 2.0 * l1 * abs(z)
+        out[k, 0], out[k, 1], out[k, 2] = g, along_p, along_d
+        out[k, 3], out[k, 4], out[k, 5] = pp, pd, dd
