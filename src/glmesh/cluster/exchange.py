@@ -6,6 +6,7 @@ they are read. Who shares no link exchanges nothing, and nobody waits for anybod
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +22,17 @@ if TYPE_CHECKING:
     from glmesh.cluster.mpi import Ranks
 
 ROWS, SCALARS = 0, 1  # tags
+_NOTHING = np.array([-np.inf]).tobytes()  # a scalar that is not sent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Lane:
     """An array of own rows and those of others, and what moves them, prepared once."""
 
     rows: Matrix
+    own: Matrix  # the first of them
     requests: list[Any]
     kinds: list[Any]  # of rows that are not next to each other
-    copied: bool = False  # whether others write to it too, so that what arrives must be copied again
-
-    @property
-    def arrived(self) -> Matrix:
-        """All rows, to read until the next exchange, or for good if they are a copy."""
-        return self.rows.copy() if self.copied else self.rows
 
 
 class MpiExchange:
@@ -70,8 +67,9 @@ class MpiExchange:
             there = np.flatnonzero(rank_of[others] == peer) + len(own)
             self._comes[peer] = slice(int(there[0]), int(there[-1]) + 1)
             self._goes[peer] = np.unique(node[rank_of[around] == peer])  # links go both ways
-        self._lanes: list[Lane] = []  # of arrays that the methods write their rows to
-        self._copies: dict[tuple[int, int], Lane] = {}  # of all others, by tag and length of rows
+        self._lanes: dict[int, Lane] = {}  # of arrays that the methods write their rows to, by identity
+        self._copies: dict[tuple[int, int], list[Lane]] = {}  # of all others, by tag and length of rows
+        self._prepared: dict[tuple[int, int], tuple[list[Any], Halo]] = {}  # by the identities of lanes
 
     @property
     def neighbours(self) -> list[int]:
@@ -80,35 +78,47 @@ class MpiExchange:
 
     def allocate(self, block: int, width: int) -> Matrix:
         """The own rows of an array that has room for the others' below."""
-        self._lanes.append(self._lane(width, ROWS))
-        return self._lanes[-1].rows[: self._size]
+        lane = self._lane(width, ROWS)
+        self._lanes[id(lane.rows)] = lane
+        return lane.own
 
     def swap(self, rows: list[Rows]) -> list[Halo]:
-        """One exchange; without vectors it may carry parcels."""
+        """One exchange; without vectors it may carry parcels. Its scalars are there to read until the next but one.
+
+        The others wait for all that is done here, so most of it is prepared, or done while rows are under way.
+        """
         (mine,) = rows
         assert not mine.letters
-        vectors, scalars = self._board(mine.vectors, ROWS), self._board(mine.scalars, SCALARS)
-        requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
+        vectors = None if mine.vectors is None else self._board(mine.vectors, ROWS)
+        scalars = None if mine.scalars is None else self._board(mine.scalars, SCALARS)
+        key = id(vectors), id(scalars)
+        requests, halo = self._prepared.get(key) or self._prepare(key, vectors, scalars)
         self._ranks.start(requests)
-        parcels = self._swap_parcels(mine.parcels) if mine.vectors is None else []
+        if mine.vectors is None:
+            halo = replace(halo, parcels=self._swap_parcels(mine.parcels))
         self._count(mine)
         self._ranks.wait(requests)
-        pointers, neighbours, weights, ids = self._graph
-        theirs = None if vectors is None else vectors.arrived
-        numbers = None if scalars is None else scalars.arrived
-        return [Halo(pointers, neighbours, weights, ids, theirs, numbers, self._own, [], parcels)]
+        return [halo]
 
-    def _board(self, own: Matrix | None, tag: int) -> Lane | None:
-        """Where these rows go out from: where they are, or a copy."""
-        if own is None:
-            return None
-        lane = next((lane for lane in self._lanes if own.base is lane.rows), None)
+    def _prepare(self, key: tuple[int, int], vectors: Lane | None, scalars: Lane | None) -> tuple[list[Any], Halo]:
+        """(what is to be started, what it brings) of an exchange along these lanes."""
+        requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
+        theirs = None if vectors is None else vectors.rows
+        numbers = None if scalars is None else scalars.rows
+        pointers, neighbours, weights, ids = self._graph
+        self._prepared[key] = requests, Halo(pointers, neighbours, weights, ids, theirs, numbers, self._own)
+        return self._prepared[key]
+
+    def _board(self, own: Matrix, tag: int) -> Lane:
+        """Where these rows go out from: where they are, or a copy, of which there are two in turn."""
+        lane = self._lanes.get(id(own.base))
         if lane is None:
             key = tag, own.shape[1]
             if key not in self._copies:
-                self._copies[key] = replace(self._lane(own.shape[1], tag), copied=True)
-            lane = self._copies[key]
-            lane.rows[: self._size] = own
+                self._copies[key] = [self._lane(own.shape[1], tag) for _ in range(2)]
+            self._copies[key].reverse()
+            lane = self._copies[key][0]
+            lane.own[:] = own
         return lane
 
     def _lane(self, width: int, tag: int) -> Lane:
@@ -122,7 +132,7 @@ class MpiExchange:
                 kinds.append(kind)
                 some = [rows, 1, kind]
             requests.append(ranks.sends(some, peer, tag))
-        return Lane(rows, requests, kinds)
+        return Lane(rows, rows[: self._size], requests, kinds)
 
     def _swap_parcels(self, parcels: list[Parcel]) -> list[Parcel]:
         """All that arrive, those between nodes of this rank too, by senders as in a single process."""
@@ -141,16 +151,18 @@ class MpiExchange:
         numbers = 0 if rows.vectors is None else self._links * rows.vectors.shape[1]
         if rows.scalars is not None:
             numbers += self._links * rows.scalars.shape[1]
-            if (nothing := rows.scalars == -np.inf).any():
-                numbers -= int(nothing.sum(axis=1) @ self._degrees)
+            if _NOTHING in rows.scalars.tobytes():  # mostly not, and numpy would take longer to say so
+                numbers -= int((rows.scalars == -np.inf).sum(axis=1) @ self._degrees)
         self.traffic.communications += 1
-        self.traffic.bytes += 8 * numbers + sum(parcel.size for parcel in rows.parcels)
+        self.traffic.bytes += 8 * numbers
+        if rows.parcels:
+            self.traffic.bytes += sum(parcel.size for parcel in rows.parcels)
 
     def close(self) -> None:
         """Gives back what was prepared."""
-        for lane in [*self._lanes, *self._copies.values()]:
+        for lane in [*self._lanes.values(), *itertools.chain(*self._copies.values())]:
             self._ranks.give_back([*lane.requests, *lane.kinds])
-        self._lanes, self._copies = [], {}
+        self._lanes, self._copies, self._prepared = {}, {}, {}
 
     def state(self) -> dict[str, Any]:
         """What was sent so far."""

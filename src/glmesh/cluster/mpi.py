@@ -28,8 +28,8 @@ T = TypeVar("T")
 _CARRY, _PARCEL, _END = 2, 3, 4  # tags; those of rows and scalars are the exchange's
 _LONGEST = 2000  # bytes of what a rank can say of its failure
 _BECAUSE = "-"  # what a rank says that ends because of another
-# looks at what has arrived: at once, then letting others have the processor, then with pauses of so many seconds
-_EAGER, _PATIENT, _PAUSE = 20, 500, 5e-5
+# looks at what has arrived, letting others have the processor; then with pauses of so many seconds
+_PATIENT, _PAUSE = 500, 5e-5
 _AROUND = 32  # looks until the next one at who has failed
 
 
@@ -76,11 +76,11 @@ class Ranks(Together):
     def wait(self, requests: list[Any]) -> None:
         """Until all are done; raises RankFailed if another rank is."""
         looks = 0
-        for request in requests:  # a look at one is a fifth of a look at eight, and moves all of them on
-            while not request.Test():
-                looks = _pause(looks)
-                if looks % _AROUND == 0:
-                    self._look_around(requests)
+        # a look at one is a fifth of a look at eight, and moves all of them on
+        while requests and not (requests[0].Test() and MPI.Request.Testall(requests)):
+            looks = _pause(looks)
+            if looks % _AROUND == 0:
+                self._look_around(requests)
 
     def _look_around(self, requests: list[Any]) -> None:
         for peer, request in self._heard.items():
@@ -253,7 +253,7 @@ def _pause(looks: int) -> int:
     """After so many looks in vain; MPI's own waiting never lets go of the processor, which others may need to send."""
     if looks >= _PATIENT:
         time.sleep(_PAUSE)
-    elif looks >= _EAGER:
+    else:
         os.sched_yield()
     return looks + 1
 
