@@ -161,13 +161,17 @@ def hold(folder: Path) -> None:
     """Each rank brings a part of a file, and writes what it holds of it in the end."""
     with ranks() as all_ranks:
         rows, labels = load(folder / "data.svm", all_ranks)
+        halves = sp.csr_array(  # each entry twice
+            (np.repeat(0.5 * rows.data, 2), np.repeat(rows.indices, 2), 2 * rows.indptr), shape=rows.shape
+        )
         for split in ("features", "samples"):
-            spread = {"n_nodes": 8, "partition": "balanced", "seed": 1}
-            shard = scatter(rows, labels, all_ranks, split=split, loss="logistic", **spread)
-            held = shard.parts[0].columns
-            weight = np.asarray([rows.nnz, held.nnz, held.n])
-            result = solve(shard, runtime=all_ranks, n_nodes=8, max_rounds=5, stop="rounds")
-            np.savez(folder / f"hold-{split}-{all_ranks.rank}.npz", weight=weight, x=result.x)
+            for how, brought in (("balanced", rows), ("shuffled", halves)):
+                spread = {"n_nodes": 8, "partition": how, "seed": 1}
+                shard = scatter(brought, labels, all_ranks, split=split, loss="logistic", **spread)
+                held = shard.parts[0].columns
+                weight = np.asarray([rows.nnz, held.nnz, held.n])
+                result = solve(shard, runtime=all_ranks, n_nodes=8, max_rounds=5, stop="rounds")
+                np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.x)
 
 
 def resume(folder: Path) -> None:

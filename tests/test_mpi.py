@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -112,11 +113,11 @@ def test_what_cannot_be_had_is_refused_by_all_ranks(four):
 
 def test_no_rank_holds_the_whole_matrix(four):
     X, y = datasets.load(four / "data.svm")
-    for split in ("features", "samples"):
+    for split, how in itertools.product(("features", "samples"), ("balanced", "shuffled")):
         pooled = Problem.glm(X, y, loss="logistic", split=split)
-        options = {"n_nodes": 8, "partition": "balanced", "seed": 1, "max_rounds": 5, "stop": "rounds"}
+        options = {"n_nodes": 8, "partition": how, "seed": 1, "max_rounds": 5, "stop": "rounds"}
         expected = solve(pooled, **options).x
-        parts = [np.load(four / f"hold-{split}-{rank}.npz") for rank in range(4)]
+        parts = [np.load(four / f"hold-{split}-{how}-{rank}.npz") for rank in range(4)]
         read, held, columns = np.sum([part["weight"] for part in parts], axis=0)
         assert read == held == X.nnz
         assert columns == pooled.n

@@ -203,6 +203,9 @@ def test_partition_kinds():
     shuffled = [held(partition(problem, 3, "shuffled", seed)) for seed in (1, 1, 2)]
     assert shuffled[0] == shuffled[1] != shuffled[2]
     heavy = sp.csc_array(np.tril(np.ones((30, 30))))  # column j has 30 - j entries
+    longest_first = partition(Problem.glm(heavy, Y), 4, "shuffled", 1)
+    assert [part.tolist() for part in map(longest_first.columns_of, range(4))] == held(longest_first)
+    assert held(longest_first) == held(partition(Problem.glm(np.ones((30, 30)), Y), 4, "shuffled", 1))
     balanced = partition(Problem.glm(heavy, Y), 4, "balanced")
     loads = [heavy[:, part].nnz for part in held(balanced)]
     assert max(loads) - min(loads) <= 30

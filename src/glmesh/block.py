@@ -49,7 +49,8 @@ class Halo:
 
     The neighbours of the block's k-th node (itself included, ascending ids) are pointers[k]..pointers[k+1] of
     `neighbours`: rows of `vectors` and `scalars`; `weights` are the entries of the mixing matrix, zero for a neighbour
-    that is missing. `letters` and `parcels` are those that reached the block's nodes.
+    that is missing. `letters` and `parcels` are those that reached the block's nodes. Read vectors before the next
+    exchange, scalars before the next but one.
     """
 
     pointers: Unsigned

@@ -84,6 +84,12 @@ class Columns:
         return np.asarray(np.diff(self.indptr.astype(np.int64)), dtype=np.int64)
 
     @cached_property
+    def nonzeros(self) -> Indices:
+        """Entries of each column that are not zero: the same however it is stored."""
+        so_far = np.concatenate([[0], np.cumsum(self.data != 0)])[self.indptr.astype(np.int64)]
+        return np.asarray(np.diff(so_far), dtype=np.int64)
+
+    @cached_property
     def norms(self) -> Vector:
         """|a_i|_2 of each column, without overflow or underflow of the squares."""
         largest = np.maximum.reduceat(np.abs(self.data), self._starts) if self.nnz else np.zeros(0)

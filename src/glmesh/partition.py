@@ -49,9 +49,10 @@ class Partition:
 def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", seed: int = 0) -> Partition:
     """Spreads the columns of a pooled problem over nodes.
 
-    `how` is "shuffled" (a seeded random split, sizes differ by at most one; nodes visit columns with most nonzeros
+    `how` is "shuffled" (a seeded random split, sizes differ by at most one; on a node, columns with most nonzeros come
     first), "contiguous", "balanced" (equal numbers of nonzeros), or the user's own: an array with the node of each
-    column, or one list of columns per node. The columns of a group (group Lasso) stay together. Nodes may be empty.
+    column, or one list of columns per node. The columns of a group (group Lasso) stay together, and are ordered by
+    group. Nodes may be empty.
     """
     if not problem.pooled:
         if not isinstance(how, str) or how != "shuffled":
@@ -65,11 +66,11 @@ def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", 
         )
     columns, g = problem.form.columns, problem.form.g
     if not isinstance(g, GroupLasso):
-        return spread(columns.counts, n_nodes, how, seed)
+        return spread(columns.nonzeros, n_nodes, how, seed)
     if how is not None and not isinstance(how, str):
         return _check_groups(_given(how, columns.n, n_nodes), g)
     # groups stay together
-    loads = np.bincount(g.piece_of, columns.counts, minlength=len(g.weights)).astype(np.int64)
+    loads = np.bincount(g.piece_of, columns.nonzeros, minlength=len(g.weights)).astype(np.int64)
     groups = spread(loads, n_nodes, how, seed)
     lists = [np.flatnonzero(np.isin(g.piece_of, groups.columns_of(k))) for k in range(n_nodes)]
     return _check_groups(Partition.of_lists(lists), g)

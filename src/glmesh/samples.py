@@ -74,7 +74,7 @@ class Pool:
     def deal(self, n_nodes: int, how: str | AnyArray, seed: int) -> Partition:
         """Who holds which samples."""
         if self.problem.pooled:
-            return spread(self.columns.counts, n_nodes, how, seed, "samples")
+            return spread(self.columns.nonzeros, n_nodes, how, seed, "samples")
         ends = np.cumsum([part.m for part in self.problem.parts])
         return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
 

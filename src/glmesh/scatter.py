@@ -76,6 +76,9 @@ def scatter(
     if not sparse and X.shape[1] != p:
         raise InvalidData(f"X of rank {together.rank} has {X.shape[1]} columns, another {p}; features must be the same")
     rows: AnyArray = sp.csr_array(X) if sparse else np.asarray(X, dtype=np.float64)
+    if sparse and not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
     if sparse and rows.shape[1] != p:
         rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(len(data.y), p))
     by_samples = split == "samples"
@@ -96,15 +99,11 @@ def scatter(
 
 
 def _loads(rows: AnyArray, together: Together, *, by_samples: bool) -> Indices:
-    """Stored entries of each column of the problem."""
-    m, p = rows.shape
-    if not sp.issparse(rows):
-        total = sum(together.each([m]))
-        return np.full(total, p) if by_samples else np.full(p, total)
+    """Entries of each column of the problem that are not zero."""
+    counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
-        return np.asarray(together.concatenate([np.diff(rows.indptr).astype(np.int64)]))
-    counts = np.bincount(rows.indices, minlength=p).astype(np.float64)
-    return together.fold(np.zeros(p), lambda carry: carry + counts).astype(np.int64)
+        return np.asarray(together.concatenate([counts.astype(np.int64)]))
+    return together.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
 
 
 def _hosts(dealt: Partition, together: Together) -> list[Indices]:

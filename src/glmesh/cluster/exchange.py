@@ -83,7 +83,7 @@ class MpiExchange:
         return lane.own
 
     def swap(self, rows: list[Rows]) -> list[Halo]:
-        """One exchange; without vectors it may carry parcels. Its scalars are there to read until the next but one.
+        """One exchange; without vectors it may carry parcels.
 
         The others wait for all that is done here, so most of it is prepared, or done while rows are under way.
         """

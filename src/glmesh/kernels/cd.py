@@ -42,7 +42,7 @@ _ROUNDING = 1e-12
 # Path lengths are rounded up and wake-up times down: steps may be tiny beside the whole path, and there are many.
 _UP, _DOWN = 1.0 + 4.5e-16, 1.0 - 4.5e-16
 _FLOOR = 1e-3
-_CLEAR = 1e-4  # of |w|: what moves r this far is known to twelve digits
+_CLEAR = 1e-4  # of |w|: what moves r this far is known to about eleven digits
 
 
 @njit(nogil=True, cache=True)

@@ -13,7 +13,8 @@ _ZERO, _MODEL = np.uint64(0), np.uint64(7)
 @njit(nogil=True, cache=True, error_model="numpy")
 def plane_terms(starts, table, x, p, d, a, b, out):
     """For every node k: out_k[:6] = g, its slopes along p and d and its curvatures pp, pd, dd at x; out_k[7:] = what is
-    left of g beside that model at the points a_i, b_j: that a column crosses zero, or (infinite) a bound.
+    left of g beside that model at the points a_i, b_j: that a column crosses zero, or (infinite) a bound. out_k[6] is
+    the caller's.
     """
     n_a, n_b = np.uint64(a.size), np.uint64(b.size)
     far_a = far_b = 0.0
@@ -42,7 +43,7 @@ def plane_terms(starts, table, x, p, d, a, b, out):
             dd += l2 * u * u
             lo, hi = table[c, np.uint64(3)], table[c, np.uint64(4)]
             bounded = lo > -math.inf or hi < math.inf
-            if not bounded and abs(t) > (1.0 + 1e-12) * (far_a * abs(s) + far_b * abs(u)):
+            if not bounded and (l1 == 0.0 or abs(t) > (1.0 + 1e-12) * (far_a * abs(s) + far_b * abs(u))):
                 continue
             for i in range(n_a):
                 for j in range(n_b):

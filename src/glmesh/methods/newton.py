@@ -145,7 +145,7 @@ class Newton:
             if written <= self.best * (1.0 + _ROUNDING) and (trusted or not new.is_seen):
                 self.v, self.center, self.best = v, w, written
                 solver.moved(block, state.memory, state.x != x)
-                state.x, state.w[:] = x, block.f.gradient(v)
+                state.x = x
         elif self.step.is_seen and self.step.length > _SHORTEST:
             self.step = self.step.shortened(new.value)
             self.w = self.step.w + self.step.length * self.step.direction

@@ -109,6 +109,10 @@ def tree_sum(block: Block, tree: Tree, round: int, vectors: Matrix, numbers: Mat
             numbers[k] += parts[k][child][1]
         return vectors[k], numbers[k]
 
+    def total_of(root: int) -> tuple[Vector, Vector]:
+        vector, number = subtotal(root)
+        return vector.copy(), number.copy()  # of its own: it is kept
+
     for stage in range(2 * height):
         parcels = []
         for k in tree.levels.get(height - stage if stage < height else stage - height, []):
@@ -118,7 +122,7 @@ def tree_sum(block: Block, tree: Tree, round: int, vectors: Matrix, numbers: Mat
                 parcels.append(Parcel(me, int(tree.parents[k]), round, {me: vector}, {me: number}))
             if stage >= height:
                 if stage == height and not waiting[k]:
-                    totals[k] = subtotal(k)
+                    totals[k] = total_of(k)
                 if (total := totals[k]) is not None:
                     parcels += [Parcel(me, c, round, {me: total[0]}, {me: total[1]}) for c in tree.children[k]]
         halo = yield Rows(parcels=parcels)
@@ -133,7 +137,7 @@ def tree_sum(block: Block, tree: Tree, round: int, vectors: Matrix, numbers: Mat
                 waiting[k].discard(parcel.sender)
                 parts[k][parcel.sender] = part
     if height == 0:
-        totals[0] = subtotal(0)
+        totals[0] = total_of(0)
     return None if any(total is None for total in totals) else totals[0]
 
 
@@ -175,7 +179,10 @@ class Summation:
     tree: Tree | None = None  # once it is found
 
     def sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-        """(sum of all vectors, of all numbers), the same at every node, or None where a part is missing."""
+        """(sum of all vectors, of all numbers), the same at every node, or None where a part is missing.
+
+        vectors and numbers may be written to.
+        """
         if floods(block, self.width or block.d):
             return (yield from flood_sum(block, round, vectors, numbers))
         if self.tree is None:
@@ -229,9 +236,9 @@ class Sums:
         after about d sums. Blocks of it would only hide that.
         """
         scale = np.full(block.size, 1.0 / block.f.tau)
-        if block.kinked.any() or not block.f.is_quadratic:
+        if not block.f.is_quadratic:
             return scale
-        for k in range(block.size):
+        for k in np.flatnonzero(~block.kinked).tolist():
             many = block.n_columns(k) * block.facts.n_nodes > 2 * block.d
             if many and (l2 := block.table[block.of_node(k), 1].min()) > 0 and block.node_norms[k] > 0:
                 scale[k] = _FLAT * l2 / block.node_norms[k] ** 2

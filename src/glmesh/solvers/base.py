@@ -52,7 +52,10 @@ class LocalSolver(Protocol):
         ...
 
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
-        """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node."""
+        """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node.
+
+        Mind that task.w may have one row for all nodes, and that task.afresh asks for A_k D_k with all digits.
+        """
         ...
 
 
