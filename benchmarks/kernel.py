@@ -122,7 +122,7 @@ class Ours:
         self.args = (
             one, one, np.arange(n + 1, dtype=np.uint64), columns.indptr, columns.indices, columns.data, columns.norms,
             np.int64(0), table, self.x, self.w, self.r, self.v, ones, 1.0, ones, np.ones(1, np.uint64), -ones, CYCLIC,
-            np.uint64(0), np.uint64(0), zero, np.zeros((0, 0)), np.int64(0), self.wake, self.path, np.empty(1), np.empty(1, np.uint64),
+            np.uint64(0), np.uint64(0), zero, np.zeros((0, 0)), np.zeros(1), self.wake, self.path, np.empty(1), np.empty(1, np.uint64),
         )  # fmt: skip
         self.y = y
 

@@ -42,7 +42,6 @@ _ROUNDING = 1e-12
 # Path lengths are rounded up and wake-up times down: steps may be tiny beside the whole path, and there are many.
 _UP, _DOWN = 1.0 + 4.5e-16, 1.0 - 4.5e-16
 _FLOOR = 1e-3
-_CLEAR = 1e-4  # of |w|: what moves r this far is known to about eleven digits
 
 
 @njit(nogil=True, cache=True)
@@ -325,10 +324,10 @@ def solve_nodes(
 
     passes[k] is the cap of passes; target[k] is Theta (negative: none), and then theta[k] the accuracy reached.
     rows[k] are the weights h_k (shape (0, 0): none); Theta is not defined with them.
-    A_k D_k is what the residual moved by, and then rounded like w_k; or, with `afresh` and if it is small beside w_k,
-    summed up from the columns. (So it is with weights, too: r_k does not tell it where h_k is zero.)
+    A_k D_k is what the residual moved by, and then rounded like w_k; or, if it is at most afresh[k] of w_k, summed up
+    from the columns. (So it is with weights, too: r_k does not tell it where h_k is zero.)
     """
-    weighted, afresh = rows.size > 0, afresh != 0
+    weighted = rows.size > 0
     width, per_node = np.uint64(w.shape[1]), np.uint64(w.shape[0] > 1)
     for k in range(np.uint64(starts.size) - ONE):
         first, last = unit_starts[k], unit_starts[k + ONE]
@@ -340,9 +339,8 @@ def solve_nodes(
         drift, scale = _compare(rk, wk)
         rk[:] = wk
         length = (path[k] + drift * (1.0 + 1e-9)) * _UP
-        before = (
-            x[starts[k] : starts[k + ONE]].copy() if weighted or afresh or gamma != 1.0 or target[k] >= 0.0 else x[:0]
-        )
+        needed = weighted or afresh[k] > 0.0 or gamma != 1.0 or target[k] >= 0.0
+        before = x[starts[k] : starts[k + ONE]].copy() if needed else x[:0]
         old_terms = _terms(kind, bounds, table, first, last, x) if target[k] >= 0.0 else 0.0
         order = np.empty(last - first if order_kind == SHUFFLED else _ZERO, np.uint64)
         for j in range(np.uint64(order.size)):
@@ -380,7 +378,7 @@ def solve_nodes(
             if not moved:
                 break
         path[k] = length
-        if weighted or (afresh and _compare(rk, wk)[0] < _CLEAR * scale):
+        if weighted or (afresh[k] > 0.0 and _compare(rk, wk)[0] <= afresh[k] * scale):
             for i in range(starts[k], starts[k + ONE]):
                 change = x[i] - before[i - starts[k]]
                 if change != 0.0:

@@ -29,6 +29,6 @@ def warm_up() -> None:
     transposed_products(ends, *matrix, zero, row, x)
     solve_nodes(
         ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5)), x, row, row.copy(), row.copy(), one, 1.0, one,
-        count, -one, CYCLIC, np.uint64(0), np.uint64(0), zero, np.zeros((0, 0)), np.int64(0),
+        count, -one, CYCLIC, np.uint64(0), np.uint64(0), zero, np.zeros((0, 0)), np.zeros(1),
         np.zeros(1), np.zeros(1), np.zeros(1), count.copy(),
     )  # fmt: skip

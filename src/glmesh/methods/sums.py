@@ -34,6 +34,9 @@ Passes = Callable[[Matrix], Unsigned]  # from gradients at the estimates
 _SHORT = 2**17  # bytes of all nodes' vectors together, up to which waiting costs more than sending
 _REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
 _SHORTER, _SHORTEST, _LONGEST = 1 / 16, 1e-6, 256.0  # of `reach`
+# of |w|, below which A_k p_k must not be rounded like w: the plane search would follow the rounding. (Where nothing has
+# a kink, steps are those of conjugate gradients, and all digits matter.)
+_CLEAR = 1e-4
 _FLAT = 1e-3  # what A may matter beside g where p need not know A: see Sums.scale
 
 
@@ -270,7 +273,7 @@ class Sums:
                 accuracy=np.full(block.size, -1.0),
                 round=state.round,
                 rows=bends(v[None]),
-                afresh=True,  # else A_k p_k is rounded like w, and the plane search would follow the rounding
+                afresh=np.where(block.kinked, _CLEAR, np.inf),
             ),
         )
         p = target - x

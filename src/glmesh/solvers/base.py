@@ -33,7 +33,7 @@ class Subproblems:
     accuracy: Vector  # Theta asked for, per node; negative: none, make the passes
     round: int
     rows: Matrix | None = None  # h, a row per node (C order): the weights of the square; not together with accuracies
-    afresh: bool = False  # whether small A_k D_k need all digits: as the difference of two residuals they lose some
+    afresh: Vector | None = None  # A_k D_k up to this part of |w_k| needs all digits; a residual would lose some
 
 
 class LocalSolver(Protocol):
@@ -54,7 +54,7 @@ class LocalSolver(Protocol):
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
         """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node.
 
-        Mind that task.w may have one row for all nodes, and that task.afresh asks for A_k D_k with all digits.
+        Mind that task.w may have one row for all nodes, and that task.afresh may ask for all digits of A_k D_k.
         """
         ...
 

@@ -59,6 +59,7 @@ class CoordinateDescent:
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         unit_starts, bounds, norms = block.units
         rows = _NO_ROWS if task.rows is None else task.rows
+        afresh = np.zeros(block.size) if task.afresh is None else task.afresh
         theta, visited = np.empty(block.size), np.empty(block.size, dtype=np.uint64)
 
         def some(nodes: slice) -> None:
@@ -87,7 +88,7 @@ class CoordinateDescent:
                 np.uint64(task.round),
                 block.ids[nodes],
                 rows[nodes],
-                np.int64(task.afresh),
+                afresh[nodes],
                 memory["wake"],
                 memory["path"][nodes],
                 theta[nodes],
