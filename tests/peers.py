@@ -203,11 +203,17 @@ class Proxies:
 
     async def _listen(self, target: int) -> asyncio.Server:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if not self._open:
+            self._writers.add(writer)
+            try:
+                there, back = await asyncio.open_connection("127.0.0.1", target)
+            except OSError:  # nobody is there yet
                 writer.close()
                 return
-            there, back = await asyncio.open_connection("127.0.0.1", target)
-            self._writers |= {writer, back}
+            self._writers.add(back)
+            if not self._open:
+                writer.close()
+                back.close()
+                return
             await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
 
         return await asyncio.start_server(serve, "127.0.0.1", 0)
