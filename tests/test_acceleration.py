@@ -292,6 +292,16 @@ def test_the_best_point_of_a_plane(seed, name):
         assert here <= other.fun + 1e-9 * abs(other.fun)
 
 
+def test_sums_do_not_depend_on_who_is_hosted_together():
+    """Kinks on some nodes only, and more columns than rows: the step of the others is their own matter."""
+    X, y = data(m=10, p=60)
+    problem = Problem.glm(X, y, penalty=Table(l1=[1.0] * 15 + [0.0] * 45, l2=0.1))
+    runs = [Run(problem, n_nodes=4, partition="contiguous", n_blocks=blocks, method=Cola(acceleration="sums"))
+            for blocks in (1, 4)]  # fmt: skip
+    for _ in range(10):
+        assert np.array_equal(*[advance(run, 1).x for run in runs])
+
+
 @prop(100)
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([0.0, 0.3, 1.0]))
 def test_what_nodes_tell_of_a_plane_is_g(seed, bounded, at_zero):

@@ -264,11 +264,11 @@ class Block:
     @cached_property
     def spans(self) -> list[slice]:
         """The nodes of each of the team's threads."""
-        return self.team.spans(self.nonzeros)
+        return self.team.spans(self.stored)
 
     @cached_property
-    def nonzeros(self) -> Indices:
-        """Of every hosted node's columns."""
+    def stored(self) -> Indices:
+        """Entries that every hosted node stores: what a pass visits."""
         return np.asarray(np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.int64)), np.int64)
 
     def node_values(self, x: Vector) -> Vector:
@@ -373,9 +373,9 @@ class Rest:
         self.room[k] = -1.0
 
     def resting(self, w: Matrix) -> Flags:
-        """Who may rest in this round; whose w (a row per node, or one for all) moved too far wakes up."""
+        """Who may rest in this round; whose w moved too far wakes up."""
         for k in np.flatnonzero(self.room > 0):
-            move = w[k if len(w) > 1 else 0] - self.at[k]
+            move = w[k] - self.at[k]
             if float(move @ move) > self.room[k]:
                 self.end(int(k))
         return self.room > 0

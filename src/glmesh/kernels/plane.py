@@ -7,7 +7,7 @@ from numba import njit
 
 from glmesh.kernels.columns import ONE, TWO
 
-_ZERO, _MODEL = np.uint64(0), np.uint64(7)
+_ZERO = np.uint64(0)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -17,6 +17,7 @@ def plane_terms(starts, table, x, p, d, a, b, out):
     the caller's.
     """
     n_a, n_b = np.uint64(a.size), np.uint64(b.size)
+    model = np.uint64(out.shape[1]) - n_a * n_b
     far_a = far_b = 0.0
     for i in range(n_a):
         far_a = max(far_a, abs(a[i]))
@@ -24,7 +25,7 @@ def plane_terms(starts, table, x, p, d, a, b, out):
         far_b = max(far_b, abs(b[j]))
     for k in range(np.uint64(starts.size) - ONE):
         g = along_p = along_d = pp = pd = dd = 0.0
-        out[k, _MODEL:] = 0.0
+        out[k, model:] = 0.0
         for c in range(starts[k], starts[k + ONE]):
             t, s, u = x[c], p[c], d[c]
             l1, l2, linear = table[c, _ZERO], table[c, ONE], table[c, TWO]
@@ -50,10 +51,10 @@ def plane_terms(starts, table, x, p, d, a, b, out):
                     change = a[i] * s + b[j] * u
                     z = t + change
                     if z < lo or z > hi:
-                        out[k, _MODEL + i * n_b + j] = math.inf
+                        out[k, model + i * n_b + j] = math.inf
                     elif t == 0.0:
-                        out[k, _MODEL + i * n_b + j] += l1 * abs(change)
+                        out[k, model + i * n_b + j] += l1 * abs(change)
                     elif t * z < 0.0:
-                        out[k, _MODEL + i * n_b + j] += 2.0 * l1 * abs(z)
+                        out[k, model + i * n_b + j] += 2.0 * l1 * abs(z)
         out[k, 0], out[k, 1], out[k, 2] = g, along_p, along_d
         out[k, 3], out[k, 4], out[k, 5] = pp, pd, dd

@@ -123,7 +123,7 @@ class Newton:
         losses = np.stack([g.conjugates(pulls), g.conjugates(np.zeros_like(pulls))])
         numbers: Matrix = np.stack([np.bincount(block.node_of, row, minlength=block.size) for row in losses], axis=1)
         vectors = np.hstack([block.shares(x), _triangles(block, bends)])
-        state.theta, state.visited = np.full(block.size, np.nan), (2.0 + _ROW * block.d) * block.nonzeros
+        state.theta, state.visited = np.full(block.size, np.nan), (2.0 + _ROW * block.d) * block.stored
         found = yield from self.summation.sum(block, state.round, vectors, numbers)
         self.broken = found is None
         if found is None:

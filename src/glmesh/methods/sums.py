@@ -258,7 +258,7 @@ class Sums:
         step = np.zeros_like(v) if self.step is None else self.step
         target = x.copy()
         q, vectors = self.scale(block), np.zeros((block.size, block.d))
-        w = block.f.gradient(v)[None]
+        w = np.broadcast_to(block.f.gradient(v), (block.size, block.d))
         state.theta, state.visited = solver.solve(
             block,
             state.memory,
@@ -278,7 +278,7 @@ class Sums:
         )
         p = target - x
         p *= self.reach
-        if afresh := state.round % _REFRESH == 0:
+        if refresh := state.round % _REFRESH == 0:
             vectors = np.hstack([vectors, block.shares(x)])
         found = yield from self.summation.sum(block, state.round, vectors, along(block, x, p, d))
         self.broken = found is None
@@ -286,7 +286,7 @@ class Sums:
             solver.moved(block, state.memory, target != x)
             return
         total, numbers = found
-        if afresh:
+        if refresh:
             total, v = np.split(total, 2)
         value = block.f.value(v) + float(numbers[0])
         if value > self.value + 1e-12 * abs(self.value) and self.before is not None and not self.cautious:

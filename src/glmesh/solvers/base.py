@@ -24,7 +24,7 @@ class Subproblems:
     """The subproblems of a block's nodes in one round, and where their solutions go."""
 
     x: Vector  # in: x; out: x + gamma D
-    w: Matrix  # the gradient of f at a node's estimate: a row per node, or one for all
+    w: Matrix  # a row per node: the gradient of f at its estimate
     estimate: Matrix  # out: row k += step_k q_k A_k D_k
     q: Vector  # sigma'/tau, per node
     step: Vector  # gamma K / q, per node
@@ -54,7 +54,7 @@ class LocalSolver(Protocol):
     def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
         """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node.
 
-        Mind that task.w may have one row for all nodes, and that task.afresh may ask for all digits of A_k D_k.
+        Mind that task.afresh may ask for all digits of A_k D_k.
         """
         ...
 
@@ -132,15 +132,7 @@ class NodewiseSolver(ABC):
             key = (block.facts.seed, int(block.ids[k]), task.round)
             rows = None if task.rows is None else task.rows[k]
             one = NodeTask(
-                columns,
-                block.terms[k],
-                old,
-                task.w[k if len(task.w) > 1 else 0],
-                float(task.q[k]),
-                int(task.passes[k]),
-                accuracy,
-                key,
-                rows,
+                columns, block.terms[k], old, task.w[k], float(task.q[k]), int(task.passes[k]), accuracy, key, rows
             )
             new = self.solve_node(one)
             if accuracy is not None:

@@ -59,6 +59,7 @@ class CoordinateDescent:
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         unit_starts, bounds, norms = block.units
         rows = _NO_ROWS if task.rows is None else task.rows
+        w = task.w if task.w.strides[0] else task.w[:1].copy()  # rows that are all the same one are read as one
         afresh = np.zeros(block.size) if task.afresh is None else task.afresh
         theta, visited = np.empty(block.size), np.empty(block.size, dtype=np.uint64)
 
@@ -75,7 +76,7 @@ class CoordinateDescent:
                 np.int64(block.kind),
                 block.table,
                 task.x,
-                task.w[nodes] if len(task.w) > 1 else task.w,
+                w[nodes] if len(w) > 1 else w,
                 memory["r"][nodes],
                 task.estimate[nodes],
                 task.q[nodes],
