@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from glmesh import datasets
+from glmesh.files import data_files as datasets
 
 REPORTS = Path(__file__).parent / "reports"
 FILES = {

@@ -26,8 +26,8 @@ from threadpoolctl import threadpool_limits
 
 import glmesh
 from glmesh import Cola, Problem, Run
+from glmesh.formatting import size
 from glmesh.solvers import CoordinateDescent
-from glmesh.text import size
 
 LOOSE, TIGHT = 1e-3, 1e-6  # relative suboptimality
 CLOSE = 1e-4  # of coefficients, in relative norm

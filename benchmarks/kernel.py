@@ -19,8 +19,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet
 
-from glmesh.columns import Columns
 from glmesh.kernels.cd import CYCLIC, solve_nodes
+from glmesh.linalg.columns import Columns
 
 C_SOURCE = r"""
 #include <math.h>

@@ -26,9 +26,9 @@ def exchanges(width: int, count: int) -> dict[str, list[float]]:
     """Seconds and processor seconds of an exchange, of ours and of the bare ring, in turn."""
     from mpi4py import MPI
 
-    from glmesh import mixing, topology
-    from glmesh.block import Rows
-    from glmesh.cluster import ranks
+    from glmesh.core.block import Rows
+    from glmesh.network import mixing, topology
+    from glmesh.transports.mpi import ranks
 
     comm = MPI.COMM_WORLD
     rank, size = comm.Get_rank(), comm.Get_size()

@@ -25,17 +25,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from common import machine, write
 from tests.peers import free_ports
 
-from glmesh.block import Rows
+from glmesh.core.block import Rows
+from glmesh.federation.config import keys
+from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
+from glmesh.federation.config.site import Site
+from glmesh.federation.monitor.log import Log
+from glmesh.federation.wire.frames import Kind, Shape, pack_json
+from glmesh.federation.wire.inbox import Message
+from glmesh.federation.wire.links import Links
+from glmesh.federation.wire.transport import PeerExchange
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.letter import Letter
-from glmesh.peers import keys
-from glmesh.peers.config import Site
-from glmesh.peers.exchange import PeerExchange
-from glmesh.peers.federation import Federation, Member, NetworkPart, ProblemPart
-from glmesh.peers.frames import Kind, Shape, pack_json
-from glmesh.peers.inbox import Message
-from glmesh.peers.link import Links
-from glmesh.peers.log import Log
+from glmesh.gossip.messages import Letter
 
 PEERS = 16
 SIZES = {47_236: 60, 1_000_000: 8}  # length of the vector: rounds that are timed

@@ -19,8 +19,8 @@ from sklearn.svm import LinearSVC
 
 import glmesh
 from glmesh import Cola, Problem, Run
+from glmesh.formatting import size
 from glmesh.solvers import CoordinateDescent
-from glmesh.text import size
 
 GOALS = (1e-3, 1e-6)
 MAX_ROUNDS = 20_000
@@ -73,7 +73,7 @@ def network(problem: Problem, topology: str, best: float, seconds: float) -> tup
 
 def overhead(problem: Problem, topology: str, rounds: int = 60) -> float:
     """The share of a round that is not spent in mixing, gradients and the local solver's kernel (one thread)."""
-    import glmesh.block
+    import glmesh.core.block
     import glmesh.solvers.compiled
 
     spent = 0.0

@@ -5,7 +5,8 @@ python examples/elastic.py
 
 import numpy as np
 
-from glmesh import Problem, Run, plot, solve
+from glmesh import Problem, Run, solve
+from glmesh.plot import figures as plot
 
 rng = np.random.default_rng(0)
 X, new = rng.normal(size=(120, 64)), rng.normal(size=(120, 4))

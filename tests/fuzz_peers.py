@@ -17,11 +17,9 @@ from glmesh.kernels.warm import warm_up
 
 warm_up()  # numba cannot compile what atheris has instrumented
 
-with atheris.instrument_imports(include=["glmesh.peers", "glmesh.gossip.edge"]):
-    from glmesh.gossip.edge import Edge, Offer
-    from glmesh.gossip.letter import Letter, Note, Pulse
-    from glmesh.peers.board import Board
-    from glmesh.peers.frames import (
+with atheris.instrument_imports(include=["glmesh.federation", "glmesh.gossip.edge"]):
+    from glmesh.federation.node.gossip_store import Board
+    from glmesh.federation.wire.frames import (
         Assembler,
         Kind,
         Shape,
@@ -33,6 +31,8 @@ with atheris.instrument_imports(include=["glmesh.peers", "glmesh.gossip.edge"]):
         unpack_letter,
         unpack_vector,
     )
+    from glmesh.gossip.edge import Edge, Offer
+    from glmesh.gossip.messages import Letter, Note, Pulse
 
 SHAPE = Shape(3, 4)
 

@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from glmesh import checkpoint, modelfile
-from glmesh.peers import keys
-from glmesh.peers.federation import Federation, Member, NetworkPart, ProblemPart
-from glmesh.peers.history import read
+from glmesh.engine import checkpoint
+from glmesh.federation.config import keys
+from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
+from glmesh.federation.monitor.history import read
+from glmesh.files import model_files as modelfile
 
 _FORK = multiprocessing.get_context("forkserver")
 _FORK.set_forkserver_preload(["tests.peers_warm"])

@@ -10,13 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 from mpi4py import MPI
 
-from glmesh import Cola, GlmeshError, Lasso, Network, Problem, Result, Run, datasets, methods, solve
-from glmesh.cluster import ranks
-from glmesh.cluster.mpi import Ranks
+from glmesh import Cola, GlmeshError, Lasso, Network, Problem, Result, Run, methods, solve
+from glmesh.engine.path import solve_path
+from glmesh.engine.scatter import load, scatter
+from glmesh.engine.solve import advance
 from glmesh.errors import InvalidInput, RankFailed
-from glmesh.path import solve_path
-from glmesh.scatter import load, scatter
-from glmesh.solve import advance
+from glmesh.files import data_files as datasets
+from glmesh.transports.mpi import ranks
+from glmesh.transports.mpi.ranks import Ranks
 from tests.cases import SOAK
 
 rng = np.random.default_rng(0)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glmesh import Cola, Problem, Run, functions, mixing, solve, theory, topology
+from glmesh import Cola, Problem, Run, functions, solve, theory
 from glmesh.errors import UnsuitablePair
+from glmesh.network import mixing, topology
 from tests.cases import prop
 
 

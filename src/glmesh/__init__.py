@@ -5,14 +5,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from glmesh import functions, methods, mixing, solvers, theory, topology
+from glmesh import functions, methods, solvers, theory
+from glmesh.engine.result import Result, Status
+from glmesh.engine.run import Run
+from glmesh.engine.solve import solve
 from glmesh.errors import GlmeshError
-from glmesh.exchange import Network
 from glmesh.methods import Cocoa, Cola
-from glmesh.problem import Problem
-from glmesh.result import Result, Status
-from glmesh.run import Run
-from glmesh.solve import solve
+from glmesh.network import mixing, topology
+from glmesh.problem.problem import Problem
+from glmesh.transports import Network
 
 if TYPE_CHECKING:
     from glmesh.estimators import (

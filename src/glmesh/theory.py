@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glmesh.engine.run import Run
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Table
-from glmesh.run import Run
 from glmesh.types import Vector
 
 

@@ -15,8 +15,8 @@ from glmesh.bench.reference import Reference, reference
 from glmesh.bench.trace import Trace, follow
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.methods import Consensus
-from glmesh.problem import Problem
-from glmesh.topology import names as topologies
+from glmesh.network.topology import names as topologies
+from glmesh.problem.problem import Problem
 
 GOALS = (1e-3, 1e-6)
 

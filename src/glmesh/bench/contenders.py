@@ -8,8 +8,8 @@ from typing import Literal
 
 from glmesh.errors import UnsuitablePair
 from glmesh.methods import Cola, Consensus, DAdmm, Dapg, Dgd, Diging, Extra, Nids, PgExtra
-from glmesh.problem import Problem
-from glmesh.samples import parts_of
+from glmesh.methods.consensus.samples import parts_of
+from glmesh.problem.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh import datasets
 from glmesh.errors import InvalidInput, UnreadableFile
+from glmesh.files import data_files as datasets
 from glmesh.types import AnyArray, Vector
 
 VARIABLE = "GLMESH_DATA"

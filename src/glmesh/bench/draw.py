@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glmesh.bench.trace import Trace
-from glmesh.plot import new_figure
-from glmesh.text import size
+from glmesh.formatting import size
+from glmesh.plot.figures import new_figure
 from glmesh.types import Vector
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from glmesh.problem import Problem
+from glmesh.problem.problem import Problem
 from glmesh.types import AnyArray, Vector
 
 Split = Literal["features", "samples"]

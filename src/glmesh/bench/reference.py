@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glmesh.engine.solve import solve
 from glmesh.methods import Cola
-from glmesh.problem import Problem
-from glmesh.solve import solve
+from glmesh.problem.problem import Problem
 from glmesh.solvers import CoordinateDescent
 
 _ROUNDS = 400

@@ -12,8 +12,8 @@ import numpy as np
 from glmesh.bench.compare import GOALS, Plan, Race
 from glmesh.bench.draw import curves
 from glmesh.bench.trace import KEYS, Trace
-from glmesh.methods import newton
-from glmesh.text import size
+from glmesh.formatting import size
+from glmesh.methods.cola import newton
 
 TARGET = 0.25  # of the best tuned rival's bytes
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from glmesh.bench.reference import Reference
+from glmesh.engine.run import Run
 from glmesh.methods import Cola, Consensus
-from glmesh.problem import Problem
-from glmesh.run import Run
+from glmesh.problem.problem import Problem
 from glmesh.types import Vector
 
 KEYS = (

@@ -18,8 +18,8 @@ _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.en
 
 def run(options: Namespace, command: Callable[[Namespace, Any], int]) -> int:
     """Runs a command on all ranks; the exit code is that of each."""
-    from glmesh.cluster import ranks
     from glmesh.errors import GlmeshError
+    from glmesh.transports.mpi import ranks
 
     with_all = ranks()
     options.quiet = options.quiet or with_all.rank > 0

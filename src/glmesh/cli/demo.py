@@ -10,10 +10,10 @@ from glmesh.cli.options import REACHED, Parser, examples
 from glmesh.cli.output import can_plot, check_picture, check_writable, plain
 from glmesh.cli.progress import Progress
 from glmesh.cli.train import exit_code
-from glmesh.text import size
+from glmesh.formatting import size
 
 if TYPE_CHECKING:
-    from glmesh.result import Result
+    from glmesh.engine.result import Result
     from glmesh.types import Matrix, Vector
 
 HELP = "see it work: a Lasso over a ring of 16 nodes"
@@ -43,7 +43,9 @@ def run(options: Namespace) -> int:
         check_writable({"--out": options.out})
     import numpy as np
 
-    from glmesh import Problem, Status, datasets, plot, solve
+    from glmesh import Problem, Status, solve
+    from glmesh.files import data_files as datasets
+    from glmesh.plot import figures as plot
 
     X, y = datasets.demo()
     alpha = float(np.abs(X.T @ y).max()) / _SHRINK
@@ -108,7 +110,7 @@ def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
 
 
 def _curve(result: Result) -> str:
-    from glmesh import termplot
+    from glmesh.plot import terminal as termplot
 
     history = result.history
     return termplot.curve(

@@ -23,7 +23,7 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Look and tell."""
     needs_peers()
-    from glmesh.peers.doctor import examine
+    from glmesh.federation.monitor.doctor import examine
 
     bad = False
     for finding in examine(options.file):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from glmesh.cli.output import count
 
 if TYPE_CHECKING:
-    from glmesh.faults import Plan
-    from glmesh.result import Result
+    from glmesh.engine.result import Result
+    from glmesh.network.faults import Plan
 
 CHECKPOINT = "run.ckpt"
 EVERY = 100  # rounds between two checkpoints
@@ -25,7 +25,7 @@ _EVENTS = {
 def read_plan(options: Namespace, graph: Any) -> Plan | None:
     """The plan of --faults, known to fit the network."""
     from glmesh.errors import InvalidInput
-    from glmesh.faults import Plan
+    from glmesh.network.faults import Plan
 
     if options.faults is None:
         return None
@@ -66,7 +66,7 @@ def checkpoint_output(options: Namespace) -> str | None:
 
 def rounds_done(options: Namespace) -> int | None:
     """The rounds that the checkpoint holds, None without one; a damaged file is refused."""
-    from glmesh import checkpoint
+    from glmesh.engine import checkpoint
 
     if options.checkpoint is None:
         return None
@@ -85,7 +85,7 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 def told(result: Result) -> list[tuple[str, str]]:
     """Lines of the summary: who stayed, how often nodes were away, who joined and left, what was not solved."""
-    from glmesh.faults import Plan
+    from glmesh.network.faults import Plan
 
     lines = []
     presence = result.presence

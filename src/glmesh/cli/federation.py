@@ -64,7 +64,7 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     from glmesh.errors import InvalidInput, UnsuitablePair
-    from glmesh.peers.federation import Federation, NetworkPart, ProblemPart
+    from glmesh.federation.config.federation import Federation, NetworkPart, ProblemPart
 
     path = Path(options.file)
     if path.exists():
@@ -100,8 +100,8 @@ def _add(options: Namespace) -> int:
     from dataclasses import replace
 
     from glmesh.errors import InvalidInput
-    from glmesh.peers.federation import Federation, Member
-    from glmesh.peers.keys import check_name, fingerprint
+    from glmesh.federation.config.federation import Federation, Member
+    from glmesh.federation.config.keys import check_name, fingerprint
 
     path = Path(options.file)
     federation = Federation.read(path)
@@ -131,7 +131,7 @@ def _add(options: Namespace) -> int:
 
 
 def _node_file(options: Namespace, name: str, data: str) -> str:
-    from glmesh.peers.federation import toml_value
+    from glmesh.federation.config.federation import toml_value
 
     lines = {
         "name": name,
@@ -148,8 +148,8 @@ def _node_file(options: Namespace, name: str, data: str) -> str:
 
 
 def _check(options: Namespace) -> int:
-    from glmesh import topology
-    from glmesh.peers.federation import Federation
+    from glmesh.federation.config.federation import Federation
+    from glmesh.network import topology
 
     federation = Federation.read(options.file)
     federation.check()

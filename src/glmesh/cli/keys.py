@@ -26,7 +26,7 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Make them, and say what was made."""
     needs_peers()
-    from glmesh.peers import keys
+    from glmesh.federation.config import keys
 
     made = keys.make(Path(options.folder), options.names, days=options.days or keys.NODE_DAYS)
     for path in made:

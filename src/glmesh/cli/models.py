@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from glmesh.functions import Loss
-    from glmesh.model import Split
+    from glmesh.problem.spec import Split
 
 # name: loss, penalty
 MODELS = {
@@ -34,7 +34,7 @@ class Choice:
 
     def split_for(self, n_samples: int, n_features: int) -> Split:
         """The split with the shorter messages: they hold a number per feature, or one per sample."""
-        from glmesh.model import shorter
+        from glmesh.problem.spec import shorter
 
         return shorter(self.splits, n_samples, n_features)
 
@@ -42,7 +42,7 @@ class Choice:
 def choose(options: Namespace) -> Choice:
     """Check --model, --loss, --penalty, ... against each other, before any data is read."""
     from glmesh.errors import UnsuitablePair
-    from glmesh.model import refusals
+    from glmesh.problem.spec import refusals
 
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual

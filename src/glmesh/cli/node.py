@@ -31,12 +31,12 @@ def run(options: Namespace) -> int:
     """Until it is done."""
     needs_peers()
     from glmesh.errors import GlmeshError
-    from glmesh.peers.config import Site
-    from glmesh.peers.figures import figures
-    from glmesh.peers.log import Handshakes, Log
-    from glmesh.peers.node import Node, Outcome, listen_to_signals
-    from glmesh.peers.status import Server
-    from glmesh.peers.view import View
+    from glmesh.federation.config.site import Site
+    from glmesh.federation.monitor.log import Handshakes, Log
+    from glmesh.federation.monitor.screen import View
+    from glmesh.federation.monitor.server import Server
+    from glmesh.federation.monitor.status import figures
+    from glmesh.federation.node.process import Node, Outcome, listen_to_signals
 
     site = Site.read(options.file)
     site.state.mkdir(mode=0o700, parents=True, exist_ok=True)

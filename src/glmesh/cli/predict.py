@@ -12,7 +12,7 @@ from glmesh.cli.output import check_writable, count, write_lines
 from glmesh.cli.scores import score
 
 if TYPE_CHECKING:
-    from glmesh.modelfile import Model
+    from glmesh.files.model_files import Model
     from glmesh.types import AnyArray, Vector
 
 HELP = "apply a saved model to a data file"
@@ -43,15 +43,15 @@ def run(options: Namespace) -> int:
     """Load, predict, write, report."""
     check_writable({"--out": options.out}, options.model, options.data)
 
-    from glmesh import modelfile
     from glmesh.errors import InvalidInput
+    from glmesh.files import model_files as modelfile
 
     model = modelfile.load(options.model)
     if options.probability and model.loss != "logistic":
         raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
     X, y = _read(options, model)
     if options.node:
-        from glmesh.peers.predict import together
+        from glmesh.federation.predict import together
 
         model, X = together(options.node, model, X)
     predictions = model.predict(X)
@@ -72,8 +72,8 @@ def _read(options: Namespace, model: Model) -> tuple[AnyArray, Vector | None]:
     """X, and y where the file has it: a table with as many columns as the model has features has none."""
     import numpy as np
 
-    from glmesh.datasets import load
     from glmesh.errors import InvalidData
+    from glmesh.files.data_files import load
 
     p = len(model.coef)
     table = {".csv", ".tsv"} & {suffix.lower() for suffix in Path(options.data).suffixes[-2:]}

@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from glmesh.cli.output import duration, plain
-from glmesh.text import size
+from glmesh.formatting import size
 
 if TYPE_CHECKING:
-    from glmesh.certificate import Certificate
-    from glmesh.result import Result
-    from glmesh.run import Run
+    from glmesh.certificate.bound import Certificate
+    from glmesh.engine.result import Result
+    from glmesh.engine.run import Run
 
 _REFRESH = 0.15  # seconds between two pictures of the line; faster cannot be read
 _SHARE = 10  # looking at the gap is work too: at most one part in so many of a run's time

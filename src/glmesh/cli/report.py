@@ -24,7 +24,7 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Read, draw, write."""
     check_writable({"--out": options.out})
-    from glmesh.peers.report import page
+    from glmesh.federation.monitor.report import page
 
     text = page(options.folders)
     with open(options.out, "w", encoding="utf-8") as stream:

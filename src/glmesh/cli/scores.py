@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from glmesh.modelfile import Model
+    from glmesh.files.model_files import Model
     from glmesh.types import Vector
 
 

@@ -22,9 +22,9 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Ask and show."""
     needs_peers()
-    from glmesh.peers.config import Site
-    from glmesh.peers.status import ask
-    from glmesh.peers.view import screen
+    from glmesh.federation.config.site import Site
+    from glmesh.federation.monitor.screen import screen
+    from glmesh.federation.monitor.server import ask
 
     figures = ask(Site.read(options.file))
     print(json.dumps(figures) if options.json else screen(figures, [], None, 120).rstrip())

@@ -11,7 +11,7 @@ from glmesh.cli.options import REACHED, Parser, add_network, examples
 from glmesh.cli.output import check_picture, check_writable, count, plain, rows
 
 if TYPE_CHECKING:
-    from glmesh.mixing import Mixing
+    from glmesh.network.mixing import Mixing
 
 HELP = "draw a network and say how fast it mixes"
 _DRAWN = 150  # more links are a blot in a terminal
@@ -58,7 +58,8 @@ def run(options: Namespace) -> int:
     if options.name == "list":
         print(_table(options.nodes, options.seed))
         return REACHED
-    from glmesh import mixing, termplot, topology
+    from glmesh.network import mixing, topology
+    from glmesh.plot import terminal as termplot
 
     graph = topology.build(options.name, options.nodes, options.seed)
     if 0 < graph.number_of_edges() <= _DRAWN:
@@ -66,7 +67,7 @@ def run(options: Namespace) -> int:
     print(f"{options.name}, {count(options.nodes, 'node')}\n")
     print(rows(_facts(mixing.metropolis(graph), topology.diameter(graph), topology.EXACT_DIAMETER)))
     if options.plot:
-        from glmesh import plot
+        from glmesh.plot import figures as plot
 
         plot.topology(graph, path=options.plot, title=f"{options.name}, {count(options.nodes, 'node')}")
         print(f"\n  drawn in {options.plot}")
@@ -95,8 +96,8 @@ def _per_digit(beta: float) -> str:
 
 def _table(nodes: int, seed: int) -> str:
     """All names with what they are, and their figures for so many nodes."""
-    from glmesh import mixing, topology
     from glmesh.errors import InvalidNetwork
+    from glmesh.network import mixing, topology
 
     form = "  {:<17}{:>8}{:>10}{:>10}  {}"
     lines = [form.format(f"{nodes:,} nodes", "links", "diameter", "1 - beta", "")]

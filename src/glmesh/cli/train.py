@@ -13,14 +13,14 @@ from glmesh.cli.output import check_picture, check_writable, count, duration, ro
 from glmesh.cli.progress import Progress, certified
 from glmesh.cli.scores import score
 from glmesh.cli.train_options import add_options
-from glmesh.text import size
+from glmesh.formatting import size
 
 if TYPE_CHECKING:
-    from glmesh.faults import Plan
-    from glmesh.modelfile import Model
-    from glmesh.problem import Problem
-    from glmesh.result import Result
-    from glmesh.together import Together
+    from glmesh.engine.result import Result
+    from glmesh.files.model_files import Model
+    from glmesh.network.faults import Plan
+    from glmesh.parallel.processes import Together
+    from glmesh.problem.problem import Problem
 
     Shape = tuple[int, int, int | None]  # samples, features and, if sparse, nonzeros
 
@@ -31,7 +31,7 @@ HELP = "fit a model to a data file, over a simulated network"
 
 def run(options: Namespace) -> int:
     """Check everything, read, fit, write, tell."""
-    from glmesh.together import ALONE
+    from glmesh.parallel.processes import ALONE
 
     if options.runtime == "mpi":
         from glmesh.cli import cluster
@@ -52,7 +52,8 @@ def train(options: Namespace, together: Together) -> int:
         raise _what_to_fit(options)
     choice = choose(options)
 
-    from glmesh import Cola, Network, solve, topology
+    from glmesh import Cola, Network, solve
+    from glmesh.network import topology
 
     graph = topology.build(options.topology, options.nodes, options.seed)
     plan, done = read_plan(options, graph), rounds_done(options) if first else None
@@ -100,9 +101,9 @@ def train(options: Namespace, together: Together) -> int:
 def _read(options: Namespace, choice: Choice, together: Together) -> tuple[Problem, Shape, Any]:
     """(what is to be solved, samples and features and nonzeros, and all the data if this process has it)."""
     from glmesh import Problem
-    from glmesh.datasets import load
-    from glmesh.scatter import load as load_part
-    from glmesh.scatter import scatter, shape_of
+    from glmesh.engine.scatter import load as load_part
+    from glmesh.engine.scatter import scatter, shape_of
+    from glmesh.files.data_files import load
 
     fit: dict[str, Any] = {
         "loss": choice.loss,
@@ -164,7 +165,7 @@ def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, re
     from math import isfinite
 
     from glmesh import __version__
-    from glmesh.modelfile import Model
+    from glmesh.files.model_files import Model
 
     info: dict[str, Any] = {
         "glmesh": __version__,
@@ -199,7 +200,7 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.history:
         write_history(options.history, result.history)
     if options.plot:
-        from glmesh import plot
+        from glmesh.plot import figures as plot
 
         plot.convergence(result.history, path=options.plot, title=_title(options), presence=result.presence)
 

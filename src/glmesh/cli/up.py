@@ -31,8 +31,8 @@ def run(options: Namespace) -> int:
     """Start, wait, tell."""
     needs_peers()
     from glmesh.errors import InvalidInput
-    from glmesh.peers.config import Site
-    from glmesh.peers.federation import Federation
+    from glmesh.federation.config.federation import Federation
+    from glmesh.federation.config.site import Site
 
     path = Path(options.file)
     federation = Federation.read(path)
@@ -62,7 +62,7 @@ def run(options: Namespace) -> int:
 
 
 def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
-    from glmesh.peers.history import read
+    from glmesh.federation.monitor.history import read
 
     shown = ""
     while any(node.poll() is None for node in nodes.values()):
@@ -83,8 +83,8 @@ def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
 
 
 def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
-    from glmesh import modelfile
-    from glmesh.peers.history import read
+    from glmesh.federation.monitor.history import read
+    from glmesh.files import model_files as modelfile
 
     good = True
     for name, node in nodes.items():

@@ -17,14 +17,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from glmesh.engine.result import Result, Status
+from glmesh.engine.run import Run
+from glmesh.engine.solve import solve
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Loss, Separable
 from glmesh.methods import Cola
-from glmesh.model import Split, refusals, shorter
-from glmesh.problem import Problem
-from glmesh.result import Result, Status
-from glmesh.run import Run
-from glmesh.solve import solve
+from glmesh.problem.problem import Problem
+from glmesh.problem.spec import Split, refusals, shorter
 from glmesh.types import AnyArray, Vector
 
 RECORD_EVERY = 5  # rounds between looks at the gap: a look costs about as much as a round
@@ -277,7 +277,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
         """Objective, gap and consensus against rounds and bytes, as a figure; written to `path` if there is one."""
-        from glmesh import plot
+        from glmesh.plot import figures as plot
 
         check_is_fitted(self)
         results = self.result_ if isinstance(self.result_, list) else [self.result_]

@@ -10,9 +10,9 @@ import numpy as np
 from sklearn import linear_model, multiclass, preprocessing, svm
 from sklearn.utils.validation import check_is_fitted
 
-from glmesh import modelfile
 from glmesh.estimators import classification, paths, regression
 from glmesh.estimators.base import Data, NetworkEstimator
+from glmesh.files import model_files as modelfile
 from glmesh.functions import Loss
 
 _CLASSES = {

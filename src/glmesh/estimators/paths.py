@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import check_X_y
 
+from glmesh.engine.path import Path, solve_path
 from glmesh.errors import InvalidInput
 from glmesh.estimators.base import RECORD_EVERY, Data
 from glmesh.estimators.regression import ElasticNet, Lasso, NetworkRegressor, net_objective
-from glmesh.path import Path, solve_path
 from glmesh.types import AnyArray, Indices, Matrix, Vector
 
 

@@ -20,15 +20,7 @@ from glmesh.functions.losses import (
     SquaredHingeLoss,
     SquaredLoss,
 )
-from glmesh.functions.separable import (
-    L1,
-    L2,
-    Box,
-    ElasticNet,
-    NonNegative,
-    Separable,
-    Table,
-)
+from glmesh.functions.separable import L1, L2, Box, ElasticNet, NonNegative, Separable, Table
 from glmesh.functions.smooth import ConjugateOf, Huber, Logistic, Smooth, Squared, SquaredHinge
 
 __all__ = [

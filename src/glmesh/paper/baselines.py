@@ -11,7 +11,7 @@ from glmesh.bench import Reference, Trace, follow, reference
 from glmesh.bench.data import Data
 from glmesh.methods import Cola, Consensus, DAdmm, Diging, Nids, PgExtra
 from glmesh.paper.experiment import NETWORK, NODES, Claim, Outcome, Panel, Settings, common_goal, cost, told
-from glmesh.problem import Problem
+from glmesh.problem.problem import Problem
 
 # The text says 1e-5 for ridge and 1e-4 for Lasso, the caption of its figure 1e-4 and 1e-5.
 RIDGE, LASSO = (1e-4, 1e-5), (1e-5, 1e-4)

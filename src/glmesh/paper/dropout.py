@@ -19,7 +19,7 @@ from glmesh.paper.experiment import (
     rises,
     told,
 )
-from glmesh.problem import Problem
+from glmesh.problem.problem import Problem
 
 LAMBDA = 1e-4
 CHANCES = (0.5, 0.7, 0.9, 1.0)

@@ -15,7 +15,7 @@ from glmesh.bench.data import Data
 from glmesh.bench.draw import curves
 from glmesh.bench.report import write_csv
 from glmesh.bench.trace import Trace
-from glmesh.exchange import Network
+from glmesh.transports import Network
 
 # What seconds mean in all experiments: a gigabit a second, a millisecond, a local solver as quick as scikit-learn's.
 NETWORK = Network(latency=1e-3, bandwidth=125e6, nonzeros_per_second=1e8)

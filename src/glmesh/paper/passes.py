@@ -12,7 +12,7 @@ from glmesh.bench import Reference, Trace, follow, reference
 from glmesh.bench.data import Data
 from glmesh.methods import Cola
 from glmesh.paper.experiment import NETWORK, NODES, Claim, Outcome, Panel, Settings, common_goal, cost, falls, told
-from glmesh.problem import Problem
+from glmesh.problem.problem import Problem
 
 LAMBDA = 1e-6
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from glmesh import mixing, topology
 from glmesh.bench import follow
 from glmesh.methods import Cola
+from glmesh.network import mixing, topology
 from glmesh.paper.experiment import (
     NETWORK,
     NODES,

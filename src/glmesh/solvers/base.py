@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glmesh.block import Block
-from glmesh.columns import Columns
+from glmesh.core.block import Block
 from glmesh.functions import Separable
+from glmesh.linalg.columns import Columns
 from glmesh.types import Flags, Matrix, Unsigned, Vector
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glmesh.block import Block
+from glmesh.core.block import Block
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import GROUPS
 from glmesh.kernels.cd import CYCLIC, SHUFFLED, SYMMETRIC, solve_nodes

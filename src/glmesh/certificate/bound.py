@@ -1,0 +1,305 @@
+"""Local certificates: how nodes learn, from their neighbours only, how far from the optimum everybody is.
+
+Every node sums up its state (x_k, v_k) of one round in a record of a few numbers; records travel along with the
+vectors of the following rounds (`glmesh.gather`), and soon every node holds their totals and computes the same
+bound. The paper's Proposition 1 is not sound as printed; the bound used here follows from
+
+    G_H = (1/K) sum_k <v_k - v, w_k - w>  +  sum_i FY_i(x_i, -a_i.w),     v = Ax, w = mean of w_k,
+
+with FY_i(x, u) = g_i(x) + g_i*(u) - x u >= 0. Node k knows u_i = -a_i.w_k; the distance to -a_i.w is at most
+|a_i| |w_k - w|, and  sum |w_k - w|^2 <= delta_w^2 = sum_k |w_k - sum_j W_kj w_j|^2 / (1 - lambda_2)^2, likewise for v.
+Linearising FY_i at u_i (slope xhat_i - x_i) and bounding what remains by its worst case R_i over that distance:
+
+    by features:  O_A(x) - O*  <=  delta_v delta_w / K + sum gap_k + (sum t_k^2)^(1/2) delta_w + sum R_k(delta_w)
+    by samples:   P(w_k) - P*  <=  delta_v^2 / (2 tau) + sum gap_k + sqrt2 delta_w sum t_k + sum R_k(sqrt2 delta_w)
+                  for every node's own model w_k (two nodes differ by at most sqrt2 delta_w)
+
+where t_k = |A_k (xhat_k - x_k)|. Where g* is infinite somewhere (L1, groups), the dual point s w is used, with s so
+small that it is feasible for every w within delta_w:
+
+    O_A(x) - O* <= (1/K) sum [f(v_k) + f*(s w_k)] + g(x) + what finite sides of boxes add.
+
+R_k and s need delta_w before it is known: nodes use 1.25 times the last one they learned, and a bound whose delta_w
+turns out larger is discarded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glmesh.certificate.measures import best_scale
+from glmesh.collectives.flood import Gather, arrays_of, gather
+from glmesh.core.block import Block, Halo, Rest
+from glmesh.errors import InvalidInput
+from glmesh.functions import Separable
+from glmesh.solvers import local_gap
+from glmesh.types import Matrix, Vector
+
+_SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a little between two records
+_ROUNDING = 1e-13  # allowance for rounding, relative to the size of what cancels in a bound
+# Rounds between two records: a record costs about two passes over the data, and a long run can wait a little longer.
+_PERIOD, _PATIENCE = 10, 0.02
+
+
+_REST = (
+    1e-10  # a node rests while it could gain at most this part of its share of the tolerance: more would cost rounds
+)
+
+
+class Record(NamedTuple):
+    """What a node says of itself at one round."""
+
+    f: float  # f(v_k)
+    g: float  # g_k(x_k)
+    ray0: float  # f*(s w_k) <= ray0 + ray1 s + ray2 s^2
+    ray1: float
+    ray2: float
+    spread_v: float  # |v_k - sum_j W_kj v_j|^2
+    spread_w: float  # |w_k - sum_j W_kj w_j|^2
+    limit: float  # the largest feasible s
+    gap: float  # sum_i FY_i(x_i, u_i)
+    tilt: float  # t_k split by samples, t_k^2 split by features
+    rest: float  # R_k
+    cut_one: float  # sum of the finite parts of g_i* at s = 1, worst case
+    cut_zero: float  # and at s = 0
+
+
+SMALLEST = [Record._fields.index("limit")]  # of all other fields the sum is needed
+_WIDTH = len(Record._fields) + 1  # and what the node could gain in its own subproblem
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proven bound on the suboptimality of the state of one round."""
+
+    round: int
+    bound: float  # suboptimality of the user-level objective is at most this
+    objective_low: float  # and the objective itself is between these two
+    objective_high: float
+    members: tuple[int, ...] = ()  # who took part; beyond 256 nodes records are summed on the way, and it is empty
+    local_gaps: tuple[float, ...] = ()  # what each of them could still gain in its own subproblem at most
+
+    def work_left(self, tol: float) -> tuple[int, ...]:
+        """The nodes whose own subproblem still has more to gain than their share of a relative gap of `tol`."""
+        if not self.members:
+            raise InvalidInput("this certificate does not tell nodes apart: there were too many for that")
+        share = tol * self.smallest / (2 * len(self.members))
+        return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest absolute objective that the bound leaves possible."""
+        return max(self.objective_low, -self.objective_high, 0.0)
+
+    def room(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
+        """How far a node's w may move, squared, before its subproblem can gain anything that matters for `tol`.
+
+        The subproblem has the curvature q and at most `gap` to gain; after a move d of w at most 2 gap + |d|^2/q,
+        because <d, A D> + q/4 |A D|^2 >= -|d|^2/q, and half the curvature at most doubles the gain. Negative: no room.
+        """
+        return q * (_REST * tol * self.smallest / (2 * n_nodes) - 2 * gap)
+
+    @property
+    def relative(self) -> float:
+        """The bound divided by the smallest absolute objective that it leaves possible."""
+        smallest = self.smallest
+        return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
+
+
+def node_record(
+    block: Block,
+    k: int,
+    x: Vector,
+    v: Vector,
+    w: Vector,
+    *,
+    spread_v: float,
+    spread_w: float,
+    reach: float,
+    by_samples: bool,
+) -> Record:
+    """The record of the block's k-th node; `reach` bounds |w_k - w| (of any model that is to be certified)."""
+    g, columns = block.terms[k], block.node_columns(k)
+    rays = block.f.conjugate_ray(w)
+    f_value, g_value = block.f.value(v), g.value(x)
+    if not np.isfinite(reach):  # the first record: it tells delta_w, so that the next one can tell more
+        nothing = (np.inf,) * 5
+        return Record(f_value, g_value, *rays, spread_v, spread_w, -1.0, *nothing)
+    if columns.n == 0:
+        return Record(f_value, 0.0, *rays, spread_v, spread_w, np.inf, 0.0, 0.0, 0.0, 0.0, 0.0)
+    u = -columns.transposed_dot(w)
+    radius = block.unit_norms(k) * reach
+    # a node that needs no scaling may have neighbours that do, so everybody says what a scaled point would cost
+    cut_one = float(g.cut_conjugates(u, radius).sum())
+    cut_zero = float(g.cut_conjugates(np.zeros_like(u), np.zeros(())).sum())
+    if g.needs_scaling:
+        limit = g.ray_limit(u, radius)
+        return Record(f_value, g_value, *rays, spread_v, spread_w, limit, np.nan, np.nan, np.nan, cut_one, cut_zero)
+    conjugates = g.conjugates(u)
+    peak = g.conjugate_subgradient(u)
+    gap = g_value + float(conjugates.sum()) - float((x * u).sum())
+    tilt = float(np.linalg.norm(columns.dot(peak - x))) ** (1 if by_samples else 2)
+    rest = _remainder(g, u, radius, conjugates, peak)
+    if g.strong_convexity > 0:
+        rest = min(rest, block.node_norms[k] ** 2 * reach**2 / (2 * g.strong_convexity))
+    return Record(f_value, g_value, *rays, spread_v, spread_w, np.inf, max(gap, 0.0), tilt, rest, cut_one, cut_zero)
+
+
+def _remainder(g: Separable, u: Vector, radius: Vector, conjugates: Vector, peak: Vector) -> float:
+    """sum_i max over |h| <= radius of g_i*(u + h) - g_i*(u) - xhat_i h; convex in h, so at an end."""
+    up = g.conjugates(u + radius) - conjugates - peak * radius
+    down = g.conjugates(u - radius) - conjugates + peak * radius
+    return float(np.maximum(np.maximum(up, down), 0.0).sum())
+
+
+def bound(
+    totals: Vector, *, n_nodes: int, reach: float, consensus_gap: float, tau: float, by_samples: bool, round: int
+) -> tuple[Certificate, float]:
+    """(the certificate that the totals of K records of one and the same round give, the reach of the next record)."""
+    r = Record(*totals.tolist())
+    delta_w, delta_v = np.sqrt(r.spread_w) / consensus_gap, np.sqrt(r.spread_v) / consensus_gap
+    away = np.sqrt(2.0) * delta_w if by_samples else delta_w
+    h = r.f / n_nodes + r.g
+    after = reach  # a cold start agrees, and tells nothing of delta_w
+    if round > 0 or delta_w > 0 or n_nodes == 1:
+        rounding = _ROUNDING * np.sqrt(2 * abs(r.f) / tau) / consensus_gap  # |w|^2 <= 2/tau (f(v) - min f) at each node
+        after = _SLACK * max(float(away), float(rounding))
+    unknown = Certificate(round, np.inf, -np.inf, np.inf), after
+    if not away <= reach or np.isposinf(totals[-5:]).any():
+        return unknown
+    if np.isnan(r.gap):
+        limit = min(1.0, r.limit)
+        if limit < 0:
+            return unknown
+        ray = np.array([r.ray0, r.ray1, r.ray2]) / n_nodes
+        s = best_scale(ray, limit)
+        dual = float(ray[0] + ray[1] * s + ray[2] * s * s) + s * r.cut_one + (1 - s) * r.cut_zero
+        total, scale = h + dual, abs(h) + abs(dual)
+    else:
+        spread, tilt = delta_v * delta_w / n_nodes, np.sqrt(r.tilt)
+        if by_samples:
+            spread, tilt = delta_v**2 / (2 * tau), r.tilt
+        total = spread + r.gap + away * tilt + r.rest
+        scale = abs(h) + abs(r.g)
+    total = float(max(total, 0.0) + _ROUNDING * scale)
+    # By samples P(w_k) >= P* >= -O_A(x) >= -h. And P(w_k) <= -h + total: h exceeds O_A(x) by at most the mean of
+    # |v_j - v|^2 / (2 tau), which the term delta_v^2 / (2 tau) covers beside |v_k - v|^2.
+    low = -h if by_samples else h - total
+    return Certificate(round, total, low, low + total), after
+
+
+class Certifier:
+    """The certificates of a block's nodes: rides along with a method's exchanges and adds no vector of its own."""
+
+    def __init__(self, block: Block, *, by_samples: bool, tol: float | None = None) -> None:
+        self.block = block
+        self.by_samples = by_samples
+        self.tol = tol
+        self.latest: Certificate | None = None  # the newest complete one
+        self.x: Vector | None = None  # the block's state that `latest` is about
+        self.v: Matrix | None = None
+        self._reach = np.inf
+        self._gather: Gather | None = None  # records on their way
+        self._heard = 0
+        self._round = 0
+        self._pending: tuple[Vector, Matrix] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """All that it remembers, as plain data."""
+        own = {
+            name: value for name, value in vars(self).items() if name not in ("block", "by_samples", "tol", "_gather")
+        }
+        return own | {"_gather": None if self._gather is None else arrays_of(self._gather)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over what another remembered."""
+        vars(self).update({name: value for name, value in state.items() if name != "_gather"})
+        self._gather = None
+        if state["_gather"] is not None:
+            self._gather = gather(self.block, np.zeros((self.block.size, _WIDTH)), SMALLEST)
+            vars(self._gather).update(state["_gather"])
+
+    def outgoing(self) -> Matrix | None:
+        """What rides along with the next exchange."""
+        return None if self._gather is None else self._gather.outgoing()
+
+    def incoming(
+        self, halo: Halo, x: Vector, v: Matrix, round: int, q: Vector, rest: Rest, *, begin: bool = True
+    ) -> None:
+        """Takes the neighbours' records, and their vectors v_j of the round that the block's (x, v) is from.
+
+        Without vectors all v_k are one and the same. begin: whether a new record may be made of this state.
+
+        q: sigma'/tau of each node's subproblem. rest: nodes that have nothing to gain are sent to rest.
+        """
+        if self._gather is not None:
+            self._gather.incoming(halo)
+            self._heard += 1
+            self._conclude_if_complete()
+        due = begin and self._gather is None
+        if due and (self.latest is None or round >= self._round + max(_PERIOD, _PATIENCE * round)):
+            self._gather, self._heard, self._round = (
+                gather(self.block, self._records(halo, x, v, q, rest), SMALLEST),
+                0,
+                round,
+            )
+            self._pending = (x.copy(), v.copy())
+            self._conclude_if_complete()
+
+    def _records(self, halo: Halo, x: Vector, v: Matrix, q: Vector, rest: Rest) -> Matrix:
+        block, vectors = self.block, halo.vectors
+        gradients: dict[int, Vector] = {}
+        if vectors is None:
+            agreed, nowhere = block.f.gradient(v[0]), np.zeros(1)
+        else:
+            gradients = {int(j): block.f.gradient(vectors[j]) for j in np.unique(halo.neighbours)}
+        records = []
+        for k in range(block.size):
+            if vectors is None:
+                own, away_v, away_w = agreed, nowhere, nowhere
+            else:
+                own = gradients[int(halo.own[k])]
+                away_v, away_w = v[k].copy(), own.copy()
+                for j, weight in zip(*halo.around(k), strict=True):
+                    away_v -= weight * vectors[j]
+                    away_w -= weight * gradients[int(j)]
+            record = node_record(
+                block,
+                k,
+                x[block.of_node(k)],
+                v[k],
+                own,
+                spread_v=float(np.sum(away_v**2)),
+                spread_w=float(np.sum(away_w**2)),
+                reach=self._reach,
+                by_samples=self.by_samples,
+            )
+            gap = local_gap(block, k, x[block.of_node(k)], own, float(q[k]))
+            if self.latest is not None and self.tol is not None:
+                rest.begin(k, own, self.latest.room(gap, float(q[k]), self.tol, block.facts.n_nodes))
+            records.append([*record, gap])
+        return np.array(records)
+
+    def _conclude_if_complete(self) -> None:
+        if self._gather is None or self._heard < self._gather.exchanges:
+            return
+        facts = self.block.facts
+        found, self._reach = bound(
+            self._gather.totals()[:-1],
+            n_nodes=facts.n_nodes,
+            reach=self._reach,
+            consensus_gap=facts.consensus_gap,
+            tau=self.block.f.tau,
+            by_samples=self.by_samples,
+            round=self._round,
+        )
+        gaps = self._gather.column(_WIDTH - 1)
+        self.latest = found if gaps is None else replace(
+            found, members=tuple(range(facts.n_nodes)), local_gaps=tuple(gaps.tolist())
+        )  # fmt: skip
+        assert self._pending is not None
+        self.x, self.v = self._pending
+        self._gather = self._pending = None

@@ -1,0 +1,308 @@
+"""Certificates while things fail: never false, and silent while somebody who takes part stays away.
+
+The bound is that of `glmesh.certificate`. It needs the state of all members at one and the same round T, with estimates
+whose sum is right. Rounds T are fixed beforehand, so nobody has to be asked:
+
+- At round T a node notes its x, s and the version and digest of every link. One that is away notes them when it is
+  back: while it was away nothing of it could change.
+- The offers of round T bring the neighbours' s of that round, and the version and digest of their ends. Whoever misses
+  one asks for it in the next letters.
+- Where a message was lost one way, the two ends of a link differ, and the sum of all s is not that of all u. The bound
+  holds for any estimates whose sum is right, so the end that was behind corrects its note as the link will correct
+  itself: it asks for the other's flow of round T, and says that its s is another than the one it had offered.
+- Records are passed on from neighbour to neighbour until everybody has those of all members. They carry a digest of the
+  view of who takes part (and with which data): records of different views are never combined. As a second guard each
+  record carries q_k = <rho, s_k - u_k> with a random rho that all compute alike, and the sum of all q must vanish.
+
+A node whose own subproblem has nothing to gain that matters rests (`glmesh.block.Rest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glmesh.certificate.bound import SMALLEST, Certificate, Record, bound, node_record
+from glmesh.core.block import Block, Halo, Rounds
+from glmesh.gossip.flows import Ledger
+from glmesh.gossip.messages import Letter, Note
+from glmesh.solvers import local_gap
+from glmesh.types import Indices, Vector
+
+_PERIOD, _PATIENCE = 20, 0.05  # rounds from T to the next: 20 and two diameters, or a twentieth of T if that is more
+_CONSERVED = 1e-11  # of the size of what cancels: the sum of all q
+
+
+@dataclass
+class Memo:
+    """What a node noted at round T, and what it has heard about that round since."""
+
+    round: int
+    x: Vector
+    s: Vector
+    flows: Vector  # s - u
+    view: Indices
+    digest: int
+    ends: dict[int, tuple[int, int]]  # version and digest of the links to the neighbours
+    link_flows: dict[int, Vector]
+    inherited: Vector | None  # the constant part of flows
+    closed: dict[int, bool]  # neighbours whose link has failed for good
+    their_ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # the same as the neighbours noted it
+    their_flows: dict[int, Vector] = field(default_factory=dict)  # on links where they were ahead
+    offered: dict[int, Vector] = field(default_factory=dict)  # the neighbours' s of that round
+    final: dict[int, Vector] = field(default_factory=dict)  # corrected, or known to stand
+    settled: bool = False  # s and flows are as they are to be
+    corrected: bool = False
+    heard: dict[int, Note] = field(default_factory=dict)  # the last note of each neighbour
+    rows: dict[int, Vector] = field(default_factory=dict)
+    known: int = 0  # bit k for the row of node k
+    certificate: Certificate | None = None
+
+    def add_row(self, node: int, row: Vector) -> None:
+        """A record, the node's own or one that was passed on."""
+        self.rows.setdefault(node, row)
+        self.known |= 1 << node
+
+    def behind(self, peer: int) -> bool:
+        """Whether a neighbour's end of the link had the higher version."""
+        return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
+
+    def settle(self, neighbours: list[int]) -> None:
+        """Corrects s, once the other ends of all links are known: then every link counts once forth and once back."""
+        if self.settled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
+            return
+        if any(self.behind(peer) and peer not in self.their_flows for peer in neighbours):
+            return
+        for peer in neighbours:
+            (version, digest), (their_version, their_digest) = self.ends[peer], self.their_ends[peer]
+            if their_version > version:
+                change = -self.their_flows[peer] - self.link_flows[peer]
+            elif their_version == version and their_digest != digest:  # both ends will make it zero
+                change = -self.link_flows[peer]
+            else:
+                continue
+            self.s, self.flows, self.corrected = self.s + change, self.flows + change, True
+        self.settled = True
+
+
+class Witness:
+    """The memos of a block's nodes; rides along with their letters."""
+
+    def __init__(
+        self,
+        block: Block,
+        *,
+        by_samples: bool,
+        gap_of: Callable[[Indices, int], float],
+        tol: float | None,
+        extrapolates: bool,
+    ) -> None:
+        self.block = block
+        self.by_samples = by_samples
+        self.gap_of = gap_of  # a lower bound of 1 - lambda_2 of the mixing among the members of a view
+        self.tol = tol
+        self.extrapolates = extrapolates  # offers are of another point than the nodes' own
+        self.memos: list[Memo | None] = [None] * block.size
+        self.last: list[Memo | None] = [None] * block.size  # the newest that led to a certificate
+        self.since = [0] * block.size  # a node's state was changed from outside at this round
+        self.reach = [np.inf] * block.size
+        self.period = _PERIOD + 2 * block.facts.diameter
+
+    def state(self) -> dict[str, Any]:
+        """All that it remembers, as plain data."""
+        return {"memos": self.memos, "last": self.last, "since": self.since, "reach": self.reach}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over what another remembered."""
+        vars(self).update(state)
+
+    def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
+        """A round whose exchanges carry notes along."""
+        self._prepare(state)
+        rows, first = next(rounds), True
+        while True:
+            self._attach(rows.letters, state.round, first=first)
+            halo = yield rows
+            self._take(halo, state, curvature, first=first)
+            try:
+                rows, first = rounds.send(halo), False
+            except StopIteration:
+                return
+
+    def disturb(self, k: int, round: int) -> None:
+        """The state of the k-th hosted node is changed from outside: what it noted before is void."""
+        self.since[k] = round
+        self.memos[k] = None
+
+    def _prepare(self, state: Any) -> None:
+        now = last_record(state.round, self.period)
+        ledger: Ledger = state.gossip
+        for k in range(self.block.size):
+            memo, account = self.memos[k], ledger.accounts[k]
+            if not state.up[k] or now < self.since[k] or (memo is not None and memo.round == now):
+                continue
+            state.rest.end(k)
+            self.memos[k] = Memo(
+                round=now,
+                x=state.x[self.block.of_node(k)].copy(),
+                s=ledger.u[k] + (flows := ledger.committed(k)),
+                flows=flows,
+                view=account.view,
+                digest=account.digest,
+                ends={peer: (edge.version, edge.digest) for peer, edge in account.edges.items()},
+                link_flows={peer: edge.flow.copy() for peer, edge in account.edges.items()},
+                inherited=account.inherited,
+                closed=account.closed.copy(),
+            )
+
+    def _attach(self, letters: list[Letter], round: int, *, first: bool) -> None:
+        for letter in letters:
+            memo, peer = self.memos[letter.sender - int(self.block.ids[0])], letter.receiver
+            opening = first and memo is not None and memo.round == round
+            if memo is None or (opening and not self.extrapolates) or peer not in memo.ends:
+                continue  # without momentum the first offers of round T say all that there is to say then
+            note = letter.note = Note(
+                memo.round,
+                memo.ends[peer],
+                memo.settled,
+                memo.corrected,
+                peer in memo.offered,
+                peer in memo.final,
+                not memo.behind(peer) or peer in memo.their_flows,
+                memo.known,
+            )
+            if opening:
+                note.vector = memo.s
+            heard = memo.heard.get(peer)
+            news = memo.known if heard is None else memo.known & ~heard.known
+            if news:
+                note.rows = {node: row for node, row in memo.rows.items() if news >> node & 1}
+            if heard is not None:
+                lacks = not heard.has_final if memo.corrected else not heard.has_offer
+                note.vector = memo.s if memo.settled and lacks else None
+                note.flow = None if heard.has_flow else memo.link_flows[peer]
+
+    def _take(self, halo: Halo, state: Any, curvature: Callable[[], Vector], *, first: bool) -> None:
+        for letter in halo.letters:
+            k, peer, offer = letter.receiver - int(self.block.ids[0]), letter.sender, letter.offer
+            memo, edge = self.memos[k], state.gossip.accounts[k].edges.get(letter.sender)
+            if memo is None or edge is None or peer not in memo.ends:
+                continue
+            offers_snapshot = first and memo.round == state.round and offer.attempt == edge.attempt
+            if offers_snapshot and offer.vector is not None and not self.extrapolates:
+                memo.their_ends[peer] = (offer.version, offer.digest)
+                memo.offered[peer] = offer.vector
+            if letter.note is not None and letter.note.round == memo.round:
+                self._read(memo, peer, letter.note)
+        for k, memo in enumerate(self.memos):
+            if memo is not None and state.up[k]:
+                memo.settle([peer for peer, _ in self._neighbours(k, memo)])
+                self._record(k, memo, state, curvature)
+                self._conclude(k, memo)
+
+    def _neighbours(self, k: int, memo: Memo) -> list[tuple[int, float]]:
+        """(neighbour, W_kl) at round T."""
+        return [(p, weight) for p, weight in self.block.neighbours(k) if memo.view[p] & 1 and p not in memo.closed]
+
+    def _read(self, memo: Memo, peer: int, note: Note) -> None:
+        memo.heard[peer] = note
+        memo.their_ends[peer] = note.end
+        for node, row in note.rows.items():
+            memo.add_row(node, row)
+        if note.flow is not None:
+            memo.their_flows[peer] = note.flow
+        if note.vector is not None:
+            memo.offered[peer] = note.vector
+            if note.settled:
+                memo.final[peer] = note.vector
+        if note.settled and not note.corrected and peer in memo.offered:
+            memo.final[peer] = memo.offered[peer]
+
+    def _record(self, k: int, memo: Memo, state: Any, curvature: Callable[[], Vector]) -> None:
+        """Once all neighbours' s of round T are here: the node's own record."""
+        block = self.block
+        me = int(block.ids[k])
+        neighbours = self._neighbours(k, memo)
+        if me in memo.rows or not memo.settled or any(peer not in memo.final for peer, _ in neighbours):
+            return
+        n_nodes = int(np.sum(memo.view & 1))
+        v = n_nodes * memo.s
+        w = block.f.gradient(v)
+        away_v, away_w = np.zeros(block.d), np.zeros(block.d)
+        for peer, weight in neighbours:
+            theirs = n_nodes * memo.final[peer]
+            away_v += weight * (v - theirs)
+            away_w += weight * (w - block.f.gradient(theirs))
+        reach = self.reach[k]
+        record = node_record(
+            block,
+            k,
+            memo.x,
+            v,
+            w,
+            spread_v=float(away_v @ away_v),
+            spread_w=float(away_w @ away_w),
+            reach=reach,
+            by_samples=self.by_samples,
+        )
+        inherited = memo.inherited
+        if inherited is not None and np.isfinite(reach):  # f(. + c) has the conjugate f* - <c, .>
+            tilt = float(np.linalg.norm(inherited)) * reach - float(inherited @ w)
+            record = record._replace(ray1=record.ray1 + n_nodes * tilt)
+        q = float(curvature()[k])
+        gap = local_gap(block, k, memo.x, w, q)
+        rho = np.random.default_rng([block.facts.seed, memo.round]).standard_normal(block.d)
+        flows = memo.flows if inherited is None else memo.flows - inherited
+        size = float(np.linalg.norm(rho) * np.linalg.norm(flows))
+        row = np.array([*record, reach, float(rho @ flows), size, float(memo.digest), gap])
+        memo.add_row(me, row)
+        last = self.last[k]
+        before = None if last is None else last.certificate
+        if before is not None and self.tol is not None:
+            state.rest.begin(k, w, before.room(gap, q, self.tol, n_nodes))
+
+    def _conclude(self, k: int, memo: Memo) -> None:
+        """The certificate, once the records of all members are here."""
+        if memo.certificate is not None:
+            return
+        members = np.flatnonzero(memo.view & 1)
+        if len(memo.rows) < len(members) or any(int(node) not in memo.rows for node in members):
+            return
+        table = np.array([memo.rows[int(node)] for node in members])
+        records, (reach, q, q_size, views, gaps) = table[:, : len(Record._fields)], table[:, len(Record._fields) :].T
+        consensus_gap = self.gap_of(memo.view, memo.round)
+        if (views != memo.digest).any() or consensus_gap <= 0 or abs(q.sum()) > _CONSERVED * q_size.sum():
+            return
+        totals = records.sum(axis=0)
+        totals[SMALLEST] = records[:, SMALLEST].min(axis=0)
+        found, self.reach[k] = bound(
+            totals,
+            n_nodes=len(members),
+            reach=float(reach.min()),
+            consensus_gap=consensus_gap,
+            tau=self.block.f.tau,
+            by_samples=self.by_samples,
+            round=memo.round,
+        )
+        memo.certificate = Certificate(
+            found.round,
+            found.bound,
+            found.objective_low,
+            found.objective_high,
+            tuple(int(node) for node in members),
+            tuple(gaps.tolist()),
+        )
+        self.last[k] = memo
+
+
+def last_record(round: int, period: int) -> int:
+    """The newest of the rounds T, which are 0, T + max(period, T/20), ..., that is not after this one."""
+    at = 0
+    while True:
+        after = at + max(period, int(_PATIENCE * at))
+        if after > round:
+            return at
+        at = after

@@ -1,0 +1,135 @@
+"""What a run's file holds, and how its parts become plain data and back.
+
+The file is an archive (`glmesh.archive`) of kind "checkpoint" with
+
+| key        | holds                                                                       |
+|------------|-----------------------------------------------------------------------------|
+| `identity` | a digest of everything that a run is determined by, part by part            |
+| `setup`    | what the run was made with, except the data                                 |
+| `problem`  | the data, or nothing if the caller brings it along                          |
+| `state`    | all that changes from round to round                                        |
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from hashlib import blake2b
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from glmesh import functions, solvers
+from glmesh.certificate.bound import Certificate
+from glmesh.certificate.unreliable import Memo
+from glmesh.collectives.messages import Parcel
+from glmesh.core.block import Rest
+from glmesh.engine.events import Event
+from glmesh.errors import UnreadableFile
+from glmesh.files import archive
+from glmesh.functions import LOSSES, Separable
+from glmesh.gossip.averaging import MatrixGossip
+from glmesh.gossip.edge import Edge, Offer
+from glmesh.gossip.flows import Account, Ledger
+from glmesh.gossip.messages import Letter, Note, Pulse
+from glmesh.linalg.columns import Columns
+from glmesh.methods import Cocoa, Cola
+from glmesh.methods.cola.choice import Trial
+from glmesh.methods.cola.exact_sums import Summation, Sums, Tree
+from glmesh.methods.cola.momentum import Beat, Momentum, Rumour, Snapshot
+from glmesh.methods.cola.newton import Newton, Step
+from glmesh.methods.cola.relaxation import Relaxation
+from glmesh.methods.cola.round import ColaState
+from glmesh.network.timing import Network
+from glmesh.problem.node_data import NodeData
+from glmesh.problem.problem import Problem
+from glmesh.problem.spec import Model
+from glmesh.transports.faulty import Late
+from glmesh.types import Indices
+
+KIND, VERSION = "checkpoint", 4
+
+_CLASSES: list[type] = [
+    *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
+    *(Beat, Model, Momentum, Network, Note, Offer, Parcel, Pulse, Relaxation, Rest, Rumour, Snapshot),
+    *(Newton, Step, Summation, Sums, Tree, Trial),
+    *LOSSES.values(),
+    *(kind for kind in vars(functions).values() if isinstance(kind, type) and issubclass(kind, Separable)),
+    *(solvers.CoordinateDescent, solvers.SklearnCoordinateDescent),
+]
+_CLASSES = [kind for kind in dict.fromkeys(_CLASSES) if is_dataclass(kind)]
+
+
+def write(path: str | PathLike[str], tree: dict[str, Any]) -> None:
+    """Whole or not at all."""
+    archive.save(path, tree, kind=KIND, version=VERSION, classes=_CLASSES)
+
+
+def read(path: str | PathLike[str]) -> dict[str, Any]:
+    """What `write` wrote."""
+    tree = archive.load(path, kind=KIND, version=VERSION, classes=_CLASSES)
+    if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
+        raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
+    return tree
+
+
+def own_classes(*parts: Any) -> list[str]:
+    """The classes among those of the parts that no file can hold, because the reader does not know them."""
+    return [type(part).__name__ for part in parts if type(part) not in _CLASSES]
+
+
+def digest(tree: Any) -> str:
+    """A short name of plain data: equal data has equal names, whatever machine it is on."""
+    hasher = blake2b(digest_size=12)
+    _feed(hasher, tree)
+    return hasher.hexdigest()
+
+
+def _feed(hasher: Any, tree: Any) -> None:
+    if isinstance(tree, np.generic):
+        tree = tree.item()  # as a file gives it back
+    if isinstance(tree, np.ndarray):
+        hasher.update(f"array {tree.shape} {tree.dtype.str}".encode())
+        hasher.update(np.ascontiguousarray(tree).data)
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        hasher.update(type(tree).__name__.encode())
+        for one in fields(tree):
+            _feed(hasher, (one.name, getattr(tree, one.name)))
+    elif isinstance(tree, dict):
+        _feed(hasher, list(tree.items()))
+    elif isinstance(tree, list | tuple):
+        hasher.update(f"list {len(tree)}".encode())
+        for part in tree:
+            _feed(hasher, part)
+    else:
+        hasher.update(f"{type(tree).__name__} {tree!r};".encode())
+
+
+def _model(problem: Problem) -> Model:
+    """The anchor of an intercept is no part of the problem but of how far its solution has come."""
+    return replace(problem.model, anchor=0.0)
+
+
+def problem_tree(problem: Problem) -> dict[str, Any]:
+    """A problem and its data."""
+    parts = [
+        {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
+    ]
+    return {"model": _model(problem), "pooled": problem.pooled, "parts": parts}
+
+
+def node_digest(problem: Problem, node: int, own: Indices) -> str:
+    """A name of the data that a node holds."""
+    data = problem.node_data(node, own)
+    return digest([data.columns, data.y, data.weight])
+
+
+def outline(problem: Problem) -> list[Any]:
+    """What there is to say of a problem without looking at its data."""
+    return [_model(problem), problem.pooled, problem.n]
+
+
+def problem_of(tree: dict[str, Any]) -> Problem:
+    """And back."""
+    model = tree["model"]
+    return Problem(model, [NodeData.restored(model, **part) for part in tree["parts"]], tree["pooled"])

@@ -1,0 +1,118 @@
+"""One problem for many weights of its penalty, each starting from where the one before it ended.
+
+The run goes on: variables, estimates and what the nodes agreed on stay, only the penalty's weight changes. So the nodes
+need not come to agree anew, which is what a warm start from coefficients alone would cost. And every node goes ahead
+along the line through its last two solutions: with L1 penalties and a squared loss that is where the next solution is,
+as long as no coefficient becomes zero or stops being zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from glmesh.engine.result import Result
+from glmesh.engine.run import Run
+from glmesh.engine.solve import Runtime, advance, processes
+from glmesh.errors import InvalidInput
+from glmesh.methods.cola.newton import Newton
+from glmesh.problem.problem import Problem
+from glmesh.types import AnyArray, Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Path:
+    """Solutions along a path; rounds, communications, bytes and seconds of a result are its own share of the whole."""
+
+    alphas: Vector
+    results: tuple[Result, ...]
+
+    @property
+    def coefs(self) -> Matrix:
+        """A column of coefficients per alpha."""
+        return np.stack([result.coef for result in self.results], axis=1)
+
+    @property
+    def intercepts(self) -> Vector:
+        """One per alpha."""
+        return np.array([result.intercept for result in self.results])
+
+    @property
+    def communications(self) -> int:
+        """Of the whole path."""
+        return sum(result.communications for result in self.results)
+
+    @property
+    def bytes(self) -> int:
+        """Of the whole path."""
+        return sum(result.bytes for result in self.results)
+
+
+def solve_path(
+    problem: Problem,
+    alphas: AnyArray,
+    *,
+    tol: float = 1e-4,
+    max_rounds: int = 10_000,
+    stop: Literal["gap", "certificate"] = "gap",
+    record_every: int = 1,
+    runtime: Runtime = "simulation",
+    **options: Any,
+) -> Path:
+    """Solves a problem for each weight of the penalty in turn, best from large to small.
+
+    tol, max_rounds (per weight), stop, record_every and runtime are those of `solve`; the other options those of `Run`.
+    """
+    if stop not in ("gap", "certificate"):
+        raise InvalidInput(f"stop must be 'gap' or 'certificate', got {stop!r}")
+    weights = np.asarray(alphas, dtype=np.float64)
+    if weights.ndim != 1 or not len(weights) or not (weights > 0).all():
+        raise InvalidInput("alphas must be positive numbers, at least one")
+    with processes(runtime) as together:
+        first = problem.with_alpha(float(weights[0]))
+        certify = stop == "certificate"
+        with Run(first, certify=certify, tol=tol if certify else None, together=together, **options) as run:
+            return Path(weights, tuple(_along(run, weights, tol, max_rounds, stop, record_every)))
+
+
+def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:
+    results: list[Result] = []
+    before: tuple[float, list[tuple[Vector, Matrix]]] | None = None  # the weight before the last one, and its solution
+    last = float(weights[0])
+    for alpha in weights:
+        if results:
+            here = _state(run)
+            run.set_alpha(float(alpha))
+            if before is not None:
+                _go_ahead(run, before[1], (float(alpha) - last) / (last - before[0]))
+            before = last, here
+            run.history.clear()
+        cost = {name: getattr(run, name) for name in ("rounds", "communications", "bytes", "seconds")}
+        result = advance(run, tol=tol, max_rounds=run.rounds + max_rounds, stop=stop, record_every=record_every)
+        results.append(replace(result, **{name: getattr(run, name) - spent for name, spent in cost.items()}))
+        last = float(alpha)
+    return results
+
+
+def _state(run: Run) -> list[tuple[Vector, Matrix]]:
+    """(x, v) of every block."""
+    return [(state.x.copy(), state.v.copy()) for state in run.states]
+
+
+def _go_ahead(run: Run, before: list[tuple[Vector, Matrix]], step: float) -> None:
+    """x + step (x - x before), but nothing crosses a kink or a bound; the estimates follow."""
+    if not np.isfinite(step) or run.uses_ledger or isinstance(run.states[0].sums, Newton):  # which knows better
+        return
+    for block, state, (x, v) in zip(run.blocks, run.states, before, strict=True):
+        ahead = state.x + step * (state.x - x)
+        new = block.inside(ahead).copy()
+        new[(block.table[:, 0] > 0) & (new * state.x <= 0)] = 0.0
+        state.v[:] += step * (state.v - v)
+        state.x = new
+        for k in range(block.size):
+            own = block.of_node(k)
+            if (new[own] != ahead[own]).any():
+                state.gossip.move(block, k, new[own] - ahead[own])
+    run.begin_anew()

@@ -1,0 +1,102 @@
+"""What a run returns."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glmesh.certificate.bound import Certificate
+from glmesh.engine.events import Event
+from glmesh.formatting import size
+from glmesh.network.faults import Plan
+from glmesh.problem.problem import Problem
+from glmesh.types import Matrix, Vector
+
+
+class Status(enum.Enum):
+    """Why a run stopped, as a sentence."""
+
+    CONVERGED = "Converged: the duality gap is within the tolerance."
+    CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
+    ROUNDS_DONE = "Finished the rounds asked for."
+    OUT_OF_ROUNDS = "Stopped at max_rounds before the tolerance was reached; raise max_rounds or relax tol."
+    INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
+    STOPPED_BY_CALLBACK = "Stopped by the callback."
+    DIVERGED = "Diverged: the objective is no longer finite; raise sigma, or lower the step (None is safe)."
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of a run.
+
+    x: the variables, in the user's order (coefficients split by features, dual variables split by samples).
+    coef, intercept: the model. gap: the duality gap; the certified bound if certified. objective: the
+    user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
+    consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of. faults: the run's fault
+    plan. events: who joined and left, and whose data changed. skipped, spared: subproblems that nodes which were done
+    did not solve, and the nonzeros that those would have visited. thetas: a row per entry of the history, the local
+    accuracy that each node reached in that round (1: it did nothing; NaN: not measured, as none was asked for). story:
+    (round, acceleration from then on, why), as the method chose. copies: after a method of consensus x and coef are the
+    mean of all copies, and the estimates are the copies.
+    """
+
+    x: Vector
+    coef: Vector
+    intercept: float
+    rounds: int
+    communications: int
+    bytes: int
+    seconds: float
+    gap: float
+    objective: float
+    status: Status
+    tol: float | None
+    history: dict[str, Vector]
+    certificate: Certificate | None
+    estimates: Matrix = field(repr=False)
+    problem: Problem = field(repr=False)
+    faults: dict[str, Any] = field(default_factory=dict, repr=False)
+    events: tuple[Event, ...] = ()
+    skipped: int = 0
+    spared: float = 0.0
+    thetas: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
+    story: tuple[tuple[int, str, str], ...] = ()
+    copies: bool = False
+
+    @cached_property
+    def presence(self) -> Matrix:
+        """A row per round: 1 for nodes that were there, 0.5 for members that were away, 0 for others."""
+        return Plan.of(self.faults).presence(self.rounds, len(self.estimates))
+
+    @property
+    def relative_gap(self) -> float:
+        """gap / |objective|."""
+        return self.gap / abs(self.objective) if self.objective else (0.0 if self.gap == 0 else np.inf)
+
+    def coef_of(self, node: int) -> Vector:
+        """The model that one node would write: split by samples, its own w_k; split by features, everybody's x."""
+        if self.copies:
+            return np.asarray(self.estimates[node])
+        if self.problem.model.split == "samples":
+            return self.problem.model_of(self.problem.form.f.gradient(self.estimates[node]))[0]
+        return self.coef
+
+    def without_data(self) -> Result:
+        """For keeping: all but the problem, which refers to the data; `coef_of` needs it."""
+        return replace(self, problem=None)  # type: ignore[arg-type]
+
+    @property
+    def message(self) -> str:
+        """One line: what happened, with figures."""
+        cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
+        return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g})"
+
+    def __repr__(self) -> str:
+        return f"<Result {self.message}>"

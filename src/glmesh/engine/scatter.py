@@ -1,0 +1,130 @@
+"""Data that is read in parts, by the processes that host a run, and dealt out to the nodes that are to hold it.
+
+Every process brings some rows; nobody ever holds all of them. Once it is known how many there are and how they are to
+be spread, each row (or, split by features, the entries of each column) goes straight to the process of its node.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.errors import InvalidData, UnreadableFile
+from glmesh.files import data_files as datasets
+from glmesh.functions import Loss, Separable
+from glmesh.linalg.columns import Columns
+from glmesh.parallel.processes import Together
+from glmesh.problem.node_data import NodeData
+from glmesh.problem.partition import Partition, spread
+from glmesh.problem.shard import Shard
+from glmesh.problem.spec import Model, Split
+from glmesh.types import AnyArray, Indices, Vector
+
+_NONE = np.iinfo(np.int32).max
+
+
+def load(path: str | PathLike[str], together: Together, *, target: str | int | None = None) -> tuple[AnyArray, Vector]:
+    """This process's rows of a file, or of the files of all; as wide as the widest."""
+    X, y, raw = datasets.load_part(path, together.rank, together.size, target=target)
+    if sum(together.each([len(y)])) == 0:
+        raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
+    if raw:
+        smallest = min(together.each([int(X.indices.min(initial=_NONE))]))
+        if smallest == _NONE:
+            raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...'")
+        indices = np.asarray(X.indices - min(smallest, 1))  # they count from 1, unless there is a 0 anywhere
+        X = sp.csr_array((X.data, indices, X.indptr), shape=(len(y), int(indices.max(initial=-1)) + 1))
+    return X, y
+
+
+def shape_of(X: AnyArray, together: Together) -> tuple[int, int, int | None]:
+    """(samples, features, nonzeros) of all processes together; None: X is dense."""
+    shapes = together.each([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
+    stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
+    return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored
+
+
+def scatter(
+    X: AnyArray,
+    y: AnyArray,
+    together: Together,
+    *,
+    n_nodes: int,
+    partition: str | AnyArray = "shuffled",
+    seed: int = 0,
+    loss: str | Loss = "squared",
+    penalty: str | Separable = "l2",
+    alpha: float = 1.0,
+    l1_ratio: float | None = None,
+    split: Split = "features",
+    sample_weight: AnyArray = None,
+    fit_intercept: bool = False,
+) -> Shard:
+    """The problem `Problem.glm` on the rows of all processes, one below the other, of which this one brings X and y.
+
+    n_nodes, partition and seed are those of the run to come.
+    """
+    model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+    data = NodeData(model, X, y, sample_weight, f" of rank {together.rank}")  # refuses what is no data, before it moves
+    sparse = any(together.each([sp.issparse(X)]))
+    m, p, _ = shape_of(X, together)
+    if m == 0 or p == 0:
+        raise InvalidData(f"X is empty: {m} rows, {p} columns")
+    if not sparse and X.shape[1] != p:
+        raise InvalidData(f"X of rank {together.rank} has {X.shape[1]} columns, another {p}; features must be the same")
+    rows: AnyArray = sp.csr_array(X) if sparse else np.asarray(X, dtype=np.float64)
+    if sparse and not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    if sparse and rows.shape[1] != p:
+        rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(len(data.y), p))
+    by_samples = split == "samples"
+    dealt = spread(_loads(rows, together, by_samples=by_samples), n_nodes, partition, seed)
+    hosts = _hosts(dealt, together)
+    labels, weights = together.concatenate([data.y]), together.concatenate([data.weight])
+    before = sum(together.each([len(data.y)])[: together.rank])
+    if by_samples:
+        mine, columns = _trade_rows(rows, before, hosts, together)
+        held = labels[columns], weights[columns]
+    else:
+        mine = _trade_columns(rows, hosts, together)
+        held = labels, weights
+    shared = float(p if by_samples else m)
+    facts = np.array([shared, -shared, 0.0, 0.0, labels.max(), -labels.min(), weights.sum()])
+    own = NodeData.restored(model, mine, *held, data.where)
+    return Shard(own, facts, dealt, int(together.hosted(n_nodes, together.size)[0][0]))
+
+
+def _loads(rows: AnyArray, together: Together, *, by_samples: bool) -> Indices:
+    """Entries of each column of the problem that are not zero."""
+    counts = (rows != 0).sum(axis=1 if by_samples else 0)
+    if by_samples:
+        return np.asarray(together.concatenate([counts.astype(np.int64)]))
+    return together.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
+
+
+def _hosts(dealt: Partition, together: Together) -> list[Indices]:
+    """The columns that each process is to hold, node after node."""
+    nodes = together.each([(int(ids[0]), int(ids[-1])) for ids in together.hosted(dealt.n_nodes, together.size)])
+    return [dealt.order[dealt.starts[first] : dealt.starts[last + 1]] for first, last in nodes]
+
+
+def _trade_rows(rows: AnyArray, before: int, hosts: list[Indices], together: Together) -> tuple[Columns, Indices]:
+    """The samples of this process's nodes, as columns, and their numbers."""
+    outgoing: list[Any] = []
+    for wanted in hosts:
+        place = np.flatnonzero((wanted >= before) & (wanted < before + rows.shape[0]))
+        outgoing.append((place, Columns.of(rows[wanted[place] - before], rows=True)))
+    arrived = together.trade(outgoing)
+    places = np.concatenate([place for place, _ in arrived])
+    return Columns.join([part for _, part in arrived]).take(np.argsort(places)), hosts[together.rank]
+
+
+def _trade_columns(rows: AnyArray, hosts: list[Indices], together: Together) -> Columns:
+    """The features of this process's nodes: the entries of all samples."""
+    by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
+    arrived = together.trade([by_columns[:, wanted] for wanted in hosts])
+    return Columns.of(sp.vstack(arrived, format="csc") if sp.issparse(rows) else np.vstack(arrived))

@@ -1,5 +1,0 @@
-"""Fault plans: what fails in a simulated network, and when."""
-
-from glmesh.faults.plan import Plan
-
-__all__ = ["Plan"]

@@ -1,0 +1,96 @@
+"""The node file: what one site knows beside the federation.
+
+name = "alice"
+federation = "federation.toml"      # paths are relative to this file
+data = "alice.csv"
+target = "y"                        # column of a table that holds the labels; default: the last
+ids = "patient"                     # column with the names of the rows, to compare them split by features
+certificate = "keys/alice.crt"
+key = "keys/alice.key"
+ca = "keys/ca.crt"
+state = "alice.state"               # folder for checkpoints, logs, history and the model
+listen = "127.0.0.1:7001"           # default: the address in the federation
+status = 9101                       # loopback port for `glmesh status` and Prometheus; 0: any free one
+checkpoint_every = 50               # rounds
+
+[neighbours]                        # addresses that are others from here
+bob = "10.0.0.7:7001"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+from glmesh.errors import InvalidInput
+from glmesh.federation.config.federation import Federation, read_toml, typed
+from glmesh.federation.config.keys import Identity, fingerprint
+
+
+@dataclass(frozen=True)
+class NodeFile:
+    """What is in the file."""
+
+    name: str
+    federation: str
+    data: str
+    certificate: str
+    key: str
+    ca: str
+    target: str = ""
+    ids: str = ""
+    state: str = ""
+    listen: str = ""
+    status: int = 0
+    checkpoint_every: int = 50
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node file that was read, with all that it refers to except the data."""
+
+    file: NodeFile
+    folder: Path
+    federation: Federation
+    identity: Identity
+    me: int
+    addresses: dict[int, str]  # of the neighbours
+
+    @staticmethod
+    def read(path: str | PathLike[str]) -> Site:
+        """Checked, or refused by name."""
+        path = Path(path)
+        tree = read_toml(path, "node")
+        elsewhere = tree.pop("neighbours", {})
+        file: NodeFile = typed(NodeFile, tree, str(path))
+        if file.checkpoint_every < 1 or not 0 <= file.status < 1 << 16:
+            raise InvalidInput(f"{path}: checkpoint_every must be >= 1 and status a port")
+        folder = path.resolve().parent
+        federation = Federation.read(folder / file.federation)
+        federation.check()
+        me = federation.id_of(file.name)
+        identity = Identity.read(folder / file.certificate, folder / file.key, folder / file.ca)
+        shown, listed = fingerprint(identity.certificate), federation.members[me].fingerprint
+        if shown != listed:
+            raise InvalidInput(
+                f"{file.certificate} has the fingerprint {shown}, but the federation lists {listed} for {file.name}; "
+                "use the certificate that was listed, or have the new one listed by everybody"
+            )
+        member = federation.members[me]
+        file = replace(file, state=file.state or f"{file.name}.state", listen=file.listen or member.address)
+        addresses = {peer: federation.members[peer].address for peer in federation.neighbours(me)}
+        for name, address in elsewhere.items():
+            if (peer := federation.id_of(name)) in addresses:
+                addresses[peer] = str(address)
+        return Site(file, folder, federation, identity, me, addresses)
+
+    @property
+    def state(self) -> Path:
+        """The folder of all that the node writes."""
+        return self.folder / self.file.state
+
+    @property
+    def data(self) -> Path:
+        """Its data file."""
+        return self.folder / self.file.data

@@ -1,0 +1,145 @@
+"""Histories of nodes as one HTML page; its plots are SVG made here, so that it needs neither scripts nor matplotlib."""
+
+from __future__ import annotations
+
+import html
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from glmesh.federation.monitor.history import read
+from glmesh.formatting import size
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # told apart by everybody
+_W, _H, _LEFT, _RIGHT, _BOTTOM = 720, 250, 70, 24, 44
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
+svg { width: 100%; height: auto; } pre { background: #f4f4f4; padding: .6rem; overflow-x: auto; font-size: 13px; }
+@media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; } pre { background: #262626; }
+  svg text { fill: #ddd; } svg .axis { stroke: #777; } }
+"""
+
+Line = tuple[str, list[tuple[float, float]]]  # a name, and points
+
+
+def page(folders: Sequence[str]) -> str:
+    """The page of these state folders."""
+    runs = [(Path(folder), read(Path(folder) / "history.jsonl")) for folder in folders]
+    start = min((entries[0]["time"] for _, entries in runs if entries), default=0.0)
+    names = [entries[-1]["node"] if entries else folder.name for folder, entries in runs]
+
+    def lines(key: str) -> list[Line]:
+        return [
+            (name, [(e["time"] - start, e[key]) for e in entries if e.get(key) is not None])
+            for name, (_, entries) in zip(names, runs, strict=True)
+        ]
+
+    parts = [
+        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
+        f"<title>glmesh: {_text(', '.join(names))}</title><style>{_STYLE}</style>",
+        f"<h1>{_text(', '.join(names))}</h1>",
+        _summary(names, runs),
+        "<h2>Relative gap that is proven</h2>" + plot(lines("certificate"), "seconds", logarithmic=True),
+        "<h2>Rounds</h2>" + plot(lines("round"), "seconds"),
+        "<h2>Bytes sent</h2>" + plot(lines("bytes_sent"), "seconds", told=size),
+        "<h2>Neighbours that were heard</h2>" + plot(_heard(names, runs, start), "seconds"),
+    ]
+    for name, (folder, _) in zip(names, runs, strict=True):
+        log = folder / "log.jsonl"
+        events = read(log)[-20:] if log.exists() else []
+        told = "\n".join(_event(event) for event in events)
+        parts.append(f"<h2>Last events of {_text(name)}</h2><pre>{_text(told)}</pre>")
+    return "\n".join(parts) + "\n"
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))
+
+
+def _event(event: dict[str, Any]) -> str:
+    rest = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("time", "node", "event"))
+    return f"{time.strftime('%H:%M:%S', time.localtime(event['time']))} {event['event']} {rest}"
+
+
+def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) -> str:
+    rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds"]
+    for name, (_, entries) in zip(names, runs, strict=True):
+        last = entries[-1] if entries else {}
+        gap = last.get("certificate")
+        cells = [
+            name,
+            "done" if name in last.get("done", ()) else last.get("phase", "no entry yet"),
+            f"{last.get('round', 0):,}",
+            "none" if gap is None else f"{gap:.1e}",
+            size(last.get("bytes_sent", 0)),
+            f"{last.get('seconds', 0):.0f}",
+        ]
+        rows.append("<tr>" + "".join(f"<td>{_text(cell)}" for cell in cells))
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _heard(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]], start: float) -> list[Line]:
+    return [
+        (
+            name,
+            [(e["time"] - start, sum(n["state"] == "up" for n in e["neighbours"].values())) for e in entries],
+        )
+        for name, (_, entries) in zip(names, runs, strict=True)
+    ]
+
+
+def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Round numbers from low to high, six at most, in steps of 1, 2 or 5 times a power of ten; or only whole ones."""
+    raw = (high - low) / 5
+    ten = 10.0 ** math.floor(math.log10(raw))
+    step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= raw * (1 - 1e-9))
+    step = max(step, 1.0) if whole else step
+    return [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def plot(
+    lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
+) -> str:
+    """Lines over a common axis, as SVG; `told`: a number of the upright axis as text."""
+    shown = [
+        (name, [(x, math.log10(y) if logarithmic else float(y)) for x, y in points if y > 0 or not logarithmic])
+        for name, points in lines
+    ]
+    xs = [x for _, points in shown for x, _ in points]
+    ys = [y for _, points in shown for _, y in points]
+    if not xs:
+        return "<p>Nothing to draw.</p>"
+    low, high = (math.floor(min(ys)), math.ceil(max(ys))) if logarithmic else (min(0.0, *ys), max(ys))
+    high = high if high > low else low + 1.0
+    right = max(xs) or 1.0
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (
+            _LEFT + (_W - _LEFT - _RIGHT) * x / right,
+            10 + (_H - _BOTTOM - 20) * (high - y) / (high - low),
+        )
+
+    x0, y0 = place(0.0, low)
+    x1, y1 = place(right, high)
+    out = [f"<svg viewBox='0 0 {_W} {_H + 20 * ((len(shown) + 3) // 4)}' role='img'>"]
+    out.append(f"<path class='axis' d='M{x0:.1f} {y1:.1f}V{y0:.1f}H{x1:.1f}' fill='none' stroke='#888'/>")
+    for y in ticks(low, high, whole=True):
+        text = f"1e{y:.0f}" if logarithmic else told(y)
+        up = place(0, y)[1]
+        out.append(f"<path class='grid' d='M{x0:.1f} {up:.1f}H{x1:.1f}' stroke='#8884'/>")
+        out.append(f"<text x='{x0 - 6:.1f}' y='{up + 4:.1f}' text-anchor='end' font-size='12'>{text}</text>")
+    for x in ticks(0.0, right):
+        out.append(
+            f"<text x='{place(x, low)[0]:.1f}' y='{y0 + 18:.1f}' text-anchor='middle' font-size='12'>{x:,g}</text>"
+        )
+    out.append(f"<text x='{x1:.1f}' y='{y0 + 34:.1f}' text-anchor='end' font-size='12'>{_text(across)}</text>")
+    for number, (name, points) in enumerate(shown):
+        colour = _COLOURS[number % len(_COLOURS)]
+        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in (place(x, y) for x, y in points))
+        out.append(f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
+        at = (_LEFT + 160 * (number % 4), _H + 10 + 20 * (number // 4))
+        out.append(f"<text x='{at[0]}' y='{at[1]}' font-size='13' fill='{colour}'>— {_text(name)}</text>")
+    return "".join(out) + "</svg>"

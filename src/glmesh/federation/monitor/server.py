@@ -1,0 +1,92 @@
+"""A node seen from outside: its figures as JSON and as Prometheus metrics, on a loopback port, to be read only."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from glmesh.errors import InvalidInput
+from glmesh.federation.config.site import Site
+
+_NUMBERS = {
+    "round": ("gauge", "Rounds done, those that the node missed included."),
+    "certificate": ("gauge", "The relative gap that is proven."),
+    "objective": ("gauge", "The objective, as last heard of."),
+    "bytes_sent": ("counter", "Bytes sent to neighbours."),
+    "bytes_received": ("counter", "Bytes received from neighbours."),
+    "communications": ("counter", "Exchanges with the neighbours."),
+    "missed": ("counter", "Rounds that the node was not there for."),
+    "seconds": ("gauge", "Seconds since the process began."),
+}
+
+
+def metrics(figures: dict[str, Any]) -> str:
+    """In Prometheus' text format."""
+    node, lines = figures["node"], []
+    for key, (kind, text) in _NUMBERS.items():
+        if figures.get(key) is not None:
+            name = f"glmesh_{key}{'_total' if kind == 'counter' else ''}"
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f'{name}{{node="{node}"}} {figures[key]!r}']
+    lines += ["# HELP glmesh_neighbour_up Whether a neighbour is heard.", "# TYPE glmesh_neighbour_up gauge"]
+    for name, neighbour in figures["neighbours"].items():
+        lines.append(f'glmesh_neighbour_up{{node="{node}",neighbour="{name}"}} {int(neighbour["state"] == "up")}')
+    return "\n".join(lines) + "\n"
+
+
+class Server:
+    """Answers GET /status and /metrics, to this machine only."""
+
+    def __init__(self, figures: Callable[[], dict[str, Any]], site: Site) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path not in ("/status", "/metrics"):
+                    self.send_error(404)
+                    return
+                now = figures()
+                text = metrics(now) if self.path == "/metrics" else json.dumps(now)
+                kind = "text/plain; version=0.0.4" if self.path == "/metrics" else "application/json"
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing."""
+
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", site.file.status), Handler)
+        except OSError as error:
+            raise InvalidInput(
+                f"status = {site.file.status}: {error.strerror}; is the node running already? Else use another port"
+            ) from None
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        (site.state / "status.port").write_text(str(self.port), encoding="utf-8")
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="status", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """No more answers."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(1.0)
+
+
+def ask(site: Site) -> dict[str, Any]:
+    """The figures of a running node."""
+    path = site.state / "status.port"
+    if not path.exists():
+        raise InvalidInput(f"{site.file.name} has not run yet; start it with `glmesh node`")
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{int(path.read_text())}/status", timeout=5.0) as answer:
+            figures: dict[str, Any] = json.load(answer)
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise InvalidInput(f"{site.file.name} does not answer ({error}); is it running?") from None
+    if figures.get("node") != site.file.name:
+        raise InvalidInput(f"{figures.get('node')} answers in the place of {site.file.name}; it is not running")
+    return figures

@@ -1,0 +1,80 @@
+"""What a node leaves on its disk: a checkpoint to go on from, and the model."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from glmesh.engine import checkpoint
+from glmesh.errors import InvalidInput
+from glmesh.federation.config.site import Site
+from glmesh.federation.node.gossip_store import Board
+from glmesh.federation.node.trainer import Trainer
+from glmesh.files.model_files import Model
+from glmesh.functions import Profiled
+from glmesh.problem.node_data import NodeData
+from glmesh.types import Vector
+
+
+class Store:
+    """The checkpoint of a node; it knows what it is of, and is refused by another node, problem or data."""
+
+    def __init__(self, site: Site, data: NodeData) -> None:
+        self._site, self._data = site, data
+        self.path = site.state / "checkpoint"
+
+    @cached_property
+    def _identity(self) -> dict[str, str]:
+        parts = {
+            "configuration": self._site.federation.entries(),
+            "data": [self._data.columns, self._data.y],
+            "name": self._site.file.name,
+        }
+        return {key: checkpoint.digest(part) for key, part in parts.items()}
+
+    def load(self) -> dict[str, Any] | None:
+        """What was saved last; None if nothing was."""
+        if not self.path.exists():
+            return None
+        tree = checkpoint.read(self.path)
+        for key, digest in self._identity.items():
+            if tree["identity"].get(key) != digest:
+                raise InvalidInput(
+                    f"{self.path} is a checkpoint with another {key}; remove the folder to begin anew, "
+                    f"or go back to the {key} that it was made with"
+                )
+        saved: dict[str, Any] = tree["state"]
+        return saved
+
+    def save(self, trainer: Trainer, board: Board) -> None:
+        """Whole or not at all."""
+        state = {"trainer": trainer.tree(), "board": board.message()["entries"]}
+        checkpoint.write(self.path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
+
+
+def model_of(trainer: Trainer, site: Site, agreed: Vector, status: str) -> Model:
+    """The whole model split by samples, this node's coefficients split by features."""
+    part, model = site.federation.problem, site.federation.problem.model()
+    x, v = trainer.variables()
+    f = trainer.block.f
+    info: dict[str, Any] = {
+        "status": status,
+        "node": site.file.name,
+        "split": part.split,
+        "rounds": trainer.state.round,
+        "nodes": len(trainer.members),
+    }
+    if trainer.proof is not None:
+        certificate = trainer.proof.certificate
+        info |= {"certified_round": certificate.round, "gap": certificate.bound, "relative_gap": certificate.relative}
+        info |= {"objective_low": certificate.objective_low, "objective_high": certificate.objective_high}
+    return Model(
+        coef=f.gradient(v) if part.split == "samples" else x,
+        intercept=f.offset(v) if isinstance(f, Profiled) else 0.0,
+        loss=part.loss,
+        penalty=part.penalty,
+        alpha=part.alpha,
+        l1_ratio=float(model.l1_ratio or 0.0),
+        classes=(float(-agreed[5]), float(agreed[4])) if model.loss.classifies else None,
+        info=info,
+    )

@@ -1,0 +1,42 @@
+"""Whether a neighbour is who it should be, before anything is said to it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from glmesh.federation.config.keys import fingerprint
+from glmesh.federation.config.site import Site
+from glmesh.federation.wire.frames import Violation
+
+
+def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> None:
+    """A TLS handshake with a neighbour, to see that it has the certificate that is listed, and to say clearly if not.
+
+    gRPC checks the name and the authority; it does not show the certificate to whoever dials.
+    """
+    host, _, port = address.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_verify_locations(cadata=site.identity.ca.decode())
+    context.load_cert_chain(*site.identity.files)
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as plain,
+            context.wrap_socket(plain, server_hostname=name) as secure,
+        ):
+            shown = fingerprint(secure.getpeercert(binary_form=True) or b"")
+            if shown != listed:
+                raise Violation(f"{address} shows {shown[:23]}... for {name}, the federation lists {listed[:23]}...")
+            if not secure.recv(1):
+                raise ConnectionResetError("it closed the connection; it may not accept this node's certificate")
+    except ssl.SSLCertVerificationError as error:
+        raise Violation(f"the certificate at {address} is not {name}'s: {error.verify_message}") from None
+    except ssl.SSLEOFError:
+        raise ConnectionResetError(f"{address} closed the connection in the middle of the handshake") from None
+    except ssl.SSLError as error:
+        reason = str(error.reason or error).lower().replace("_", " ")
+        raise Violation(f"{name} at {address} does not accept this node's certificate: {reason}") from None
+    except ValueError:
+        raise Violation(f"{address!r} is no address; expected host:port") from None

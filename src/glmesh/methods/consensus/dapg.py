@@ -1,0 +1,99 @@
+"""DAPG (Ye, Zhou, Luo and Zhang, 2020), which without a penalty is Mudag (Ye, Luo, Zhou and Zhang, 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+
+from glmesh.core.block import Facts, Halo, Rounds, Rows
+from glmesh.errors import InvalidInput
+from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.samples import Constants, Samples
+from glmesh.types import Matrix
+
+_LOOSEST = 50.0  # disagreement is divided by at least this much in a mix
+
+
+@dataclass(frozen=True)
+class Dapg(Consensus):
+    """Accelerated proximal gradients on tracked gradients, with M steps of accelerated gossip after each.
+
+    s' = mix(s + grad F(y) - grad F(y_before));  w' = mix(prox_{a r}(y - a s'));  y' = w' + b (w' - w).
+    b = (1 - q)/(1 + q), q = (mu a)^(1/2); without strong convexity b is that of FISTA. gossip_steps: M; None is enough
+    to divide disagreement by 4 (L/mu)^(1/2), and by 50 at least. A round costs 2M exchanges of one vector.
+    """
+
+    gossip_steps: int | None = field(default=None, kw_only=True)
+
+    composite = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gossip_steps is not None and (not isinstance(self.gossip_steps, int) or self.gossip_steps < 1):
+            raise InvalidInput(f"gossip_steps must be a whole number >= 1 or None, got {self.gossip_steps!r}")
+
+    def default_step(self, constants: Constants, facts: Facts) -> float:
+        """1/L."""
+        return 1.0 / positive(constants.smoothness)
+
+    def steps(self, constants: Constants, facts: Facts) -> int:
+        """M: so that FastMix's bound 14^(1/2) eta^(M/2) is small enough."""
+        if self.gossip_steps is not None:
+            return self.gossip_steps
+        eta = _eta(facts)
+        if eta == 0.0:
+            return 1
+        mu = constants.strong_convexity
+        factor = max(_LOOSEST, 4.0 * np.sqrt(constants.smoothness / mu)) if mu > 0 else _LOOSEST
+        return int(np.ceil(2.0 * np.log(np.sqrt(14.0) * factor) / -np.log(eta)))
+
+    def begin(self, block: Samples, state: Copies) -> Copies:
+        """s tracks the mean gradient from zero."""
+        zero = np.zeros_like(state.w)
+        state.old = {"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))}
+        return state
+
+    def round(self, block: Samples, state: Copies) -> Rounds:
+        """One gradient, two mixes."""
+        old, steps = state.old, self.steps(block.constants, block.facts)
+        gradient = block.gradients(old["y"])
+        s = yield from self._mix(block, old["s"] + (gradient - old["gradient"]), steps)
+        # every node applies r/K to a K-th of the gradient, so mean and sum differ by K on both sides
+        w = yield from self._mix(block, block.prox(old["y"] - state.step * s, state.step), steps)
+        mu, t = block.constants.strong_convexity, old["t"]
+        if mu > 0:
+            q = min(np.sqrt(mu * state.step), 1.0)
+            push, after = (1.0 - q) / (1.0 + q), t
+        else:
+            after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * t * t))
+            push = float((t[0, 0] - 1.0) / after[0, 0])
+        y = w + push * (w - state.w)
+        state.advance(block, w, old={"y": y, "s": s, "gradient": gradient, "t": after})
+
+    def _mix(self, block: Samples, rows: Matrix, steps: int) -> Generator[Rows, Halo, Matrix]:
+        """FastMix: x' = (1 + eta) W x - eta x_before."""
+        eta, before = _eta(block.facts), rows
+        for _ in range(steps):
+            halo = yield Rows(rows)
+            mixed = halo.mix(np.empty_like(rows), team=block.team)
+            mixed *= 1.0 + eta
+            mixed -= eta * before
+            before, rows = rows, mixed
+        return rows
+
+    def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
+        """A row of steps for each of M, M/2, M/4 and M/8 gossip steps."""
+        most, top = self.steps(constants, facts), positive(constants.smoothness)
+        counts = [self.gossip_steps] if self.gossip_steps else sorted({max(1, most // part) for part in (1, 2, 4, 8)})
+        steps = [2.0**power / top for power in range(-4, 4)]
+        return [[replace(self, step=step, gossip_steps=count) for step in steps] for count in counts]
+
+
+def _eta(facts: Facts) -> float:
+    """FastMix's eta, from sigma, the second largest absolute eigenvalue of W."""
+    sigma = min(max(abs(facts.spectrum[0]), abs(facts.spectrum[1])), 1.0 - 1e-12) if facts.n_nodes > 1 else 0.0
+    root = np.sqrt(1.0 - sigma * sigma)
+    return float((1.0 - root) / (1.0 + root)) if sigma > 1e-9 else 0.0

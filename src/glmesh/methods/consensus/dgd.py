@@ -1,0 +1,38 @@
+"""Decentralised gradient descent (Nedić and Ozdaglar, 2009; Yuan, Ling and Yin, 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.samples import Constants, Samples
+
+
+@dataclass(frozen=True)
+class Dgd(Consensus):
+    """w_k <- sum_l W_kl w_l - a_t grad F_k(w_k).
+
+    With a constant step it ends near the optimum, not at it. So the step shrinks, unless one is given:
+    a_t = 1 / (1/a + mu t/2) if F_k is mu-strongly convex, else a/(t + 1)^(1/2), with a = min(1, 1 + lambda_min(W))/L.
+    The distance then falls like 1/t, and no faster.
+    """
+
+    def default_step(self, constants: Constants, facts: Facts) -> float:
+        """min(1, 1 + lambda_min(W)) / L: the first step; with a constant one (1 + lambda_min(W))/L still decreases."""
+        return min(1.0, 1.0 + facts.spectrum[0]) / positive(constants.smoothness)
+
+    def round(self, block: Samples, state: Copies) -> Rounds:
+        """One gradient, one exchange."""
+        step = state.step
+        if self.step is None:
+            mu = block.constants.strong_convexity
+            step = 1.0 / (1.0 / step + 0.5 * mu * state.round) if mu > 0 else step / np.sqrt(state.round + 1.0)
+        gradient = block.gradients(state.w)
+        halo = yield Rows(state.w)
+        w = halo.mix(np.empty_like(state.w), team=block.team)
+        gradient *= step
+        w -= gradient
+        state.advance(block, w, old={})

@@ -1,0 +1,37 @@
+"""EXTRA (Shi, Ling, Wu and Yin, 2015)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.samples import Constants, Samples
+
+
+def extra_step(constants: Constants, facts: Facts) -> float:
+    """lambda_min((I + W)/2) / L: half of the largest step that EXTRA and PG-EXTRA are proven to stand."""
+    return 0.5 * (1.0 + facts.spectrum[0]) / positive(constants.smoothness)
+
+
+@dataclass(frozen=True)
+class Extra(Consensus):
+    """w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w)."""
+
+    def default_step(self, constants: Constants, facts: Facts) -> float:
+        """lambda_min((I + W)/2) / L."""
+        return extra_step(constants, facts)
+
+    def round(self, block: Samples, state: Copies) -> Rounds:
+        """One gradient, one exchange."""
+        w, old = state.w, state.old
+        gradient = block.gradients(w)
+        halo = yield Rows(w)
+        mixed = halo.mix(np.empty_like(w), team=block.team)
+        if old:
+            new = w + mixed - 0.5 * (old["w"] + old["mixed"]) - state.step * (gradient - old["gradient"])
+        else:
+            new = mixed - state.step * gradient
+        state.advance(block, new, old={"w": w, "mixed": mixed, "gradient": gradient})

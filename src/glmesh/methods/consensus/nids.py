@@ -1,0 +1,52 @@
+"""NIDS (Li, Shi and Yan, 2019): a step that does not depend on the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.samples import Constants, Samples
+
+_OF_LIMIT = 0.95  # of 2/L, below which it converges on any network
+
+
+@dataclass(frozen=True)
+class Nids(Consensus):
+    """z' = z - w + (I + W)/2 (2 w - w_before - a (grad F(w) - grad F(w_before)));  w' = prox_{a r/K}(z').
+
+    It begins with z = w - a grad F(w), which needs no exchange.
+    """
+
+    composite = True
+
+    def default_step(self, constants: Constants, facts: Facts) -> float:
+        """1.9/L: below 2/L, whatever the network."""
+        return 2.0 * _OF_LIMIT / positive(constants.smoothness)
+
+    def begin(self, block: Samples, state: Copies) -> Copies:
+        """The step that everybody takes alone."""
+        z = block.gradients(state.w)
+        z *= -state.step
+        z += state.w
+        state.old = {"z": z, "stepped": z}
+        state.w = block.prox(z, state.step)
+        return state
+
+    def round(self, block: Samples, state: Copies) -> Rounds:
+        """One gradient, one exchange, one prox."""
+        w, old = state.w, state.old
+        stepped = block.gradients(w)  # w - a grad F(w), in place: with many features it is memory that takes the time
+        stepped *= -state.step
+        stepped += w
+        sent = w + stepped
+        sent -= old["stepped"]
+        halo = yield Rows(sent)
+        z = halo.mix(np.empty_like(w), team=block.team)
+        z += sent
+        z *= 0.5
+        z -= w
+        z += old["z"]
+        state.advance(block, block.prox(z, state.step), old={"z": z, "stepped": stepped})

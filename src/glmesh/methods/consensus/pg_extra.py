@@ -1,0 +1,39 @@
+"""PG-EXTRA (Shi, Ling, Wu and Yin, 2015): EXTRA with a proximal step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.methods.consensus.base import Consensus, Copies
+from glmesh.methods.consensus.extra import extra_step
+from glmesh.methods.consensus.samples import Constants, Samples
+
+
+@dataclass(frozen=True)
+class PgExtra(Consensus):
+    """z' = z + W w - (I + W)/2 w_before - a (grad F(w) - grad F(w_before));  w' = prox_{a r/K}(z')."""
+
+    composite = True
+
+    def default_step(self, constants: Constants, facts: Facts) -> float:
+        """lambda_min((I + W)/2) / L."""
+        return extra_step(constants, facts)
+
+    def round(self, block: Samples, state: Copies) -> Rounds:
+        """One gradient, one exchange, one prox."""
+        w, old = state.w, state.old
+        pull = block.gradients(w)  # a grad F(w), and then what the next round takes back of this one
+        pull *= state.step
+        halo = yield Rows(w)
+        mixed = halo.mix(np.empty_like(w), team=block.team)
+        z = mixed - pull
+        if old:
+            z += old["z"]
+            z += old["pull"]
+        mixed += w
+        mixed *= 0.5
+        pull -= mixed
+        state.advance(block, block.prox(z, state.step), old={"z": z, "pull": pull})

@@ -1,0 +1,263 @@
+"""A problem as nodes see it that hold samples, each with its own copy w_k of all coefficients.
+
+    min_w  sum_k [ F_k(w) + r(w)/K ],   F_k(w) = sum_{i at node k} s_i loss(y_i, a_i.w) + (l2/2 |w|^2 + linear.w)/K
+
+is the user's objective, whole: every node takes a K-th of the penalty. Its smooth part is in F_k, and r is what has a
+kink or a bound. So methods of consensus solve the very problem that CoLA solves, whichever way that one is split; a
+message of theirs is as long as the coefficients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from glmesh.certificate.measures import Measures, best_scale
+from glmesh.core.block import Facts
+from glmesh.errors import UnsuitablePair
+from glmesh.functions import Separable, Smooth, Table
+from glmesh.kernels.columns import products, transposed_products
+from glmesh.linalg.columns import Columns
+from glmesh.parallel.threads import ALONE, Team
+from glmesh.problem.node_data import Form
+from glmesh.problem.partition import Partition, spread
+from glmesh.problem.problem import Problem
+from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
+
+_LARGEST_GRAM = 512  # rows or columns up to which eigenvalues are computed from a Gram matrix
+_SLACK = 1e-3  # of an eigenvalue that was found by iteration, from below
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the steps of consensus methods depend on.
+
+    smoothness: a Lipschitz constant of the gradient of every F_k. strong_convexity: every F_k has at least this much.
+    """
+
+    smoothness: float
+    strong_convexity: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """All samples of a problem, and the penalty in two parts."""
+
+    columns: Columns  # p x m: a column per sample
+    y: Vector
+    weight: Vector
+    problem: Problem
+
+    @staticmethod
+    def of(problem: Problem) -> Pool:
+        """From data split either way; refuses what nodes with samples cannot hold."""
+        parts, split = problem.parts, problem.model.split
+        if problem.model.fit_intercept:
+            raise UnsuitablePair("methods of consensus have no unpenalised intercept; use Cola, or fit_intercept=False")
+        if not problem.pooled and split == "features":
+            raise UnsuitablePair(
+                "methods of consensus need nodes that hold samples, and here each holds features. Use Cola, or "
+                "Problem.from_nodes(..., split='samples')"
+            )
+        y = np.concatenate([part.y for part in parts])
+        if problem.classes is not None:
+            y = np.where(y == problem.classes[1], 1.0, -1.0)
+        if split == "features":
+            columns = Columns.of(parts[0].columns.to_scipy(), rows=True)
+        else:
+            columns = problem.form.columns
+        return Pool(columns, y, np.concatenate([part.weight for part in parts]), problem)
+
+    def deal(self, n_nodes: int, how: str | AnyArray, seed: int) -> Partition:
+        """Who holds which samples."""
+        if self.problem.pooled:
+            return spread(self.columns.nonzeros, n_nodes, how, seed, "samples")
+        ends = np.cumsum([part.m for part in self.problem.parts])
+        return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
+
+    def hosted(self, ids: Indices, partition: Partition, facts: Facts, team: Team = ALONE) -> Samples:
+        """The samples of these nodes."""
+        own = np.concatenate([partition.columns_of(int(k)) for k in ids])
+        starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
+        loss = self.problem.model.loss.smooth(self.y[own], self.weight[own])
+        if loss is None:
+            raise UnsuitablePair(f"the {self.problem.model.loss.name} loss is not smooth")
+        bends = []
+        for k in ids:
+            mine = partition.columns_of(int(k))
+            one = self.problem.model.loss.smooth(self.y[mine], self.weight[mine]) if len(mine) else None
+            bends.append(0.0 if one is None else 1.0 / one.tau)
+        n_nodes = facts.n_nodes
+        l2, linear, rest = parts_of(self.problem.model.penalty_of(None))
+        return Samples(
+            ids.astype(np.uint64),
+            facts,
+            self.columns.take(own),
+            starts.astype(np.uint64),
+            loss,
+            np.array(bends),
+            l2 / n_nodes,
+            linear / n_nodes,
+            None if rest is None else rest.scaled(1.0 / n_nodes),
+            team,
+        )
+
+
+def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
+    """(l2, linear, the rest) of a penalty; the rest has a kink or a bound, and is None if nothing has."""
+    zero = np.zeros(())
+    if not isinstance(penalty, Table):
+        return zero, zero, penalty
+    if not penalty.l1.any() and np.isneginf(penalty.lo).all() and np.isposinf(penalty.hi).all():
+        return penalty.l2, penalty.linear, None
+    return penalty.l2, penalty.linear, Table(l1=penalty.l1, lo=penalty.lo, hi=penalty.hi)
+
+
+@dataclass(eq=False)
+class Samples:
+    """The samples of the hosted nodes, side by side, as the kernels read them."""
+
+    ids: Unsigned
+    facts: Facts
+    columns: Columns  # p x m
+    starts: Unsigned  # samples of the hosted nodes: starts[k]..starts[k + 1]
+    loss: Smooth  # of all hosted samples
+    bends: Vector  # of each hosted node: its losses bend by this much at most
+    l2: Vector  # of F_k: a K-th of the penalty's
+    linear: Vector
+    rest: Separable | None  # r/K
+    team: Team = ALONE
+    constants: Constants = Constants(np.nan, np.nan)
+
+    @property
+    def size(self) -> int:
+        """Number of hosted nodes."""
+        return len(self.ids)
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients."""
+        return self.columns.d
+
+    def node_columns(self, k: int) -> Columns:
+        """The samples of the k-th hosted node."""
+        return self.columns.between(int(self.starts[k]), int(self.starts[k + 1]))
+
+    @cached_property
+    def work(self) -> Vector:
+        """Nonzeros that a gradient of each hosted node visits."""
+        return np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.float64))
+
+    @cached_property
+    def spans(self) -> list[slice]:
+        """The nodes of each of the team's threads."""
+        return self.team.spans(self.work)
+
+    @cached_property
+    def _rows(self) -> Unsigned:
+        return np.arange(self.size, dtype=np.uint64)
+
+    def predictions(self, w: Matrix) -> Vector:
+        """a_i.w_k for the samples i of every hosted node k."""
+        out, columns = np.empty(self.columns.n), self.columns
+
+        def some(span: slice) -> None:
+            starts = self.starts[span.start : span.stop + 1]
+            transposed_products(starts, columns.indptr, columns.indices, columns.data, self._rows[span], w, out)
+
+        self.team.each(some, self.spans)
+        return out
+
+    def gradients(self, w: Matrix) -> Matrix:
+        """The gradient of F_k at w_k for every hosted node k, a row each."""
+        slopes, columns = self.loss.gradient(self.predictions(w)), self.columns
+        out = self.l2 * w + self.linear if self.l2.any() or self.linear.any() else np.zeros_like(w)
+
+        def some(span: slice) -> None:
+            starts = self.starts[span.start : span.stop + 1]
+            products(starts, columns.indptr, columns.indices, columns.data, slopes, self._rows[span], out)
+
+        self.team.each(some, self.spans)
+        return out
+
+    def prox(self, z: Matrix, step: float) -> Matrix:
+        """argmin_w r(w)/K + |w - z_k|^2/(2 step), for every hosted node."""
+        rest = self.rest
+        if rest is None:
+            return z
+        if isinstance(rest, Table) and np.isneginf(rest.lo).all() and np.isposinf(rest.hi).all():
+            width = step * rest.l1  # as Table.prox, in two passes over the memory instead of six
+            out = np.clip(z, -width, width)
+            return np.subtract(z, out, out=out)
+        if isinstance(rest, Table):
+            return rest.prox(z, step)
+        return np.stack([rest.prox(row, step) for row in z])
+
+    def node_constants(self) -> Matrix:
+        """(smoothness, strong convexity) of every hosted node's F_k."""
+        top, low = float(self.l2.max(initial=0.0)), float(np.broadcast_to(self.l2, self.p).min())
+        out = np.empty((self.size, 2))
+        for k in range(self.size):
+            least, most = eigenvalues(self.node_columns(k))
+            bend = self._least_bend(k)
+            out[k] = most * self.bends[k] + top, (least * bend if bend > 0 else 0.0) + low
+        return out
+
+    def _least_bend(self, k: int) -> float:
+        """How much the losses of the k-th hosted node bend at least: only squares do so everywhere."""
+        own = slice(int(self.starts[k]), int(self.starts[k + 1]))
+        if not self.loss.is_quadratic or own.start == own.stop:
+            return 0.0
+        return float(self.loss.curvature(np.zeros(self.columns.n))[own].min())
+
+
+def eigenvalues(columns: Columns) -> tuple[float, float]:
+    """(a lower bound of the smallest, an upper bound of the largest) eigenvalue of A A^T."""
+    d, n = columns.d, columns.n
+    if min(d, n) == 0 or columns.nnz == 0:
+        return 0.0, 0.0
+    matrix = columns.to_scipy()
+    if min(d, n) <= _LARGEST_GRAM:
+        gram = matrix @ matrix.T if d <= n else matrix.T @ matrix
+        values = np.linalg.eigvalsh(gram if columns.dense else gram.toarray())
+        return (max(float(values[0]), 0.0) if d <= n else 0.0), float(values[-1]) * (1.0 + 1e-12)
+    gram = LinearOperator((n, n), matvec=lambda x: matrix.T @ (matrix @ x), dtype=np.float64)
+    top = float(eigsh(gram, k=1, v0=np.ones(n), tol=_SLACK, return_eigenvectors=False)[0])
+    return 0.0, top * (1.0 + 2 * _SLACK)
+
+
+def observe_copies(problem: Problem, copies: Matrix) -> Measures:
+    """What a bird's eye sees: the objective and the duality gap at the mean of all copies, and their disagreement.
+
+    consensus: sum |w_k - mean|^2. The dual point is the gradient of the losses there, scaled down where it must be.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
+        form, mean = problem.form, copies.mean(axis=0)
+        consensus = float(np.sum((copies - mean) ** 2))
+        objective = problem.objective(mean)
+        if not np.isfinite(objective) or not np.isfinite(consensus):
+            return Measures(np.inf, np.inf, np.inf, np.inf, np.inf)
+        if problem.model.split == "samples":
+            dual = form.g.conjugate_subgradient(-form.columns.transposed_dot(mean))
+            conjugate = form.f.value(form.columns.dot(dual)) + form.g.value(dual)
+        else:
+            conjugate = dual_value(form, form.columns.dot(mean))
+        return Measures(objective, objective, objective, max(float(objective + conjugate), 0.0), consensus)
+
+
+def dual_value(form: Form, v: Vector) -> float:
+    """f*(s w) + g*(-s A^T w) with w = grad f(v), at the best s in [0, 1] where it is finite, if any."""
+    w = form.f.gradient(v)
+    u, zero, s = -form.columns.transposed_dot(w), np.zeros(()), 1.0
+    if not form.g.needs_scaling:
+        return form.f.conjugate(w) + form.g.conjugate(u)
+    limit = form.g.ray_limit(u, zero)
+    if limit < 0:
+        return np.inf
+    s = min(1.0, limit)
+    if form.f.has_quadratic_conjugate:
+        s = best_scale(np.array(form.f.conjugate_ray(w)), s)
+    return form.f.conjugate(s * w) + float(form.g.cut_conjugates(s * u, zero).sum())

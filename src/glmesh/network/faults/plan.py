@@ -1,0 +1,368 @@
+"""What fails in a simulated network, and when: a plan of plain data.
+
+Every answer depends on the plan, the round or exchange, and the node or link alone. Chance is a hash of those, not
+a stream, so a resumed run, or one that asks in another order, sees the same faults.
+"""
+
+import os
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile
+from glmesh.network.faults.entries import (
+    CHANCES,
+    MODELS,
+    Down,
+    Join,
+    Leave,
+    Link,
+    Partition,
+    Random,
+    Straggler,
+    Window,
+    graph_list,
+    keyed,
+    list_of,
+    plain,
+    read_entry,
+    refuse_unknown,
+    stated,
+    whole_number,
+)
+from glmesh.types import AnyArray, Flags, Indices, Vector
+
+LATEST = 3  # exchanges that a delayed message is late at most
+
+_TABLES: dict[str, type[Any]] = {
+    "random": Random,
+    "down": Down,
+    "link": Link,
+    "partition": Partition,
+    "join": Join,
+    "leave": Leave,
+    "straggler": Straggler,
+}
+_TOP = ("seed", *_TABLES, "graphs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What fails and when. Ask it about a network only after `check` has found that the two fit."""
+
+    seed: int = 0
+    random: tuple[Random, ...] = ()
+    down: tuple[Down, ...] = ()
+    link: tuple[Link, ...] = ()
+    partition: tuple[Partition, ...] = ()
+    join: tuple[Join, ...] = ()
+    leave: tuple[Leave, ...] = ()
+    straggler: tuple[Straggler, ...] = ()
+    graphs: tuple[tuple[tuple[int, int], ...], ...] = ()
+
+    @staticmethod
+    def of(plan: "Plan | Mapping[str, Any] | str | os.PathLike[str] | None") -> "Plan":
+        """A plan from plain data or the path of a TOML file; None is the plan in which nothing fails."""
+        if plan is None:
+            return Plan()
+        if isinstance(plan, Plan):
+            return plan
+        if isinstance(plan, Mapping):
+            return _plan(plan)
+        if not isinstance(plan, str | os.PathLike):
+            raise InvalidInput(f"a fault plan is a dict or the path of a TOML file, got {plan!r}")
+        data = _load(Path(plan))
+        try:
+            return _plan(data)
+        except InvalidInput as error:
+            raise InvalidInput(f"{plan}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data without what is left at its default; `of` reads it back."""
+        return {key: plain(value) for key, value in stated(self).items()}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing ever fails and nobody is slow."""
+        return not self.loses_messages and not self.straggler
+
+    @property
+    def loses_messages(self) -> bool:
+        """Whether anything but a node's speed departs from a reliable network."""
+        listed = self.down or self.link or self.partition or self.graphs or self.changes_members
+        return bool(listed) or any(phase.strikes for phase in self.random)
+
+    @property
+    def changes_members(self) -> bool:
+        """Whether a node joins or leaves."""
+        return bool(self.join or self.leave)
+
+    def quiet_from(self) -> int | None:
+        """The first round from which on nothing fails, nobody is slow and the members stay; None if there is none.
+
+        A message that was delayed just before may still arrive after it.
+        """
+        windows: list[Window] = [phase for phase in self.random if phase.strikes]
+        windows += [*self.down, *self.link, *self.partition, *self.straggler]
+        ends = [window.end for window in windows if window.end is not None]
+        if self.graphs or len(ends) < len(windows):
+            return None
+        return max([0, *ends, *(entry.round for entry in self.join + self.leave)])
+
+    def check(self, n_nodes: int, links: Collection[tuple[int, int]]) -> None:
+        """Refuse a plan that names nodes or links which the network lacks, or that leaves it without a member."""
+        for place, node in self._named_nodes():
+            if node >= n_nodes:
+                raise InvalidInput(f"fault plan, {place}: there is no node {node}; the nodes are 0 to {n_nodes - 1}")
+        neighbours: dict[int, set[int]] = {node: set() for node in range(n_nodes)}
+        for a, b in links:
+            neighbours[a].add(b)
+            neighbours[b].add(a)
+        for place, (a, b) in self._named_links():
+            if b not in neighbours[a]:
+                near = ", ".join(map(str, sorted(neighbours[a] - {a}))) or "no node"
+                raise InvalidInput(f"fault plan, {place}: nodes {a} and {b} are not linked; {a} is linked to {near}")
+        self._check_members(n_nodes)
+        self._check_graphs(n_nodes)
+        self._check_connected(n_nodes, {(min(link), max(link)) for link in links})
+
+    def members(self, round: int, n_nodes: int) -> Flags:
+        """Nodes that have joined and not left."""
+        members = np.ones(n_nodes, dtype=np.bool_)
+        members[[entry.node for entry in self.join if round < entry.round]] = False
+        members[[entry.node for entry in self.leave if round >= entry.round]] = False
+        return members
+
+    def up(self, round: int, n_nodes: int) -> Flags:
+        """Members that are not away; chance spares a node in the round in which it joins."""
+        return self.members(round, n_nodes) & ~self._away(round, n_nodes, MODELS)
+
+    def presence(self, rounds: int, n_nodes: int) -> Vector:
+        """A row per round: 1 for nodes that are there, 0.5 for members that are away, 0 for others."""
+        if not self.loses_messages:
+            return np.ones((rounds, n_nodes))
+        rows = [0.5 * self.members(t, n_nodes) + 0.5 * self.up(t, n_nodes) for t in range(rounds)]
+        return np.array(rows).reshape(rounds, n_nodes)
+
+    def resets(self, round: int, n_nodes: int) -> Flags:
+        """Members that lose their state at the start of this round: away by a reset now and not the round before."""
+        away = self._away(round, n_nodes, ("reset",))
+        return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
+
+    def links_up(self, exchange: int, round: int, pairs: AnyArray) -> Flags:
+        """Which of the links (rows of `pairs`, in either order) carry messages at all; says nothing of the nodes."""
+        ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
+        low, high = ends[:, 0], ends[:, 1]
+        up = np.ones(len(ends), dtype=np.bool_)
+        if self.graphs:
+            up &= _among(low, high, self.graphs[exchange % len(self.graphs)])
+        for phase, draw in self._draws("links", exchange, round, low, high):
+            up &= draw >= phase.links
+        up &= ~_among(low, high, (e.between for e in self.link if not e.one_way and e.covers(round)))
+        for entry in self.partition:
+            if entry.covers(round):
+                side = np.zeros(1 + max(int(ends.max(initial=0)), *map(max, entry.groups)), dtype=np.int64)
+                for label, group in enumerate(entry.groups, start=1):
+                    side[list(group)] = label
+                up &= side[low] == side[high]
+        return up
+
+    def gone(self, round: int, links: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Which of the links a < b have failed for good, one way or both."""
+        ever = [entry for entry in self.link if entry.end is None and entry.covers(round)]
+        named = {(min(entry.between), max(entry.between)) for entry in ever}
+        cuts = [entry for entry in self.partition if entry.end is None and entry.covers(round)]
+        if not named and not cuts:
+            return set()
+        sides = [{node: label for label, group in enumerate(cut.groups) for node in group} for cut in cuts]
+        return {(a, b) for a, b in links if (a, b) in named or any(side.get(a) != side.get(b) for side in sides)}
+
+    def stages(self) -> list[int]:
+        """The rounds at which members change or links fail for good, and the start."""
+        windows: list[Window] = [*self.link, *self.partition]
+        starts = {window.start for window in windows if window.end is None}
+        return sorted({0, *(entry.round for entry in self.join + self.leave), *starts})
+
+    def lost(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Flags:
+        """Which of these messages are lost, whatever happens to the answers."""
+        source, target = _ends(senders, receivers)
+        lost = np.zeros(source.shape, dtype=np.bool_)
+        for phase, draw in self._draws("loss", exchange, round, source, target):
+            lost |= draw < phase.loss
+        for entry in self.link:
+            if entry.one_way and entry.covers(round):
+                lost |= (source == entry.between[0]) & (target == entry.between[1])
+        return lost
+
+    def copies(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+        """How often each of these messages arrives, unless it is lost: once or twice."""
+        source, target = _ends(senders, receivers)
+        copies = np.ones(source.shape, dtype=np.int64)
+        for phase, draw in self._draws("duplicate", exchange, round, source, target):
+            copies[draw < phase.duplicate] = 2
+        return copies
+
+    def lateness(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+        """How many exchanges late each of these messages arrives, unless it is lost: 0, or 1 to 3 alike."""
+        source, target = _ends(senders, receivers)
+        late = np.zeros(source.shape, dtype=np.int64)
+        for phase, draw in self._draws("delay", exchange, round, source, target):
+            share = np.minimum(draw, phase.delay) / phase.delay
+            drawn = np.minimum(1 + np.floor(LATEST * share), LATEST).astype(np.int64)
+            late = np.maximum(late, np.where(draw < phase.delay, drawn, 0))
+        return late
+
+    def theta(self, round: int, n_nodes: int) -> Vector:
+        """The local accuracy that each node reaches, the largest if several are asked; NaN where none is."""
+        theta = np.full(n_nodes, np.nan)
+        for entry in self.straggler:
+            if entry.theta is not None and entry.covers(round):
+                theta[entry.node] = np.fmax(theta[entry.node], entry.theta)
+        return theta
+
+    def delays(self, round: int, n_nodes: int) -> Vector:
+        """The seconds that each node takes longer."""
+        delays = np.zeros(n_nodes)
+        for entry in self.straggler:
+            if entry.delay is not None and entry.covers(round):
+                delays[entry.node] += entry.delay
+        return delays
+
+    def _away(self, round: int, n_nodes: int, models: Collection[str]) -> Flags:
+        """Members that are away by a cause with one of these models."""
+        away = np.zeros(n_nodes, dtype=np.bool_)
+        for phase, draw in self._draws("dropout", round, round, np.arange(n_nodes)):
+            if phase.model in models:
+                away |= draw < phase.dropout
+        away[[entry.node for entry in self.join if entry.round == round]] = False
+        away[[entry.node for entry in self.down if entry.model in models and entry.covers(round)]] = True
+        return away & self.members(round, n_nodes)
+
+    def _draws(self, kind: str, when: int, round: int, *ids: Indices) -> Iterator[tuple[Random, Vector]]:
+        """Each phase of the round that has this kind of fault, with a number in [0, 1) for each node or message."""
+        for index, phase in enumerate(self.random):
+            if getattr(phase, kind) > 0 and phase.covers(round):
+                yield phase, _uniform(self.seed, CHANCES.index(kind), index, when, *ids)
+
+    def _named_nodes(self) -> Iterator[tuple[str, int]]:
+        for key in ("down", "join", "leave", "straggler"):
+            yield from ((f"{key}[{i}]", entry.node) for i, entry in enumerate(getattr(self, key)))
+        for i, entry in enumerate(self.partition):
+            yield from ((f"partition[{i}]", node) for group in entry.groups for node in group)
+        yield from ((place, node) for place, link in self._named_links() for node in link)
+
+    def _named_links(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        yield from ((f"link[{i}]", entry.between) for i, entry in enumerate(self.link))
+        yield from ((f"graphs[{i}][{j}]", link) for i, graph in enumerate(self.graphs) for j, link in enumerate(graph))
+
+    def _check_members(self, n_nodes: int) -> None:
+        joined: dict[int, int] = {}
+        left: dict[int, int] = {}
+        for key, verb, rounds in (("join", "joins", joined), ("leave", "leaves", left)):
+            for i, entry in enumerate(getattr(self, key)):
+                if entry.node in rounds:
+                    raise InvalidInput(
+                        f"fault plan, {key}[{i}]: node {entry.node} {verb} twice, in rounds {rounds[entry.node]} and "
+                        f"{entry.round}; a node {verb} once, and [[down]] is for one that comes back"
+                    )
+                rounds[entry.node] = entry.round
+        for i, entry in enumerate(self.leave):
+            if entry.round <= joined.get(entry.node, -1):
+                raise InvalidInput(
+                    f"fault plan, leave[{i}]: node {entry.node} leaves in round {entry.round}, but joins in round "
+                    f"{joined[entry.node]}; let it leave later"
+                )
+        for round in sorted({0, *joined.values(), *left.values()}):
+            if not self.members(round, n_nodes).any():
+                raise InvalidInput(
+                    f"fault plan: no node is a member in round {round}; let one join earlier or leave later"
+                )
+
+    def _check_graphs(self, n_nodes: int) -> None:
+        if not self.graphs:
+            return
+        if missing := set(range(n_nodes)) - _reachable(0, {link for graph in self.graphs for link in graph}):
+            raise InvalidNetwork(
+                f"fault plan, graphs: node {min(missing)} is never reached from node 0, in all graphs together; "
+                "add a link that leads there"
+            )
+
+    def _check_connected(self, n_nodes: int, links: set[tuple[int, int]]) -> None:
+        """In the end the members must be connected by links that have not failed for good."""
+        last = self.stages()[-1]
+        members = set(np.flatnonzero(self.members(last, n_nodes)).tolist())
+        if self.graphs:
+            links = links & {(min(link), max(link)) for graph in self.graphs for link in graph}
+        left = {link for link in links - self.gone(last, links) if members.issuperset(link)}
+        start = min(members)
+        apart = members - _reachable(start, left)
+        if apart:
+            raise InvalidNetwork(
+                f"fault plan: from round {last} on node {min(apart)} and node {start} are cut off from each other for "
+                "good; give the link or partition an until, let another node leave, or add links to the topology"
+            )
+
+
+def _reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
+    """The nodes to which links lead."""
+    neighbours: dict[int, set[int]] = {}
+    for a, b in links:
+        neighbours.setdefault(a, set()).add(b)
+        neighbours.setdefault(b, set()).add(a)
+    reached, fresh = {start}, {start}
+    while fresh:
+        fresh = {near for node in fresh for near in neighbours.get(node, ())} - reached
+        reached |= fresh
+    return reached
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
+    except OSError as error:
+        raise UnreadableFile(f"{path}: cannot be read ({error})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"{path}: not a TOML file ({error})") from error
+
+
+def _plan(data: Mapping[str, Any]) -> Plan:
+    refuse_unknown(data, _TOP, "fault plan")
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key in _TABLES:
+            entries = keyed("fault plan", key, partial(list_of, wanted=f"a list of tables, [[{key}]] in TOML"), value)
+            values[key] = tuple(read_entry(_TABLES[key], entry, f"{key}[{i}]") for i, entry in enumerate(entries))
+        else:
+            values[key] = keyed("fault plan", key, graph_list if key == "graphs" else whole_number, value)
+    return Plan(**values)
+
+
+def _ends(senders: AnyArray, receivers: AnyArray) -> tuple[Indices, Indices]:
+    source, target = np.broadcast_arrays(np.asarray(senders, dtype=np.int64), np.asarray(receivers, dtype=np.int64))
+    return source, target
+
+
+def _among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flags:
+    """Which of the pairs low < high are among the links, given in either order."""
+    listed = np.sort(np.array(list(links), dtype=np.int64).reshape(-1, 2), axis=1)
+    width = 1 + max(int(high.max(initial=0)), int(listed.max(initial=0)))
+    return np.isin(low * width + high, listed[:, 0] * width + listed[:, 1])
+
+
+def _uniform(*parts: int | Indices) -> Vector:
+    """A number in [0, 1) for each tuple of whole numbers: the finaliser of splitmix64, chained over the parts."""
+    state = np.zeros((), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for part in parts:
+            state = (state ^ np.asarray(part).astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            state = state ^ (state >> np.uint64(31))
+    return np.asarray(state >> np.uint64(11), dtype=np.float64) * 2.0**-53

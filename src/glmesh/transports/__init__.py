@@ -1,0 +1,7 @@
+"""Transports: how rows and letters get from node to node."""
+
+from glmesh.network.timing import Network
+from glmesh.transports.faulty import FaultyExchange
+from glmesh.transports.local import LocalExchange, Traffic, Transport
+
+__all__ = ["FaultyExchange", "LocalExchange", "Network", "Traffic", "Transport"]

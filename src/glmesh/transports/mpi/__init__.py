@@ -1,0 +1,21 @@
+"""A run on several machines: the ranks of an MPI program, each with its share of the nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glmesh.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from glmesh.transports.mpi.ranks import Ranks
+
+__all__ = ["ranks"]
+
+
+def ranks() -> Ranks:
+    """All ranks of this program, to be used in a `with`; a lone process is one rank."""
+    try:
+        from glmesh.transports.mpi.ranks import Ranks
+    except ImportError as error:
+        raise InvalidInput(f"runtime 'mpi' needs mpi4py and an MPI: pip install 'glmesh[mpi]' ({error})") from error
+    return Ranks()

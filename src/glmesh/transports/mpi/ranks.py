@@ -1,0 +1,267 @@
+"""What the ranks do together, outside the rounds and around them.
+
+A rank that fails says so to all others, wherever those are waiting, and all end with the same message; so no error on
+one rank makes the others wait for ever. (A rank that is killed says nothing; then MPI ends the program.)
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+
+from glmesh.errors import InvalidInput, RankFailed
+from glmesh.methods import Cola
+from glmesh.network.mixing import Mixing
+from glmesh.parallel.processes import Together
+from glmesh.transports.mpi.exchange import MpiExchange
+from glmesh.types import AnyArray, Indices, Vector
+
+T = TypeVar("T")
+
+_CARRY, _PARCEL, _END = 2, 3, 4  # tags; those of rows and scalars are the exchange's
+_LONGEST = 2000  # bytes of what a rank can say of its failure
+_BECAUSE = "-"  # what a rank says that ends because of another
+# looks at what has arrived, letting others have the processor; then with pauses of so many seconds
+_PATIENT, _PAUSE = 500, 5e-5
+_AROUND = 32  # looks until the next one at who has failed
+
+
+class Ranks(Together):
+    """All ranks of an MPI communicator, that of the whole program if none is given."""
+
+    def __init__(self, comm: Any = None) -> None:
+        self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        self._news = {peer: np.zeros(_LONGEST, np.uint8) for peer in range(self.size) if peer != self.rank}
+        self._made: list[Any] = []  # what MPI wants to have back: requests that can be started again, kinds of rows
+        self._pending: list[Any] = []  # what was under way when a rank failed
+        self.failures: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        self._heard = {peer: self._comm.Irecv(buffer, peer, _END) for peer, buffer in self._news.items()}
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """The last message of each to each: that all is well, or what is not."""
+        own = "" if error is None else _BECAUSE if isinstance(error, RankFailed) else _text(error)
+        message = np.zeros(_LONGEST, np.uint8)
+        content = np.frombuffer(own.encode()[: _LONGEST - 1], np.uint8)
+        message[: len(content)] = content
+        sent = [self._comm.Isend(message, peer, _END) for peer in self._news]
+        requests = [*sent, *self._heard.values()]
+        looks = 0
+        while not MPI.Request.Testall(requests):
+            looks = _pause(looks)
+        said = {peer: _said(buffer) for peer, buffer in self._news.items()}
+        self.failures = {peer: text for peer, text in (said | {self.rank: own}).items() if text not in ("", _BECAUSE)}
+        if error is None and any(said.values()):
+            raise self._failed()
+        if not any(said.values()) and not own:
+            self.give_back(list(self._made))
+            self._comm.Free()
+
+    def _failed(self) -> RankFailed:
+        rank, text = min(self.failures.items(), default=(-1, "a rank has ended early"))
+        return RankFailed(f"rank {rank} of {self.size}: {text}")
+
+    # what everything waits with
+
+    def wait(self, requests: list[Any]) -> None:
+        """Until all are done; raises RankFailed if another rank is."""
+        looks = 0
+        # a look at one is a fifth of a look at eight, and moves all of them on
+        while requests and not (requests[0].Test() and MPI.Request.Testall(requests)):
+            looks = _pause(looks)
+            if looks % _AROUND == 0:
+                self._look_around(requests)
+
+    def _look_around(self, requests: list[Any]) -> None:
+        for peer, request in self._heard.items():
+            if not request.Test():
+                continue
+            text = _said(self._news[peer])
+            if text not in ("", _BECAUSE):  # who ended well has sent all that is waited for here
+                self.failures[peer] = text
+                self._pending.append(requests)
+                raise self._failed()
+
+    def kind(self, needed: Indices, width: int) -> Any:
+        """MPI's word for these rows of an array, which need not be next to each other."""
+        self._made.append(MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit())
+        return self._made[-1]
+
+    def sends(self, rows: Any, peer: int, tag: int) -> Any:
+        """A request that can be started again and again: to a neighbouring rank, from where they are."""
+        self._made.append(self._comm.Send_init(rows, peer, tag))
+        return self._made[-1]
+
+    def receives(self, buffer: Any, peer: int, tag: int) -> Any:
+        """And from one."""
+        self._made.append(self._comm.Recv_init(buffer, peer, tag))
+        return self._made[-1]
+
+    def give_back(self, made: list[Any]) -> None:
+        """What is not used any more; after a failure it may be under way still."""
+        if not self.failures:
+            self._made = [one for one in self._made if not any(one is gone for gone in made)]
+            for one in made:
+                one.Free()
+
+    def start(self, requests: list[Any]) -> None:
+        """What was prepared."""
+        if requests:
+            MPI.Prequest.Startall(requests)
+
+    def swap_bytes(self, outgoing: dict[int, Any]) -> dict[int, Any]:
+        """Bytes of any length, to and from neighbouring ranks."""
+        requests = [self._comm.Isend([data, MPI.BYTE], peer, _PARCEL) for peer, data in outgoing.items()]
+        arrived: dict[int, Any] = {}
+        status = MPI.Status()
+        looks = 0
+        while len(arrived) < len(outgoing):
+            for peer in outgoing.keys() - arrived.keys():
+                message = self._comm.Improbe(peer, _PARCEL, status)
+                if message is not None:
+                    arrived[peer] = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+                    requests.append(message.Irecv([arrived[peer], MPI.BYTE]))
+            looks = _pause(looks)
+            if looks % _AROUND == 0:
+                self._look_around(requests)
+        self.wait(requests)
+        return arrived
+
+    # Together
+
+    def refuse(self, *, method: Any, network: Any, plan: Any) -> None:
+        """What a cluster has not."""
+        if network is not None:
+            raise InvalidInput(
+                "network= is a clock for simulations; with runtime='mpi' seconds are real. Leave it away"
+            )
+        if not plan.is_empty:
+            raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
+        if not isinstance(method, Cola):
+            raise InvalidInput(f"{method.name} runs in simulations only; with runtime='mpi' use Cola")
+        if method.gossip == "ledger":
+            raise InvalidInput("ledgers are for networks that fail; with runtime='mpi' use gossip='auto'")
+
+    def hosted(self, n_nodes: int, n_blocks: int) -> list[Indices]:
+        """An equal share of all nodes, in one block."""
+        if n_nodes < self.size:
+            raise InvalidInput(
+                f"{n_nodes} nodes on {self.size} ranks: give each rank one at least, or start fewer ranks"
+            )
+        return [np.array_split(np.arange(n_nodes), self.size)[self.rank]]
+
+    def exchange(self, mixing: Mixing, hosted: list[Indices]) -> MpiExchange:
+        """With the ranks that host neighbours."""
+        return MpiExchange(self, mixing, np.array_split(np.arange(mixing.n_nodes), self.size))
+
+    def _all(self, data: bytes) -> list[bytes]:
+        sizes = np.zeros(self.size, np.int64)
+        self.wait([self._comm.Iallgather(np.array([len(data)], np.int64), sizes)])
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        whole = np.empty(int(starts[-1]), np.uint8)
+        self.wait([self._comm.Iallgatherv([data, MPI.BYTE], [whole, sizes.tolist(), starts[:-1].tolist(), MPI.BYTE])])
+        return [whole[a:b].tobytes() for a, b in pairwise(starts.tolist())]
+
+    def concatenate(self, parts: Sequence[AnyArray]) -> Any:
+        """Rows of all ranks, as buffers."""
+        own = np.ascontiguousarray(np.concatenate(list(parts)))
+        sizes = np.zeros(self.size, np.int64)
+        self.wait([self._comm.Iallgather(np.array([own.nbytes], np.int64), sizes)])
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        whole = np.empty(int(starts[-1]), np.uint8)
+        received = [whole, sizes.tolist(), starts[:-1].tolist(), MPI.BYTE]
+        self.wait([self._comm.Iallgatherv([own.reshape(-1).view(np.uint8), MPI.BYTE], received)])
+        return whole.view(own.dtype).reshape(-1, *own.shape[1:])
+
+    def trade(self, parts: list[T]) -> list[T]:
+        """Everybody's part for everybody."""
+        own = {peer: np.frombuffer(pickle.dumps(parts[peer], protocol=5), np.uint8) for peer in self._news}
+        arrived = {peer: pickle.loads(data) for peer, data in self.swap_bytes(own).items()}
+        return [arrived.get(peer, parts[self.rank]) for peer in range(self.size)]
+
+    def each(self, parts: Sequence[T]) -> list[T]:
+        """Small things of all ranks."""
+        return [one for data in self._all(pickle.dumps(list(parts))) for one in pickle.loads(data)]
+
+    def fold(self, carry: Vector, step: Callable[[Vector], Vector]) -> Vector:
+        """From rank to rank, and from the last to all."""
+        if self.rank > 0:
+            self.wait([self._comm.Irecv(carry, self.rank - 1, _CARRY)])
+        carry = step(carry)
+        if self.rank < self.size - 1:
+            self.wait([self._comm.Isend(carry, self.rank + 1, _CARRY)])
+        self.wait([self._comm.Ibcast(carry, self.size - 1)])
+        return carry
+
+    def first(self, value: T) -> T:
+        """What rank 0 says."""
+        data = pickle.dumps(value) if self.rank == 0 else b""
+        size = np.array([len(data)], np.int64)
+        self.wait([self._comm.Ibcast(size, 0)])
+        buffer = np.frombuffer(data, np.uint8).copy() if self.rank == 0 else np.empty(int(size[0]), np.uint8)
+        self.wait([self._comm.Ibcast(buffer, 0)])
+        result: T = value if self.rank == 0 else pickle.loads(buffer.tobytes())
+        return result
+
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says so."""
+        return any(self.each([bool(flag)]))
+
+    def collect(self, parts: list[T]) -> list[T] | None:
+        """To rank 0, one rank after the other."""
+        data = pickle.dumps(parts, protocol=5)
+        sizes = np.zeros(self.size, np.int64)
+        self.wait([self._comm.Iallgather(np.array([len(data)], np.int64), sizes)])
+        if self.rank > 0:
+            self.wait([self._comm.Isend([data, MPI.BYTE], 0, _CARRY)])
+            return None
+        whole = list(parts)
+        for peer in range(1, self.size):
+            buffer = bytearray(int(sizes[peer]))
+            self.wait([self._comm.Irecv([buffer, MPI.BYTE], peer, _CARRY)])
+            whole += pickle.loads(buffer)
+        return whole
+
+    def deal(self, parts: list[T] | None) -> list[T]:
+        """A block's entry to each rank; an empty list is empty for all."""
+        mine: list[list[T]] = []
+        if self.rank == 0:
+            assert parts is not None
+            mine = [parts[peer : peer + 1] for peer in range(self.size)]
+        own = [pickle.dumps(one, protocol=5) for one in mine]
+        sizes = self.first([len(one) for one in own])
+        if self.rank == 0:
+            self.wait([self._comm.Isend([own[peer], MPI.BYTE], peer, _CARRY) for peer in range(1, self.size)])
+            return mine[0]
+        buffer = bytearray(sizes[self.rank])
+        self.wait([self._comm.Irecv([buffer, MPI.BYTE], 0, _CARRY)])
+        result: list[T] = pickle.loads(buffer)
+        return result
+
+
+def _pause(looks: int) -> int:
+    """After so many looks in vain; MPI's own waiting never lets go of the processor, which others may need to send."""
+    if looks >= _PATIENT:
+        time.sleep(_PAUSE)
+    else:
+        os.sched_yield()
+    return looks + 1
+
+
+def _said(message: AnyArray) -> str:
+    return bytes(message).rstrip(b"\0").decode(errors="replace")
+
+
+def _text(error: BaseException) -> str:
+    what = " ".join(str(error).split())
+    return what if isinstance(error, InvalidInput) and what else f"{type(error).__name__}: {what}"

@@ -1,0 +1,198 @@
+"""The commands about peers, word by word as the README has them."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import pty
+import re
+import shlex
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glmesh.cli import main
+from glmesh.federation.config import keys
+from glmesh.federation.monitor.screen import left, screen
+from glmesh.federation.monitor.server import metrics
+from tests.peers import _FORK, free_ports, sites
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def _tables(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("alice", "bob", "carol"):
+        X = rng.normal(size=(40, 6))
+        y = np.where(X @ np.ones(6) + rng.normal(size=40) > 0, 1, -1)
+        np.savetxt(folder / f"{name}.csv", np.column_stack([X, y]), delimiter=",")
+
+
+def _three_ports() -> int:
+    """The first of three free ports in a row."""
+    while True:
+        first = free_ports(1)[0]
+        with suppress(OSError), ExitStack() as taken:
+            for port in range(first, first + 3):
+                taken.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
+def _commands() -> list[list[str]]:
+    """The README's second example."""
+    section = README.read_text().split("## Between machines")[1].split("\n## ")[0]
+    return [shlex.split(line, comments=True)[1:] for line in re.findall(r"^    (glmesh .*)$", section, flags=re.M)]
+
+
+@pytest.mark.parametrize("command", ["keys", "federation", "doctor", "node", "up", "status", "report"])
+def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([command, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"examples:\n  glmesh {command}" in shown
+    assert max(map(len, shown.splitlines())) <= 82
+
+
+def test_the_second_example_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _tables(tmp_path)
+    commands = _commands()
+    assert [command[0] for command in commands] == ["keys", "federation", "federation", "up"]
+    for command in commands[:-1]:
+        extra = ["--port", str(_three_ports())] if "add" in command else []
+        assert main([*command, *extra]) == 0, capsys.readouterr()
+    assert main(["federation", "check", "fed.toml"]) == 0
+    assert "alice, bob, carol" in capsys.readouterr().out
+    assert main(["doctor", "alice.toml"]) == 0
+    told = capsys.readouterr().out
+    assert "40 samples, 6 features" in told
+    assert "nobody listens there yet" in told
+    assert re.search(r"about \d+ min", told)
+    assert main(commands[-1]) == 0
+    told = capsys.readouterr().out
+    for name in ("alice", "bob", "carol"):
+        assert f"{name}: relative gap proven to be at most" in told
+    assert main(["predict", "bob.state/model.npz", "carol.csv"]) == 0
+
+
+def test_the_doctor_finds_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _tables(tmp_path)
+    keys.make(tmp_path / "keys", ["alice", "bob"], days=10)
+    assert main(["federation", "init", "fed.toml", "--model", "lasso"]) == 0
+    assert "split by features" in capsys.readouterr().out
+    assert main(["federation", "add", "fed.toml", "alice=alice.csv", "bob=missing.csv"]) == 0
+    capsys.readouterr()
+    assert main(["doctor", "bob.toml"]) == 2
+    told = capsys.readouterr().out
+    assert re.search(r"warning +certificate +good until", told)
+    assert re.search(r"error +data .*missing.csv: no such file", told)
+    assert main(["federation", "add", "fed.toml", "alice=alice.csv"]) == 2
+    assert main(["federation", "add", "fed.toml", "dave=alice.csv"]) == 2
+    assert "`glmesh keys keys dave` makes it" in capsys.readouterr().err
+    assert main(["federation", "init", "fed.toml"]) == 2
+    assert main(["up", "nowhere.toml"]) == 2
+
+
+class _Checker(html.parser.HTMLParser):
+    """Counts plots, and notes whatever a page would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plots, self.outside = 0, []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.plots += tag == "polyline"
+        self.outside += [value for key, value in attributes if key in ("src", "href")]
+
+
+def test_a_running_node_is_seen_from_outside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    parts = [(rng.normal(size=(30, 10)), rng.choice([-1.0, 1.0], size=30)) for _ in range(3)]
+    problem = {"loss": "logistic", "split": "samples", "tol": 1e-15}
+    with sites(tmp_path, parts, problem=problem) as peers:
+        peers.start()
+        peers.until(lambda: peers.round(0) > 100 and peers.history(0)[-1]["certificate"] is not None)
+        assert main(["status", str(tmp_path / "n0.toml"), "--json"]) == 0
+        figures = json.loads(capsys.readouterr().out)
+        assert figures["node"] == "n0"
+        assert figures["neighbours"]["n1"]["state"] == "up"
+        assert main(["status", str(tmp_path / "n0.toml")]) == 0
+        assert "proven gap" in capsys.readouterr().out
+        port = int((tmp_path / "n0.state" / "status.port").read_text())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        assert re.search(r'^glmesh_round\{node="n0"\} \d+$', text, flags=re.M)
+        assert 'glmesh_neighbour_up{node="n0",neighbour="n2"} 1' in text
+        with pytest.raises(urllib.error.HTTPError), urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5):
+            pass
+        assert main(["doctor", str(tmp_path / "n2.toml")]) == 0
+        assert "with the certificate that is listed" in capsys.readouterr().out
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "n0.state"), str(tmp_path / "n1.state"), "--out", str(page)]) == 0
+    checker = _Checker()
+    checker.feed(page.read_text())
+    assert checker.plots == 8
+    assert not checker.outside
+    assert main(["status", str(tmp_path / "n0.toml")]) == 2  # it has ended
+
+
+def test_the_screen_and_the_metrics() -> None:
+    neighbours = {"bob": {"state": "silent", "dropped": 0, "deadline": 1.5, "skipped": 3, "exchange": 7}}
+    figures = {
+        "node": "alice", "phase": "training", "round": 1234, "certificate": 1e-4, "tol": 1e-6, "seconds": 30.0,
+        "members": ["alice", "bob"], "bytes_sent": 2_000_000, "bytes_received": 10, "neighbours": neighbours,
+    }  # fmt: skip
+    text = screen(figures, ["a line"] * 20, (10.0, 1e-2), 80)
+    assert "round 1,234" in text
+    assert re.search(r"bob +silent +deadline 1.5 s, skipped 3", text)
+    assert len(text.splitlines()) < 24
+    assert left(figures, (10.0, 1e-2)) == "about 20 s left"  # two powers of ten took 20 s, and two are left
+    assert left(figures, None) == ""
+    assert 'glmesh_neighbour_up{node="alice",neighbour="bob"} 0' in metrics(figures)
+    assert "glmesh_bytes_sent_total" in metrics(figures)
+
+
+def _in_a_terminal(arguments: list[str], output: str) -> None:
+    """`glmesh` with a terminal as its standard error; what it draws goes to a file."""
+    child, terminal = pty.fork()
+    if child:
+        with Path(output).open("wb") as stream:
+            while True:
+                try:
+                    stream.write(os.read(terminal, 1 << 16))
+                except OSError:
+                    break
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+    os._exit(main(arguments))
+
+
+def test_the_live_view_in_a_terminal(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    parts = [(rng.normal(size=(30, 10)), rng.choice([-1.0, 1.0], size=30)) for _ in range(2)]
+    with sites(tmp_path, parts, problem={"loss": "logistic", "split": "samples"}) as peers:
+        shown = tmp_path / "screen"
+        viewer = _FORK.Process(target=_in_a_terminal, args=(["node", str(tmp_path / "n0.toml")], str(shown)))
+        viewer.start()
+        time.sleep(1.0)
+        peers.start(1)
+        viewer.join(30)
+        assert viewer.exitcode == 0
+        assert peers.wait(30) == [0]
+        text = shown.read_text()
+        assert "\x1b[2J" in text
+        assert re.search(r"n0  certified  round \d+", text)
+        assert "proven gap" in text

@@ -1,0 +1,333 @@
+"""Real networks: processes that talk over TLS, and what they do when things fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import Lasso, LogisticRegression
+
+from glmesh import Cola, Problem, Run
+from glmesh.files.data_files import load
+from tests.cases import SOAK
+from tests.peers import Proxies, sites
+
+
+def _classification(m: int, p: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, p))
+    return X, np.where(X @ rng.normal(size=p) + rng.normal(size=m) > 0, 1.0, -1.0)
+
+
+def _unequal(m: int, K: int) -> list[np.ndarray]:
+    ends = np.cumsum(np.arange(1, K + 1)) * m // (K * (K + 1) // 2)
+    return np.split(np.arange(m), ends[:-1])
+
+
+@pytest.mark.parametrize("split", ["samples", "features"])
+def test_the_same_trajectory_as_in_the_simulator(split: str, tmp_path: Path) -> None:
+    K, rounds = (16 if SOAK else 4), 90
+    X, y = _classification(40 * K, 5 * K)
+    if split == "samples":
+        parts = [(X[rows], y[rows]) for rows in _unequal(len(y), K)]
+        problem = {"loss": "logistic", "split": split}
+    else:
+        parts = [(X[:, columns], X[:, 0] * 0 + y) for columns in _unequal(5 * K, K)]
+        problem = {"loss": "squared", "penalty": "l1", "alpha": 5.0, "split": split}
+    with sites(tmp_path, parts, problem=problem | {"tol": 1e-12}) as peers:
+        peers.start(options=["--patient", "--rounds", str(rounds)])
+        assert peers.wait(120) == [3] * K, peers.output()
+        run = Run(
+            Problem.from_nodes(parts, **problem),
+            method=Cola(gossip="ledger"),
+            topology="ring",
+            certify=True,
+            tol=1e-12,
+        )
+        for t in run:
+            if t == rounds:
+                break
+        starts = run.partition.starts
+        for k in range(K):
+            state = peers.saved(k)["state"]
+            assert state.round == rounds
+            assert np.array_equal(state.x, run.x[starts[k] : starts[k + 1]])
+            assert np.array_equal(state.gossip.v[0], run.estimates[k])
+
+
+def _objective(parts: list[tuple[np.ndarray, np.ndarray]], alpha: float, w: np.ndarray) -> float:
+    X, y = np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+    return float(np.logaddexp(0.0, -y * (X @ w)).sum() + alpha / 2 * w @ w)
+
+
+def _best(parts: list[tuple[np.ndarray, np.ndarray]], alpha: float) -> float:
+    X, y = np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+    reference = LogisticRegression(C=1 / alpha, fit_intercept=False, tol=1e-10, solver="newton-cholesky").fit(X, y)
+    return _objective(parts, alpha, reference.coef_[0])
+
+
+def test_faults_in_one_long_lived_federation(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    """SIGKILL and restart, SIGSTOP, a lost disk and a late joiner; the certificate at the end is true."""
+    K, alpha, kills, pause = 5, (0.003 if SOAK else 0.03), (30 if SOAK else 3), (20.0 if SOAK else 3.0)
+    X, y = _classification(500, 30)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(500), K)]
+    rng = np.random.default_rng(1)
+    problem = {"loss": "logistic", "split": "samples", "alpha": alpha}
+    with sites(tmp_path, parts, problem=problem, late=[4], every=25) as peers:
+        peers.start(0, 1, 2, 3)
+        peers.until(lambda: peers.round(0) >= 50)
+        peers.start(4)  # the late joiner
+        peers.until(lambda: len(peers.history(0)[-1]["members"]) == K)
+        peers.kill(2, signal.SIGSTOP)
+        stopped, at = time.monotonic(), peers.round(0)
+        peers.until(lambda: peers.round(0) >= at + 20)  # the others go on without it
+        record_property("seconds until 20 rounds after a SIGSTOP", round(time.monotonic() - stopped, 2))
+        assert time.monotonic() - stopped < pause + 10
+        time.sleep(max(pause - (time.monotonic() - stopped), 0.0))
+        peers.kill(2, signal.SIGCONT)
+        for number in range(kills):
+            victim = int(rng.integers(K))
+            if peers.processes[victim].exitcode is not None:
+                break  # they were quicker
+            peers.kill(victim)
+            if number == 0:
+                peers.lose_disk(victim)
+            time.sleep(float(rng.uniform(0.0, 0.5)))
+            peers.start(victim)
+            before = peers.round(victim)
+            peers.until(lambda v=victim, b=before: peers.round(v) > b or peers.processes[v].exitcode is not None)
+        assert number == kills - 1
+        assert peers.wait(240 if SOAK else 90) == [0] * K, peers.output()
+        infos = [peers.model(k).info for k in range(K)]
+        assert len({info["certified_round"] for info in infos}) == 1
+        assert peers.imbalance() < 1e-10
+        best = _best(parts, alpha)
+        for k in range(K):
+            value = _objective(parts, alpha, peers.model(k).coef)
+            assert value - best <= infos[k]["gap"] * (1 + 1e-9)
+            assert value <= best * (1 + 1e-6)
+        record_property("rounds", infos[0]["rounds"])
+        record_property("imbalance", peers.imbalance())
+
+
+@pytest.mark.parametrize("wire", ["float64", "float32"])
+def test_logistic_regression_by_samples(wire: str, tmp_path: Path) -> None:
+    """As a9a: sparse, binary, unequal parts; every node ends with the whole model."""
+    K, alpha = 4, 10.0
+    rng = np.random.default_rng(0)
+    X = sp.csr_array((rng.random((800, 60)) < 0.12).astype(float))
+    y = np.where(X @ rng.normal(size=60) + 0.5 * rng.normal(size=800) > 0, 1.0, -1.0)
+    parts = [(X[rows], y[rows]) for rows in _unequal(800, K)]
+    problem = {"loss": "logistic", "split": "samples", "alpha": alpha, "tol": 1e-6}
+    with sites(tmp_path, parts, problem=problem, network={"wire": wire}) as peers:
+        peers.start()
+        assert peers.wait(60) == [0] * K, peers.output()
+        dense = [(X.toarray(), y) for X, y in parts]
+        best = _best(dense, alpha)
+        for k in range(K):
+            model = peers.model(k)
+            assert abs(_objective(dense, alpha, model.coef) - best) <= 1e-6 * best
+            assert model.classes == (-1.0, 1.0)
+            assert model.info["relative_gap"] <= 1e-6
+        assert peers.imbalance() < 1e-10
+        sent = peers.history(0)[-1]["bytes_sent"] / peers.history(0)[-1]["round"]
+        assert sent < 2 * (60 * (8 if wire == "float64" else 4) + 500)
+
+
+@pytest.mark.skipif("GLMESH_DATA" not in os.environ or not SOAK, reason="needs the real a9a, and minutes")
+def test_a9a_on_eight_peers(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    X, y = load(Path(os.environ["GLMESH_DATA"]) / "a9a.svm.xz")
+    K, alpha = 8, 100.0
+    order = np.random.default_rng(0).permutation(len(y))
+    parts = [(X[order[rows]], y[order[rows]]) for rows in _unequal(len(y), K)]
+    problem = {"loss": "logistic", "split": "samples", "alpha": alpha}
+    with sites(tmp_path, parts, problem=problem) as peers:
+        began = time.monotonic()
+        peers.start()
+        assert peers.wait(600) == [0] * K, peers.output()
+        record_property("seconds", round(time.monotonic() - began))
+        dense = [(X.toarray(), y) for X, y in parts]
+        best = _best(dense, alpha)
+        excess = max(_objective(dense, alpha, peers.model(k).coef) / best - 1.0 for k in range(K))
+        assert abs(excess) <= 1e-6
+        record_property("rounds", peers.model(0).info["rounds"])
+        record_property("objective above scikit-learn's, relative", excess)
+        record_property("imbalance", peers.imbalance())
+
+
+def test_lasso_by_features_and_a_prediction_together(tmp_path: Path) -> None:
+    K, alpha = (8 if SOAK else 3), 30.0
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 12 * K)) + 0.5
+    y = X[:, :6] @ rng.normal(size=6) + 3.0 + 0.3 * rng.normal(size=200)
+    columns = _unequal(12 * K, K)
+    problem = {"loss": "squared", "penalty": "l1", "alpha": alpha, "split": "features", "fit_intercept": True}
+    with sites(tmp_path, [(X[:, own], y) for own in columns], problem=problem) as peers:
+        peers.start()
+        assert peers.wait(60) == [0] * K, peers.output()
+        reference = Lasso(alpha=alpha / 200, tol=1e-12, max_iter=100_000).fit(X, y)
+        coef = np.concatenate([peers.model(k).coef for k in range(K)])
+
+        def objective(w: np.ndarray, b: float) -> float:
+            return float(0.5 * np.sum((X @ w + b - y) ** 2) + alpha * np.abs(w).sum())
+
+        best = objective(reference.coef_, reference.intercept_)
+        assert abs(objective(coef, peers.model(0).intercept) - best) <= 1e-6 * best
+        new = rng.normal(size=(7, 12 * K))
+        for k, own in enumerate(columns):
+            np.savetxt(tmp_path / f"new{k}.csv", new[:, own], delimiter=",", fmt="%.17g")
+            arguments = ["predict", str(tmp_path / f"n{k}.state" / "model.npz"), str(tmp_path / f"new{k}.csv")]
+            peers.run(k, [*arguments, "--node", str(tmp_path / f"n{k}.toml"), "--out", str(tmp_path / f"out{k}.csv")])
+        assert peers.wait(60) == [0] * K, peers.output()
+        predictions = [np.loadtxt(tmp_path / f"out{k}.csv") for k in range(K)]
+        assert all(np.array_equal(predictions[0], other) for other in predictions)
+        np.testing.assert_allclose(predictions[0], reference.predict(new), rtol=1e-3, atol=1e-3)
+
+
+def test_a_site_that_never_returns_is_given_up(tmp_path: Path) -> None:
+    """reset: the model is that of the others. freeze: its last share stays, as a constant."""
+    K, alpha = 4, 1.0
+    X, y = _classification(240, 12)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(240), K)]
+    for gone in ("reset", "freeze") if SOAK else ("reset",):
+        (tmp_path / gone).mkdir()
+        problem = {"loss": "logistic", "split": "samples", "alpha": alpha, "tol": 1e-8}
+        network = {"gone_after": 2.5, "gone": gone}
+        with sites(tmp_path / gone, parts, problem=problem, network=network, every=5) as peers:
+            peers.start()
+            peers.until(lambda p=peers: p.round(1) >= 20)
+            peers.kill(1)
+            assert peers.wait(60, [0, 2, 3]) == [0] * 3, peers.output()
+            assert all(peers.model(k).info["nodes"] == 3 for k in (0, 2, 3))
+            assert {event["peer"] for k in (0, 2, 3) for event in peers.events(k, "gone")} == {"n1"}
+            left = [parts[k] for k in (0, 2, 3)]
+            if gone == "reset":
+                w = [peers.model(k).coef for k in (0, 2, 3)]
+                assert all(_objective(left, alpha, one) <= _best(left, alpha) * (1 + 1e-8) for one in w)
+            else:
+                heirs = [k for k in (0, 2, 3) if peers.saved(k)["wards"]]
+                assert heirs == [0]
+                constant = peers.saved(0)["wards"][1]
+                # split by samples its losses become <-c, w>: the optimum of the others' with that term
+                w = peers.model(2).coef
+                Z, labels = np.concatenate([X for X, _ in left]), np.concatenate([y for _, y in left])
+                gradient = alpha * w - constant - Z.T @ (labels / (1 + np.exp(labels * (Z @ w))))
+                assert np.abs(gradient).max() < 1e-2
+                assert peers.imbalance_with(constant, [0, 2, 3]) < 1e-10
+
+
+def test_a_site_that_was_given_up_takes_part_again(tmp_path: Path) -> None:
+    K, alpha = 4, 0.05
+    X, y = _classification(240, 12)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(240), K)]
+    problem = {"loss": "logistic", "split": "samples", "alpha": alpha, "tol": 1e-14, "max_rounds": 10**9}
+    with sites(tmp_path, parts, problem=problem, network={"gone_after": 2.5}, every=5) as peers:
+        peers.start()
+        peers.until(lambda: peers.round(1) >= 20)
+        peers.kill(1)
+        peers.until(lambda: all(peers.history(k)[-1]["members"] == ["n0", "n2", "n3"] for k in (0, 2, 3)))
+        peers.until(lambda: bool(peers.saved(0)["wards"]))  # its share is counted by its heir
+        peers.start(1)
+        peers.until(lambda: all(len(peers.history(k)[-1]["members"]) == K for k in range(K)))
+        peers.until(lambda: not peers.saved(0)["wards"])
+        at = peers.round(0)
+        # certificates among all members again, and better and better ones: the sum is right
+        peers.until(lambda: all(_proven(peers.history(k)[-1], at) < 1e-2 for k in range(K)), 40)
+
+
+@pytest.mark.parametrize("given_up", [False, True] if SOAK else [True])
+def test_the_ring_falls_apart_and_heals(given_up: bool, tmp_path: Path) -> None:
+    """Two links are cut for a while, by proxies that stop; both halves go on, and together they prove the answer.
+
+    Even if each half has given the other one up meanwhile; then they must not be done before they meet again.
+    """
+    K, alpha, pause = 4, 0.05, (30.0 if SOAK else 3.0)
+    X, y = _classification(240, 12)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(240), K)]
+    problem = {"loss": "logistic", "split": "samples", "alpha": alpha, "tol": 1e-15 if given_up else 1e-7}
+    network = {"gone_after": 1.5 if given_up else 600.0}
+    with (
+        sites(tmp_path, parts, problem=problem, network=network) as peers,
+        Proxies([peers.ports[1], peers.ports[0]]) as proxies,
+    ):
+        peers.write_node(2, neighbours={"n1": f"127.0.0.1:{proxies.ports[0]}"})  # the larger number dials
+        peers.write_node(3, neighbours={"n0": f"127.0.0.1:{proxies.ports[1]}"})
+        peers.start()
+        peers.until(lambda: peers.round(0) >= 20)
+        proxies.cut()
+        time.sleep(pause)
+        before = [peers.round(k) for k in range(K)]
+        peers.until(lambda: all(peers.round(k) > before[k] + 5 for k in range(K)))  # both halves work on
+        assert len(peers.history(0)[-1]["members"]) == (2 if given_up else K)
+        proxies.heal()
+        if not given_up:
+            assert peers.wait(90) == [0] * K, peers.output()
+            assert peers.imbalance() < 1e-10
+            assert _objective(parts, alpha, peers.model(3).coef) <= _best(parts, alpha) * (1 + 1e-7)
+            return
+        peers.until(lambda: all(len(peers.history(k)[-1]["members"]) == K for k in range(K)))
+        at = max(peers.round(k) for k in range(K))
+        peers.until(lambda: all(_proven(peers.history(k)[-1], at) < 1e-3 for k in range(K)), 40)
+
+
+def _proven(entry: dict[str, Any], after: int) -> float:
+    """The relative gap that is proven, by a certificate about a round after this one."""
+    return entry["certificate"] if entry["certificate"] and entry["certificate_round"] > after else np.inf
+
+
+def test_who_does_not_fit_is_told_by_name(tmp_path: Path) -> None:
+    X, y = _classification(60, 9)
+    shuffled = y.copy()
+    shuffled[[20, 21]] = -y[[20, 21]]
+    parts = [(X[:, :3], y), (X[:, 3:6], y), (X[:, 6:], shuffled)]
+    problem = {"loss": "squared", "penalty": "l1", "alpha": 1.0, "split": "features"}
+    with sites(tmp_path, parts, problem=problem) as peers:
+        peers.start()
+        peers.until(lambda: peers.processes[2].exitcode is not None)
+        assert peers.processes[2].exitcode == 2
+        assert "the labels of row 21 differ" in peers.events(2, "error")[0]["why"]
+        assert "rows are not aligned with those of n0" in peers.events(0, "violation")[0]["why"]
+        np.savez(tmp_path / "n2.npz", X=parts[2][0], y=y)  # mended
+        wrong = replace(peers.federation, problem=replace(peers.federation.problem, alpha=2.0))
+        wrong.write(tmp_path / "wrong.toml")
+        peers.write_node(2, federation="wrong.toml")
+        peers.start(2)
+        peers.until(lambda: peers.processes[2].exitcode is not None)
+        assert peers.processes[2].exitcode == 2
+        assert "problem.alpha is '2.0' here and '1.0' there" in peers.events(2, "error")[-1]["why"]
+        peers.write_node(2)
+        peers.start(2)  # those who fit have waited
+        assert peers.wait(60) == [0] * 3, peers.output()
+
+
+def test_sigterm_pauses_a_node(tmp_path: Path) -> None:
+    X, y = _classification(120, 8)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(120), 3)]
+    problem = {"loss": "logistic", "split": "samples", "alpha": 0.01, "tol": 1e-8}
+    with sites(tmp_path, parts, problem=problem, every=10**6) as peers:
+        peers.start()
+        peers.until(lambda: peers.round(1) >= 10)
+        peers.kill(1, signal.SIGTERM)
+        assert peers.wait(10, [1]) == [130]
+        at = peers.saved(1)["state"].round
+        assert at >= 10
+        peers.start(1)
+        assert peers.wait(60) == [0] * 3, peers.output()
+        assert peers.events(1, "resumed")[0]["round"] == at
+
+
+def test_a_node_imports_neither_scikit_learn_nor_matplotlib(tmp_path: Path) -> None:
+    code = "import sys, tests.peers_warm; print([name for name in ('sklearn', 'matplotlib') if name in sys.modules])"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,142 @@
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
+from glmesh.files import model_files as modelfile
+from glmesh.files.model_files import Model
+
+MODEL = Model(
+    coef=np.array([1.0, -2.0, 0.1]),
+    intercept=0.5,
+    loss="logistic",
+    penalty="elasticnet",
+    alpha=1e-3,
+    l1_ratio=0.3,
+    classes=(2.0, 7.0),
+    info={"nodes": 16, "gap": 3.1e-4, "topology": "ring of Zürich"},
+)
+X = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.25, 0.0]])
+META = {"loss": "hinge", "penalty": "l2", "alpha": 1.0, "l1_ratio": 0.0, "classes": None, "info": {}}
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    MODEL.save(tmp_path / "m.npz")
+    loaded = modelfile.load(tmp_path / "m.npz")
+    np.testing.assert_array_equal(loaded.coef, MODEL.coef)
+    assert vars(loaded) | {"coef": None} == vars(MODEL) | {"coef": None}
+
+
+def test_regression_and_numpy_scalars(tmp_path: Path) -> None:
+    info: dict[str, Any] = {"rounds": np.int64(9), "gap": np.float32(0.5)}
+    replace(MODEL, classes=None, intercept=np.float64(2), info=info).save(str(tmp_path / "plain_name"))
+    loaded = modelfile.load(str(tmp_path / "plain_name"))
+    assert loaded.classes is None
+    assert loaded.info == {"rounds": 9, "gap": 0.5}
+
+
+def test_decision_and_prediction() -> None:
+    np.testing.assert_allclose(MODEL.decision(X), [1.5, -1.5, 0.0])
+    np.testing.assert_array_equal(MODEL.predict(X), [7, 2, 2])
+    np.testing.assert_array_equal(replace(MODEL, classes=None).predict(X.tolist()), MODEL.decision(X))
+
+
+def test_probability_does_not_overflow() -> None:
+    extreme = MODEL.predict_probability(np.array([[1e4, 0, 0], [-1e4, 0, 0], [-0.5, 0, 0]]))
+    np.testing.assert_array_equal(extreme, [1, 0, 0.5])
+    with pytest.raises(UnsuitablePair, match="hinge loss has no probabilities; use decision"):
+        replace(MODEL, loss="hinge").predict_probability(X)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_matrix])
+def test_sparse_may_lack_trailing_columns(kind: Any) -> None:
+    np.testing.assert_allclose(MODEL.decision(kind(X)), MODEL.decision(X))
+    np.testing.assert_allclose(MODEL.decision(kind(X[:, :2])), MODEL.decision(X))
+
+
+@pytest.mark.parametrize("wrong", [np.ones((2, 4)), np.ones((2, 2)), np.ones(3), sparse.csr_array(np.ones((2, 4)))])
+def test_wrong_columns_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidData, match="expected 3 columns"):
+        MODEL.decision(wrong)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.npz"
+    MODEL.save(path)
+    before = path.read_bytes()
+
+    def full_disk(_: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        replace(MODEL, intercept=9.0).save(path)
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_every_truncation_and_flipped_byte_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    MODEL.save(path)
+    content = path.read_bytes()
+    for end in range(0, len(content), 31):
+        path.write_bytes(content[:end])
+        with pytest.raises(UnreadableFile, match=r"m\.npz"):
+            modelfile.load(path)
+    for i in range(0, len(content), 11):
+        path.write_bytes(content[:i] + bytes([content[i] ^ 0x55]) + content[i + 1 :])
+        try:
+            loaded = modelfile.load(path)
+        except UnreadableFile:
+            continue
+        np.testing.assert_array_equal(loaded.coef, MODEL.coef)  # only dates and the like of the archive were hit
+        assert vars(loaded) | {"coef": None} == vars(MODEL) | {"coef": None}
+
+
+@pytest.mark.parametrize(
+    ("meta", "says"),
+    [
+        (None, "not a glmesh model"),
+        ([1], "not a glmesh model"),
+        ({"format": "other"}, "not a glmesh model"),
+        ({"format": "glmesh-model", "version": 3}, "version 3, expected 2; upgrade glmesh"),
+        ({"format": "glmesh-model", "version": 1}, r"KeyError\('loss'\)"),
+        ({"format": "glmesh-model", "version": 1} | META | {"classes": [1]}, "lacks or spoils"),
+        ({"format": "glmesh-model", "version": 1} | META | {"alpha": "much"}, "lacks or spoils"),
+    ],
+)
+def test_foreign_meta(tmp_path: Path, meta: Any, says: str) -> None:
+    arrays: dict[str, Any] = {} if meta is None else {"meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)}
+    np.savez(tmp_path / "m.npz", coef=np.ones(2), intercept=np.float64(0), **arrays)
+    with pytest.raises(UnreadableFile, match=says):
+        modelfile.load(tmp_path / "m.npz")
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"coef": np.ones(2)},
+        {"coef": np.ones((2, 2)), "intercept": 0.0},
+        {"coef": np.array(["a"]), "intercept": 0.0},
+        {"coef": np.ones(2), "intercept": np.ones(2)},
+        {"coef": np.ones(2), "intercept": np.array("x")},
+    ],
+)
+def test_unsuitable_arrays(tmp_path: Path, arrays: dict[str, Any]) -> None:
+    text = json.dumps({"format": "glmesh-model", "version": 1} | META)
+    np.savez(tmp_path / "m.npz", meta=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+    with pytest.raises(UnreadableFile, match="save the model again"):
+        modelfile.load(tmp_path / "m.npz")
+
+
+def test_pickles_are_never_opened(tmp_path: Path) -> None:
+    np.savez(tmp_path / "m.npz", coef=np.ones(2), intercept=0.0, meta=np.array([{"format": "glmesh-model"}]))
+    with pytest.raises(UnreadableFile, match=r"key 'meta' cannot be read .* pickled"):
+        modelfile.load(tmp_path / "m.npz")

@@ -1,0 +1,242 @@
+import sys
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+
+from glmesh.plot import figures as plot
+from glmesh.plot import terminal as termplot
+
+History = dict[str, np.ndarray]
+
+
+def history(n: int = 60) -> History:
+    t = np.arange(n, dtype=np.float64)
+    return {
+        "round": t,
+        "communications": 2 * t,
+        "bytes": 2 * t * 16 * 8e4,
+        "seconds": 0.02 * t,
+        "objective": 3 + np.exp(-t / 9),
+        "h": 3 + np.exp(-t / 9),
+        "gap": 9 * np.exp(-t / 7),
+        "consensus": 2 * np.exp(-t / 5),
+        "certificate": np.where(t % 10 == 9, 20 * np.exp(-t / 7), np.nan),
+    }
+
+
+def spoiled(**changes: float) -> History:
+    return history() | {key: np.full(60, value) for key, value in changes.items()}
+
+
+def is_png(path: Path) -> bool:
+    return path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_convergence(tmp_path: Path) -> None:
+    figure = plot.convergence(history(), path=tmp_path / "c.png", title="a run")
+    assert is_png(tmp_path / "c.png")
+    left, right = figure.axes
+    assert [line.get_label() for line in left.lines] == ["duality gap", "certified by the nodes"]
+    np.testing.assert_allclose(
+        np.asarray(left.lines[0].get_ydata(), dtype=float), history()["gap"] / history()["objective"]
+    )
+    assert np.size(left.lines[1].get_xdata()) == 6
+    assert len(right.lines) == 1
+    assert left.get_yscale() == right.get_yscale() == "log"
+    assert left.xaxis.get_major_formatter()(100, 0) == "100\n128 MB"
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "lines"),
+    [
+        (history(1), [1, 1]),
+        (history(0), [0, 0]),
+        (spoiled(objective=0.0, consensus=0.0), [0, 0]),
+        (spoiled(gap=np.nan, certificate=np.nan), [0, 1]),
+        (spoiled(gap=np.inf, consensus=-1.0), [1, 0]),
+        (spoiled(gap=1e-320, consensus=1.7e308), [2, 1]),
+        (spoiled(bytes=np.nan, communications=0.0), [2, 1]),
+    ],
+)
+def test_convergence_of_odd_histories(tmp_path: Path, spoilt: History, lines: list[int]) -> None:
+    figure = plot.convergence(spoilt)
+    figure.set_layout_engine("none")  # half of the time
+    figure.savefig(tmp_path / "c.png", dpi=20)
+    assert [len(axes.lines) for axes in figure.axes] == lines
+
+
+def test_convergence_without_certificates() -> None:
+    plain = history()
+    del plain["certificate"]
+    assert len(plot.convergence(plain).axes[0].lines) == 1
+
+
+def presence(n_rounds: int, n_nodes: int = 4) -> np.ndarray:
+    """Node 0 joins after a quarter, node 1 is away for the second half."""
+    there = np.ones((n_rounds, n_nodes))
+    there[: n_rounds // 4, 0] = 0
+    there[n_rounds // 2 :, 1] = 0.5
+    return there
+
+
+def test_presence(tmp_path: Path) -> None:
+    figure = plot.convergence(history(41), path=tmp_path / "c.png", presence=presence(40))
+    assert is_png(tmp_path / "c.png")
+    left, _right, top = figure.axes
+    image = top.images[0]
+    assert image.get_extent() == [0, 80, 3.5, -0.5]
+    assert left.get_xlim() == top.get_xlim() == (0, 80)
+    colours = np.asarray(image.get_array())
+    assert colours.shape == (4, 40, 4)
+    tint, orange = to_rgba(plot._TINT), to_rgba(plot._ORANGE)
+    np.testing.assert_allclose(colours[0, :, 3], [0] * 10 + [1] * 30, atol=1e-12)
+    np.testing.assert_allclose(colours[1], [tint] * 20 + [orange] * 20, atol=1e-12)
+    np.testing.assert_allclose(colours[2:], np.broadcast_to(tint, (2, 40, 4)), atol=1e-12)
+    assert [text.get_text() for text in top.get_legend().get_texts()] == ["there", "away", "not a member"]
+    assert top.get_yticks().tolist() == [0, 1, 2, 3]
+
+
+def test_presence_follows_communications() -> None:
+    uneven = history(3) | {"round": np.array([0, 10, 40]), "communications": np.array([4, 24, 44])}
+    colours = plot.convergence(uneven, presence=presence(40)).axes[2].images[0].get_array()
+    # 10 rounds before record 1 are half of the width, 30 after it the other half
+    np.testing.assert_allclose(np.asarray(colours)[0, :, 3], [0] * 20 + [1] * 20, atol=1e-12)
+
+
+def test_presence_of_many_rounds_shows_shares() -> None:
+    there = np.ones((5000, 70))
+    there[::5] = 0.5
+    top = plot.convergence(history(5001), presence=there).axes[2]
+    colours = np.asarray(top.images[0].get_array())
+    assert colours.shape[1] < 1000
+    blend = 0.8 * np.array(to_rgba(plot._TINT)) + 0.2 * np.array(to_rgba(plot._ORANGE))
+    np.testing.assert_allclose(colours.mean(axis=(0, 1)), blend, atol=1e-9)
+    assert top.get_legend().get_texts()[1].get_text().startswith("away (paler")
+    assert (list(top.get_yticks()), top.get_ylabel()) == ([], "70 nodes")
+
+
+@pytest.mark.parametrize(
+    ("run", "there"),
+    [
+        (history(), np.ones((59, 4))),
+        (history(), np.zeros((0, 4))),
+        (history(0), presence(8)),
+        (history(1), presence(8)),
+        (spoiled(communications=0.0), presence(59)),
+    ],
+)
+def test_no_presence_where_there_is_nothing_to_see(run: History, there: np.ndarray) -> None:
+    assert len(plot.convergence(run, presence=there).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("there", "run"),
+    [
+        (np.full((1, 1), 0.5), history(2)),
+        (presence(59, 64), history()),
+        (presence(59), spoiled(gap=np.nan, certificate=np.nan)),
+    ],
+)
+def test_presence_of_odd_runs(tmp_path: Path, there: np.ndarray, run: History) -> None:
+    figure = plot.convergence(run, presence=there)
+    figure.set_layout_engine("none")
+    figure.savefig(tmp_path / "c.png", dpi=20)
+    assert len(figure.axes) == 3
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        nx.empty_graph(0),
+        nx.empty_graph(1),
+        nx.empty_graph(3),
+        nx.path_graph(2),
+        nx.cycle_graph(5),
+        nx.star_graph(6),
+        nx.grid_2d_graph(3, 4),
+        nx.cycle_graph(70),
+        nx.disjoint_union(nx.cycle_graph(4), nx.star_graph(3)),
+    ],
+)
+def test_topology(tmp_path: Path, graph: nx.Graph) -> None:
+    figure = plot.topology(graph, path=tmp_path / "t.png", title="network")
+    assert is_png(tmp_path / "t.png")
+    links, nodes = figure.axes[0].collections
+    places = np.asarray(nodes.get_offsets(), dtype=float)
+    assert len(places) == len(graph)
+    assert len(links.get_paths()) == graph.number_of_edges()
+    assert np.abs(places).max(initial=0) <= 1 + 1e-9
+
+
+def test_missing_matplotlib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install glmesh\[plot\]"):
+        plot.convergence(history())
+    with pytest.raises(ImportError, match=r"pip install glmesh\[plot\]"):
+        plot.topology(nx.path_graph(2))
+
+
+def test_pyplot_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it would now fail
+    plot.topology(nx.grid_2d_graph(2, 3), path=tmp_path / "t.png")
+    plot.convergence(history(2), path=tmp_path / "c.png")
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+def test_curve(ascii: bool) -> None:
+    run = history()
+    text = termplot.curve(run["communications"], run["gap"], title="relative gap", xlabel="communications", ascii=ascii)
+    lines = text.split("\n")
+    assert len(lines) == 1 + 12 + 2
+    assert max(map(len, lines)) <= 64
+    assert lines[0].strip() == "relative gap"
+    assert lines[-1].split() == ["0", "communications", "118"]
+    assert [line.split()[0] for line in lines if "1e" in line] == ["1e+00", "1e-01", "1e-02"]
+    assert text.isascii() == ascii
+
+
+def test_curve_falls_from_corner_to_corner() -> None:
+    lines = termplot.curve([0, 1, 2], [1e2, 1, 1e-2], width=14, height=5, ascii=True).split("\n")
+    assert [line[9:] for line in lines[:5]] == [".", " .", "  .", "   .", "    ."]
+    assert [line[:9] for line in lines[:5:2]] == ["  1e+02 +", "  1e+00 +", "  1e-02 +"]
+
+
+@pytest.mark.parametrize(
+    ("xs", "ys", "shows"),
+    [
+        ([], [], "nothing above zero"),
+        ([1, 2, 3], [0, -1, np.nan], "nothing above zero"),
+        ([5], [3.0], "3.0e+00"),
+        ([1, 2, 3], [1e-4] * 3, "1.0e-04"),
+        ([1, 2, 3], [0.012, 0.018, 0.015], "1.8e-02"),
+        ([1, 2, np.inf, 4, 5], [np.inf, 1e-320, 1, np.nan, 1.7e308], "1e+68"),
+        ([0, 0], [1, 1e-9], "1e-04"),
+    ],
+)
+@pytest.mark.parametrize(("width", "height"), [(64, 12), (10, 3), (1, 1)])
+def test_curve_of_odd_data(xs: list[float], ys: list[float], shows: str, width: int, height: int) -> None:
+    text = termplot.curve(xs, ys, width=width, height=height)
+    if height == 12:
+        assert shows in text
+
+
+def test_small_graph() -> None:
+    drawn = termplot.graph(nx.cycle_graph(4), width=7, height=5, ascii=True).split("\n")
+    assert drawn == ["   0", " .. ..", "3     1", " .. ..", "   2"]
+
+
+@pytest.mark.parametrize(("n_nodes", "ascii"), [(1, False), (2, True), (16, False), (32, True), (40, False)])
+def test_nodes_are_numbered(n_nodes: int, ascii: bool) -> None:
+    text = termplot.graph(nx.empty_graph(n_nodes), ascii=ascii)
+    assert sorted(map(int, text.split())) == [*range(n_nodes)]
+
+
+def test_large_and_empty_graphs() -> None:
+    assert termplot.graph(nx.empty_graph(0)) == "(no nodes)"
+    assert "●" in termplot.graph(nx.complete_graph(41))
+    text = termplot.graph(nx.cycle_graph(100), ascii=True)
+    assert text.isascii()
+    assert not any(letter.isdigit() for letter in text)
