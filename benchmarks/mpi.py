@@ -26,7 +26,7 @@ def exchanges(width: int, count: int) -> dict[str, list[float]]:
     """Seconds and processor seconds of an exchange, of ours and of the bare ring, in turn."""
     from mpi4py import MPI
 
-    from glmesh.core.block import Rows
+    from glmesh.core.messages import Outbox
     from glmesh.network import mixing, topology
     from glmesh.transports.mpi import ranks
 
@@ -34,9 +34,9 @@ def exchanges(width: int, count: int) -> dict[str, list[float]]:
     rank, size = comm.Get_rank(), comm.Get_size()
     after, before = (rank + 1) % size, (rank - 1) % size
     seen: dict[str, list[float]] = {"ours": [], "bare": [], "ours cpu": [], "bare cpu": []}
-    with ranks() as together:
-        hosted = together.hosted(NODES, 1)
-        exchange = together.exchange(mixing.metropolis(topology.build("ring", NODES, 0)), hosted)
+    with ranks() as processes:
+        hosted = processes.hosted(NODES, 1)
+        exchange = processes.exchange(mixing.metropolis(topology.build("ring", NODES, 0)), hosted)
         rows = exchange.allocate(0, width)
         rows[:] = rank
         scalars = np.full((len(rows), 2), float(rank))
@@ -45,7 +45,7 @@ def exchanges(width: int, count: int) -> dict[str, list[float]]:
         below, above = bare[len(rows) : len(rows) + 1], bare[len(rows) + 1 :]
 
         def ours() -> None:
-            exchange.swap([Rows(rows, scalars)])
+            exchange.swap([Outbox(rows, scalars)])
 
         def ring() -> None:
             requests = [

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from common import machine, write
 from tests.peers import free_ports
 
-from glmesh.core.block import Rows
+from glmesh.core.messages import Outbox
 from glmesh.federation.config import keys
 from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
 from glmesh.federation.config.site import Site
@@ -35,7 +35,7 @@ from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import Links
 from glmesh.federation.wire.transport import PeerExchange
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import Letter
+from glmesh.gossip.messages import LinkMessage
 
 PEERS = 16
 SIZES = {47_236: 60, 1_000_000: 8}  # length of the vector: rounds that are timed
@@ -67,7 +67,7 @@ def peer(k: int, folder: str, d: int, rounds: int, barrier: object, results: obj
 
     def one(clock: int) -> None:
         offers = [Offer(k, peer, 1, 1, clock, -1, 7, 0.3, vector) for peer in sorted(links.links)]
-        (halo,) = exchange.swap([Rows(letters=[Letter(offer, 3) for offer in offers])])
+        (halo,) = exchange.swap([Outbox(letters=[LinkMessage(offer, 3) for offer in offers])])
         assert len(halo.letters) == 2
 
     for clock in range(WARM):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import glmesh
-from glmesh.core.block import spectral_norm
+from glmesh.linalg.norms import spectral_norm
 from glmesh.solvers import NodeTask, NodewiseSolver
 from glmesh.types import Vector
 

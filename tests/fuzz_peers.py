@@ -32,7 +32,8 @@ with atheris.instrument_imports(include=["glmesh.federation", "glmesh.gossip.edg
         unpack_vector,
     )
     from glmesh.gossip.edge import Edge, Offer
-    from glmesh.gossip.messages import Letter, Note, Pulse
+    from glmesh.collectives.pipeline import ObjectiveDigest
+    from glmesh.gossip.messages import CertificateRecord, LinkMessage
 
 SHAPE = Shape(3, 4)
 
@@ -80,11 +81,11 @@ def _frames(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """Messages as they should be."""
-    note = Note(3, (2, 7), True, False, True, True, False, 5, {2: np.arange(18.0)}, np.ones(3), np.ones(3))
-    pulse = Pulse(np.array([1, 2, -1, 3]), np.array([1.0, 2.0, np.nan, 3.0]), 2)
+    note = CertificateRecord(3, (2, 7), True, False, True, True, False, 5, {2: np.arange(18.0)}, np.ones(3), np.ones(3))
+    pulse = ObjectiveDigest(np.array([1, 2, -1, 3]), np.array([1.0, 2.0, np.nan, 3.0]), 2)
     letters = [
-        Letter(Offer(1, 0, 5, 1, 4, -1, 9, 0.3, np.ones(3)), 3),
-        Letter(Offer(1, 0, 5, 1, 4, 2, 9, 0.3, np.ones(3), np.ones(3), 0.5, 0.5), 3, np.ones(4, int), note, pulse),
+        LinkMessage(Offer(1, 0, 5, 1, 4, -1, 9, 0.3, np.ones(3)), 3),
+        LinkMessage(Offer(1, 0, 5, 1, 4, 2, 9, 0.3, np.ones(3), np.ones(3), 0.5, 0.5), 3, np.ones(4, int), note, pulse),
     ]
     content = [b"".join(pack_letter(6, letter, SHAPE)) for letter in letters]
     content += [pack_json({"entries": [["facts", 1, 1, [0.0] * 6], ["done", 2, 5, 5]]})]

@@ -110,7 +110,7 @@ def equal(folder: Path) -> None:
 
 def refuse(folder: Path) -> None:
     """What cannot be had, and what goes wrong on one rank only: every rank writes what it was told."""
-    asked: dict[str, dict[str, Any]] = {
+    required_theta: dict[str, dict[str, Any]] = {
         "clock": {"network": Network()},
         "faults": {"faults": {"random": [{"dropout": 0.1}]}},
         "rival": {"method": methods.Nids()},
@@ -118,7 +118,7 @@ def refuse(folder: Path) -> None:
         "few nodes": {"n_nodes": 3, "topology": "complete"},
     }
     told = {}
-    for name, options in asked.items():
+    for name, options in required_theta.items():
         try:
             solve(logistic(), runtime="mpi", **{"n_nodes": 8} | options)
         except InvalidInput as error:
@@ -183,11 +183,11 @@ def resume(folder: Path) -> None:
         inside = world.Get_rank() < n_ranks
         some = world.Split(0 if inside else 1)
         if inside:
-            with Ranks(some) as together, Run(problem, n_nodes=8, together=together) as run:
+            with Ranks(some) as processes, Run(problem, n_nodes=8, processes=processes) as run:
                 run.restore(folder / "run.ckpt")
                 last = int((folder / "last").read_text())
                 result = advance(run, tol=0.0, max_rounds=last, stop="rounds", record_every=10)
-                np.savez(folder / f"resume-{n_ranks}-{together.rank}.npz", **figures(result))
+                np.savez(folder / f"resume-{n_ranks}-{processes.rank}.npz", **figures(result))
         world.Barrier()
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glmesh import Problem, Run
-from glmesh.collectives.flood import Flood, Tree, flood_max, gather
-from glmesh.core.block import Halo, Rounds, Rows
+from glmesh.collectives.flood import FloodGather, TreeGather, flood_max, gather
+from glmesh.core.messages import Halo, Outbox, Rounds
 from glmesh.network import mixing, topology
 from glmesh.transports import LocalExchange
 from tests.cases import prop
@@ -22,17 +22,17 @@ def run_on(name: str, n_nodes: int, jobs: int = 1) -> Run:
     return Run(Problem.glm(X, np.ones(3)), topology=name, n_nodes=n_nodes, n_blocks=jobs)
 
 
-@pytest.mark.parametrize("kind", [Flood, Tree])
+@pytest.mark.parametrize("kind", [FloodGather, TreeGather])
 @prop(100)
 @given(st.sampled_from(TOPOLOGIES), st.integers(1, 24), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_every_node_gets_the_totals(kind: type, name: str, n_nodes: int, jobs: int, number: int) -> None:
     rows = np.random.default_rng(number).normal(size=(n_nodes, 4))
     run = run_on(name, n_nodes, min(jobs, n_nodes))
-    gathers = [kind(block, rows[block.ids.astype(int)], [2]) for block in run.blocks]
+    gathers = [kind.of(block, rows[block.ids.astype(int)], [2]) for block in run.blocks]
     for _ in range(gathers[0].exchanges):
-        halos = run.exchange.swap([Rows(scalars=g.outgoing()) for g in gathers])
-        for g, halo in zip(gathers, halos, strict=True):
-            g.incoming(halo)
+        halos = run.exchange.swap([Outbox(scalars=g.outgoing()) for g in gathers])
+        for g, block, halo in zip(gathers, run.blocks, halos, strict=True):
+            g.incoming(block, halo)
     expected = rows.sum(axis=0)
     expected[2] = rows[:, 2].min()
     totals = [g.totals() for g in gathers]
@@ -43,26 +43,26 @@ def test_every_node_gets_the_totals(kind: type, name: str, n_nodes: int, jobs: i
 
 def test_a_flood_is_not_complete_an_exchange_too_early() -> None:
     run = run_on("path", 5)
-    flood = Flood(run.blocks[0], np.ones((5, 1)), [])
+    flood = FloodGather.of(run.blocks[0], np.ones((5, 1)), [])
     for _ in range(flood.exchanges - 1):
-        flood.incoming(run.exchange.swap([Rows(scalars=flood.outgoing())])[0])
+        flood.incoming(run.blocks[0], run.exchange.swap([Outbox(scalars=flood.outgoing())])[0])
     assert flood.totals()[0] == -np.inf
 
 
 def test_a_flood_sends_each_record_over_each_link_once() -> None:
     run = run_on("ring", 8)
-    flood = Flood(run.blocks[0], np.ones((8, 3)), [])
+    flood = FloodGather.of(run.blocks[0], np.ones((8, 3)), [])
     for _ in range(flood.exchanges):
-        flood.incoming(run.exchange.swap([Rows(scalars=flood.outgoing())])[0])
+        flood.incoming(run.blocks[0], run.exchange.swap([Outbox(scalars=flood.outgoing())])[0])
     assert run.bytes <= 8 * 3 * 8 * 16  # 8 records of 3 numbers over 16 directed links
 
 
 def test_many_nodes_use_a_tree_with_small_messages() -> None:
     run = run_on("torus", 400)
     tree = gather(run.blocks[0], np.ones((400, 3)), [])
-    assert isinstance(tree, Tree)
+    assert isinstance(tree, TreeGather)
     for _ in range(tree.exchanges):
-        tree.incoming(run.exchange.swap([Rows(scalars=tree.outgoing())])[0])
+        tree.incoming(run.blocks[0], run.exchange.swap([Outbox(scalars=tree.outgoing())])[0])
     assert tree.totals().tolist() == [400.0] * 3
     assert run.bytes <= tree.exchanges * run.mixing.edges * 2 * 3 * 8
 

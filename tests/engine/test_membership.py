@@ -15,10 +15,10 @@ from sklearn.linear_model import Lasso, Ridge
 from glmesh import Cola, Network, Problem, Run, Status, solve, theory
 from glmesh.certificate.unreliable import last_record
 from glmesh.errors import InvalidInput, InvalidNetwork
-from glmesh.gossip.flows import Ledger
+from glmesh.gossip.flows import FlowGossip
 from glmesh.linalg.columns import Columns
 from glmesh.network import mixing, topology
-from glmesh.problem.node_data import Form
+from glmesh.problem.node_data import CompositeObjective
 from tests.cases import SOAK, cases, prop
 from tests.transports.test_faulty import fault_plans
 
@@ -41,15 +41,15 @@ def problem_of(penalty: str = "l1", split: str = "features", seed: int = 0) -> P
 
 
 def edges(run: Run) -> dict:
-    accounts = [account for state in run.states for account in state.gossip.accounts]
-    return {(edge.me, edge.peer): edge for account in accounts for edge in account.edges.values()}
+    node_flows = [own_flows for state in run.states for own_flows in state.gossip.node_flows]
+    return {(edge.me, edge.peer): edge for own_flows in node_flows for edge in own_flows.edges.values()}
 
 
 def violation(run: Run) -> float:
     """How far (1/K) sum v_k is from Ax (and what frozen leavers add), relative to the size of the v_k."""
     members = run.members
     v = run.estimates[members]
-    shared = sum(run.crew.share(int(k)) for k in np.flatnonzero(members))
+    shared = sum(run.hosted.share(int(k)) for k in np.flatnonzero(members))
     constant = run.elastic.constant if run.elastic else None
     if constant is not None:
         shared = shared + constant
@@ -110,9 +110,9 @@ def test_negative_control_matrix_gossip_drifts_under_one_way_loss(split):
     plan = {"random": [{"loss": 0.1, "until": 200}]}
     problem = problem_of(split=split)
     plain = advance(Run(problem, n_nodes=6, faults=plan, method=Cola(gossip="matrix")), 400)
-    ledger = advance(Run(problem, n_nodes=6, faults=plan), 400)
+    gossip = advance(Run(problem, n_nodes=6, faults=plan), 400)
     assert violation(plain) > 1e-3
-    assert violation(ledger) < 1e-12
+    assert violation(gossip) < 1e-12
 
 
 def test_links_that_fail_both_ways_mix_by_the_effective_matrix():
@@ -298,7 +298,7 @@ class Watch:
 
         def photograph(round: int) -> None:
             begin(round)
-            if last_record(round, run.crew.witnesses[0].period) == round:
+            if last_record(round, run.hosted.async_certifiers[0].period) == round:
                 self.photos[round] = self._photo(round)
 
         run.elastic.begin = photograph
@@ -309,7 +309,7 @@ class Watch:
         nodes = {}
         for block, state in zip(run.blocks, run.states, strict=True):
             for k in range(block.size):
-                form = Form(block.node_columns(k), block.f, block.terms[k])
+                form = CompositeObjective(block.node_columns(k), block.f, block.terms[k])
                 nodes[int(block.ids[k])] = (form, state.x[block.of_node(k)].copy())
         constant = run.elastic.constant
         constant = np.zeros(run.blocks[0].d) if constant is None else constant.copy()
@@ -318,11 +318,11 @@ class Watch:
     def look(self) -> None:
         """Every conclusion of every node, and what the run makes of them."""
         run = self.run
-        for witness in run.crew.witnesses:
-            for k, memo in enumerate(witness.last):
-                if memo is not None and (memo.round, int(witness.block.ids[k])) not in self.seen:
-                    self.seen.add((memo.round, int(witness.block.ids[k])))
-                    self._check(memo.certificate, witness.memos, memo.s)
+        for async_certifier in run.hosted.async_certifiers:
+            for k, snapshot in enumerate(async_certifier.state.last):
+                if snapshot is not None and (snapshot.round, int(async_certifier.block.ids[k])) not in self.seen:
+                    self.seen.add((snapshot.round, int(async_certifier.block.ids[k])))
+                    self._check(snapshot.certificate, async_certifier.state.snapshots, snapshot.s)
         if run.certificate is not None:
             members, nodes, _, _ = self.photos[run.certificate.round]
             assert list(run.certificate.members) == members == np.flatnonzero(run.members).tolist()
@@ -330,7 +330,7 @@ class Watch:
             parts = [x[a:b] for a, b in itertools.pairwise(run.partition.starts)]
             assert all(np.array_equal(parts[node], nodes[node][1]) for node in members)
 
-    def _check(self, certificate, memos, s: np.ndarray) -> None:
+    def _check(self, certificate, snapshots, s: np.ndarray) -> None:
         members, nodes, constant, n = self.photos[certificate.round]
         if not np.isfinite(certificate.bound):
             return
@@ -483,11 +483,11 @@ def test_a_node_leaves_for_good(model, split):
     plan = {"leave": [{"node": 2, "round": 30, "model": model}]}
     run = advance(Run(problem, n_nodes=6, faults=plan, certify=True), 30)
     own = run.partition.columns_of(2)
-    x_before, share = run.x[own], run.crew.share(2)
+    x_before, share = run.x[own], run.hosted.share(2)
     assert np.abs(x_before).max() > 0
     advance(run, 1200)
     assert not run.members[2]
-    assert {float(b) for b in run.states[0].gossip.believed[run.members]} == {5.0}
+    assert {float(b) for b in run.states[0].gossip.members_seen[run.members]} == {5.0}
     event = run.events[0]
     assert event.share == pytest.approx(np.linalg.norm(share))
     if model == "freeze":
@@ -530,13 +530,13 @@ def test_joiners_start_at_zero_and_nodes_disagree_about_k_for_a_while():
     run = advance(Run(problem_of("l2"), n_nodes=6, faults=plan), 50)
     own = run.partition.columns_of(5)
     assert not run.x[own].any()
-    assert set(run.states[0].gossip.believed[:5]) == {5.0}
+    assert set(run.states[0].gossip.members_seen[:5]) == {5.0}
     next(run)
-    believed = run.states[0].gossip.believed
-    assert believed[5] == 6.0
-    assert believed[2] == 5.0
+    members_seen = run.states[0].gossip.members_seen
+    assert members_seen[5] == 6.0
+    assert members_seen[2] == 5.0
     advance(run, 10)
-    assert set(run.states[0].gossip.believed) == {6.0}
+    assert set(run.states[0].gossip.members_seen) == {6.0}
     advance(run, 1000)
     assert violation(run) < 1e-12
     best = solve(problem_of("l2"), n_nodes=6, topology="complete", tol=1e-10, max_rounds=10_000)
@@ -565,8 +565,8 @@ def test_everybody_hears_of_leavers(graph, plan, model):
     advance(run, 25)
     run.add_columns(2, np.random.default_rng(1).normal(size=(40, 2)))
     advance(run, 900)
-    believed = np.concatenate([state.gossip.believed for state in run.states])[run.members]
-    assert (believed == run.members.sum()).all()
+    members_seen = np.concatenate([state.gossip.members_seen for state in run.states])[run.members]
+    assert (members_seen == run.members.sum()).all()
     assert violation(run) < 1e-12
     assert run.measure().gap <= 1e-5 * abs(run.measure().objective)
     assert list(run.certificate.members) == np.flatnonzero(run.members).tolist()
@@ -610,8 +610,8 @@ def test_data_that_is_apart_is_agreed_on_by_all_who_ever_take_part():
     handover = {"leave": [{"node": 0, "round": 5}], "join": [{"node": 1, "round": 5}]}
     with pytest.raises(InvalidInput, match="they differ"):
         Run(apart, faults=handover)
-    together = Problem.from_nodes([(X, y), (X, y)], split="features")
-    assert advance(Run(together, faults=handover, certify=True), 60).certificate.members == (1,)
+    processes = Problem.from_nodes([(X, y), (X, y)], split="features")
+    assert advance(Run(processes, faults=handover, certify=True), 60).certificate.members == (1,)
 
 
 def test_graphs_that_use_part_of_the_topology_can_be_resumed_and_must_not_fall_apart(tmp_path):
@@ -626,14 +626,14 @@ def test_graphs_that_use_part_of_the_topology_can_be_resumed_and_must_not_fall_a
 
 
 def test_a_plan_that_can_lose_messages_makes_ledgers_the_default():
-    for plan, ledger in (
+    for plan, gossip in (
         (None, False),
         ({"straggler": [{"node": 1, "theta": 0.5}]}, False),
         ({"random": [{"loss": 0.01}]}, True),
         ({"down": [{"node": 1, "from": 3, "until": 4}]}, True),
     ):
         run = Run(problem_of(), n_nodes=6, faults=plan)
-        assert isinstance(run.states[0].gossip, Ledger) is ledger
+        assert isinstance(run.states[0].gossip, FlowGossip) is gossip
 
 
 # --- data that changes ----------------------------------------------------------------------------------------------

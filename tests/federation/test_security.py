@@ -30,7 +30,7 @@ from glmesh.federation.wire.frames import (
 )
 from glmesh.federation.wire.probe import probe
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import Letter
+from glmesh.gossip.messages import LinkMessage
 from tests.peers import Sites, sites
 
 
@@ -104,7 +104,7 @@ def _hello(peers: Sites, name: str, **other: Any) -> bytes:
 
 def _letter(d: int = 10, value: float = 1.0, clock: int = 3) -> bytes:
     offer = Offer(1, 0, 10**15, 0, clock, -1, 0, 0.3, np.full(d, value))
-    return b"".join(pack_letter(clock, Letter(offer, 0), Shape(d, 3)))
+    return b"".join(pack_letter(clock, LinkMessage(offer, 0), Shape(d, 3)))
 
 
 def _logged(peers: Sites, event: str, words: str, seconds: float = 5.0) -> bool:

@@ -29,7 +29,7 @@ from glmesh.kernels.mix import mix
 from glmesh.kernels.terms import logistic_step
 from glmesh.linalg.columns import Columns
 from glmesh.network import mixing, topology
-from glmesh.problem.node_data import Form
+from glmesh.problem.node_data import CompositeObjective
 from glmesh.solvers import CoordinateDescent, Subproblems
 from tests.cases import cases, prop
 
@@ -84,10 +84,10 @@ class Case:
         self.matrices = [matrix_of(rng, self.d, n, sparse) for n in self.sizes]
         self.gs = [G[kind](rng, n) for n in self.sizes]
         stored = [Columns.of(sp.csc_array(A) if sparse else A) for A in self.matrices]
-        forms = [Form(columns, None, g) for columns, g in zip(stored, self.gs, strict=True)]
-        facts = SimpleNamespace(n_nodes=9, seed=seed)
+        forms = [CompositeObjective(columns, None, g) for columns, g in zip(stored, self.gs, strict=True)]
+        info = SimpleNamespace(n_nodes=9, seed=seed)
         self.ids = np.array([1, 2, 5, 8])
-        self.block = Block.of(self.ids, facts, forms, lambda: None)
+        self.block = Block.of(self.ids, info, forms, lambda: None)
         rows = self.block.table
         reach = rng.standard_normal(len(rows)) * (rng.random(len(rows)) < 0.6)
         self.x = np.clip(reach, *(rows[:, 3:].T if kind != "logistic_dual" else 0.9 * rows[:, 3:].T))

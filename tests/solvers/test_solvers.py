@@ -17,7 +17,7 @@ from glmesh.core.block import Block
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import L1, L2, Box, ElasticNet, GroupLasso, LogisticDual, Table
 from glmesh.linalg.columns import Columns
-from glmesh.problem.node_data import Form
+from glmesh.problem.node_data import CompositeObjective
 from glmesh.solvers import CoordinateDescent, NodewiseSolver, SklearnCoordinateDescent, Subproblems
 from tests.cases import prop
 
@@ -64,11 +64,11 @@ class Case:
             self.matrices.append(A * (rng.random(A.shape) < 0.5) if sparse else A)
         self.gs = [{**PLAIN, **REST}[g](n) for n in self.sizes]
         forms = [
-            Form(Columns.of(sp.csr_array(A) if sparse else A), None, g)
+            CompositeObjective(Columns.of(sp.csr_array(A) if sparse else A), None, g)
             for A, g in zip(self.matrices, self.gs, strict=True)
         ]
-        facts = SimpleNamespace(n_nodes=3, seed=seed)
-        self.block = Block.of(np.arange(3), facts, forms, lambda: None)
+        info = SimpleNamespace(n_nodes=3, seed=seed)
+        self.block = Block.of(np.arange(3), info, forms, lambda: None)
         self.x = np.clip(0.3 * rng.standard_normal(8), *self.block.table[:, 3:].T)
         self.w, self.q = 2.0 * rng.standard_normal((3, self.d)), 0.5 + rng.random(3)
 

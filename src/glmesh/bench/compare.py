@@ -37,12 +37,12 @@ class Plan:
     known_contenders: dict[str, Contender] = field(default_factory=lambda: dict(CONTENDERS))
 
     def __post_init__(self) -> None:
-        for kind, asked, known in (
+        for kind, required_theta, known in (
             ("objective", self.objectives, self.known_objectives),
             ("method", self.contenders, self.known_contenders),
             ("topology", self.topologies, topologies()),
         ):
-            for name in asked:
+            for name in required_theta:
                 if name not in known and not (kind == "topology" and any(c.isdigit() for c in name)):
                     raise InvalidInput(f"unknown {kind} {name!r}; there are {', '.join(known)}")
 

@@ -26,16 +26,19 @@ turns out larger is discarded.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from glmesh.certificate.measures import best_scale
-from glmesh.collectives.flood import Gather, arrays_of, gather
-from glmesh.core.block import Block, Halo, Rest
+from glmesh.collectives.flood import Gather, gather
+from glmesh.core.block import Block
+from glmesh.core.messages import Halo
+from glmesh.core.state import PerColumn, PerNode, Shared
 from glmesh.errors import InvalidInput
 from glmesh.functions import Separable
 from glmesh.solvers import local_gap
+from glmesh.solvers.screening import Screening
 from glmesh.types import Matrix, Vector
 
 _SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a little between two records
@@ -191,6 +194,21 @@ def bound(
     return Certificate(round, total, low, low + total), after
 
 
+@dataclass
+class CertifierState:
+    """What the certificates of a block's nodes remember from exchange to exchange."""
+
+    latest: Shared[Certificate | None] = None  # the newest complete one
+    x: PerColumn[Vector | None] = None  # the variables that `latest` is about
+    v: PerNode[Matrix | None] = None  # and the estimates
+    reach: Shared[float] = np.inf  # bound of |w_k - w| that the next record may rely on
+    gather: Gather | None = None  # records on their way
+    heard: Shared[int] = 0  # exchanges of `gather` so far
+    round: Shared[int] = 0  # that `gather` is about
+    pending_x: PerColumn[Vector | None] = None  # the variables of that round
+    pending_v: PerNode[Matrix | None] = None
+
+
 class Certifier:
     """The certificates of a block's nodes: rides along with a method's exchanges and adds no vector of its own."""
 
@@ -198,36 +216,19 @@ class Certifier:
         self.block = block
         self.by_samples = by_samples
         self.tol = tol
-        self.latest: Certificate | None = None  # the newest complete one
-        self.x: Vector | None = None  # the block's state that `latest` is about
-        self.v: Matrix | None = None
-        self._reach = np.inf
-        self._gather: Gather | None = None  # records on their way
-        self._heard = 0
-        self._round = 0
-        self._pending: tuple[Vector, Matrix] | None = None
+        self.state = CertifierState()
 
-    def state(self) -> dict[str, Any]:
-        """All that it remembers, as plain data."""
-        own = {
-            name: value for name, value in vars(self).items() if name not in ("block", "by_samples", "tol", "_gather")
-        }
-        return own | {"_gather": None if self._gather is None else arrays_of(self._gather)}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over what another remembered."""
-        vars(self).update({name: value for name, value in state.items() if name != "_gather"})
-        self._gather = None
-        if state["_gather"] is not None:
-            self._gather = gather(self.block, np.zeros((self.block.size, _WIDTH)), SMALLEST)
-            vars(self._gather).update(state["_gather"])
+    @property
+    def latest(self) -> Certificate | None:
+        """The newest complete certificate; None before the first."""
+        return self.state.latest
 
     def outgoing(self) -> Matrix | None:
         """What rides along with the next exchange."""
-        return None if self._gather is None else self._gather.outgoing()
+        return None if self.state.gather is None else self.state.gather.outgoing()
 
     def incoming(
-        self, halo: Halo, x: Vector, v: Matrix, round: int, q: Vector, rest: Rest, *, begin: bool = True
+        self, halo: Halo, x: Vector, v: Matrix, round: int, q: Vector, rest: Screening, *, begin: bool = True
     ) -> None:
         """Takes the neighbours' records, and their vectors v_j of the round that the block's (x, v) is from.
 
@@ -235,21 +236,21 @@ class Certifier:
 
         q: sigma'/tau of each node's subproblem. rest: nodes that have nothing to gain are sent to rest.
         """
-        if self._gather is not None:
-            self._gather.incoming(halo)
-            self._heard += 1
+        if self.state.gather is not None:
+            self.state.gather.incoming(self.block, halo)
+            self.state.heard += 1
             self._conclude_if_complete()
-        due = begin and self._gather is None
-        if due and (self.latest is None or round >= self._round + max(_PERIOD, _PATIENCE * round)):
-            self._gather, self._heard, self._round = (
+        due = begin and self.state.gather is None
+        if due and (self.latest is None or round >= self.state.round + max(_PERIOD, _PATIENCE * round)):
+            self.state.gather, self.state.heard, self.state.round = (
                 gather(self.block, self._records(halo, x, v, q, rest), SMALLEST),
                 0,
                 round,
             )
-            self._pending = (x.copy(), v.copy())
+            self.state.pending_x, self.state.pending_v = x.copy(), v.copy()
             self._conclude_if_complete()
 
-    def _records(self, halo: Halo, x: Vector, v: Matrix, q: Vector, rest: Rest) -> Matrix:
+    def _records(self, halo: Halo, x: Vector, v: Matrix, q: Vector, rest: Screening) -> Matrix:
         block, vectors = self.block, halo.vectors
         gradients: dict[int, Vector] = {}
         if vectors is None:
@@ -274,32 +275,31 @@ class Certifier:
                 own,
                 spread_v=float(np.sum(away_v**2)),
                 spread_w=float(np.sum(away_w**2)),
-                reach=self._reach,
+                reach=self.state.reach,
                 by_samples=self.by_samples,
             )
             gap = local_gap(block, k, x[block.of_node(k)], own, float(q[k]))
             if self.latest is not None and self.tol is not None:
-                rest.begin(k, own, self.latest.room(gap, float(q[k]), self.tol, block.facts.n_nodes))
+                rest.begin(k, own, self.latest.room(gap, float(q[k]), self.tol, block.info.n_nodes))
             records.append([*record, gap])
         return np.array(records)
 
     def _conclude_if_complete(self) -> None:
-        if self._gather is None or self._heard < self._gather.exchanges:
+        if self.state.gather is None or self.state.heard < self.state.gather.exchanges:
             return
-        facts = self.block.facts
-        found, self._reach = bound(
-            self._gather.totals()[:-1],
-            n_nodes=facts.n_nodes,
-            reach=self._reach,
-            consensus_gap=facts.consensus_gap,
+        info = self.block.info
+        found, self.state.reach = bound(
+            self.state.gather.totals()[:-1],
+            n_nodes=info.n_nodes,
+            reach=self.state.reach,
+            consensus_gap=info.consensus_gap,
             tau=self.block.f.tau,
             by_samples=self.by_samples,
-            round=self._round,
+            round=self.state.round,
         )
-        gaps = self._gather.column(_WIDTH - 1)
-        self.latest = found if gaps is None else replace(
-            found, members=tuple(range(facts.n_nodes)), local_gaps=tuple(gaps.tolist())
+        gaps = self.state.gather.column(_WIDTH - 1)
+        self.state.latest = found if gaps is None else replace(
+            found, members=tuple(range(info.n_nodes)), local_gaps=tuple(gaps.tolist())
         )  # fmt: skip
-        assert self._pending is not None
-        self.x, self.v = self._pending
-        self._gather = self._pending = None
+        self.state.x, self.state.v = self.state.pending_x, self.state.pending_v
+        self.state.gather = self.state.pending_x = self.state.pending_v = None

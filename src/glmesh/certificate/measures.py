@@ -11,7 +11,7 @@ import numpy as np
 
 from glmesh.core.block import Block
 from glmesh.functions import Anchored
-from glmesh.parallel.processes import ALONE, Together
+from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
 
 
@@ -42,7 +42,7 @@ def observe(
     by_samples: bool,
     constant: Vector | None = None,
     conserved: bool = True,
-    together: Together = ALONE,
+    processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Measures:
     """Measures the variables xs and estimates vs of all blocks, those of other processes included.
 
@@ -52,8 +52,8 @@ def observe(
     """
     f, d = blocks[0].f, blocks[0].d
     rows = [row for v in vs for row in v]
-    n_nodes = sum(together.each([len(v) for v in vs]))
-    shared = product(blocks, xs, together)
+    n_nodes = sum(processes.each([len(v) for v in vs]))
+    shared = product(blocks, xs, processes)
     if constant is not None:
         shared = shared + constant
 
@@ -71,76 +71,78 @@ def observe(
         carry[2 * d :] = mean_f, mean_vw, apart
         return carry
 
-    carry = together.fold(np.zeros(2 * d + 3), add)
+    carry = processes.fold(np.zeros(2 * d + 3), add)
     mean_w, mean_v = carry[:d], carry[d : 2 * d]
     mean_f, mean_vw, apart = carry[2 * d :].tolist()
     us = [-b.columns.transposed_dot(mean_w) for b in blocks]
     offset = 0.0 if constant is None else float(constant @ mean_w)  # f(. + c) has the conjugate f* - <c, .>
-    g = _sum_of_values(blocks, xs, together)
+    g = _sum_of_values(blocks, xs, processes)
     value = f.value(shared) + g
     primal = mean_f + g if conserved else value
-    if together.any(any(b.g.needs_scaling for b in blocks)):
-        gap = primal + _scaled_dual(blocks, rows, us, offset, together)
+    if processes.any(any(b.g.needs_scaling for b in blocks)):
+        gap = primal + _scaled_dual(blocks, rows, us, offset, processes)
     elif conserved:  # mean <v_k, w_k> + g + g*, without its large numbers, which cancel
-        slacks = together.concatenate([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
+        slacks = processes.concatenate([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
         gap = apart - float((mean_v - shared) @ mean_w) + float(slacks.sum())
     else:
-        gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us, together)
+        gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us, processes)
     if by_samples:
-        objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us, together)
+        objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us, processes)
     else:
         objective = value
-    away = together.concatenate([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
+    away = processes.concatenate([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
     consensus = float(sum(away))
     gap, pull = max(float(gap), 0.0), 0.0
     inner = gap
     if isinstance(f, Anchored):
         pull = f.pull(mean_w)
         objective -= pull
-        gap = max(float(objective + _balanced_dual(f, blocks, xs, together)), 0.0)
-    return together.first(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
+        gap = max(float(objective + _balanced_dual(f, blocks, xs, processes)), 0.0)
+    return processes.first(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
 
 
-def _sum_of_values(blocks: list[Block], xs: list[Vector], together: Together) -> float:
-    return float(together.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
+def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
+    return float(processes.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
-def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], together: Together) -> float:
+def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
     """f + g without an anchor, at x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
 
     Every g_i is finite between zero and where it is finite.
     """
-    x = together.concatenate(xs)
+    x = processes.concatenate(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
     up, down = (below / above if above > below else 1.0), (above / below if below > above else 1.0)
     xs = [np.where(part > 0, up * part, down * part) for part in xs]
-    return f.free.value(product(blocks, xs, together)[:-1]) + _sum_of_values(blocks, xs, together)
+    return f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
 
 
-def _scaled_dual(blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, together: Together) -> float:
+def _scaled_dual(
+    blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, processes: ProcessGroup
+) -> float:
     """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
     f, zero = blocks[0].f, np.zeros(())
-    limit = min(together.each([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
+    limit = min(processes.each([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
     if limit < 0:
         return np.inf
     ws = (f.gradient(row) for row in rows)
     s = min(1.0, limit)
     if f.has_quadratic_conjugate:  # the ray is exact
-        ray = np.mean(together.concatenate([np.array([f.conjugate_ray(w) for w in ws])]), axis=0)
+        ray = np.mean(processes.concatenate([np.array([f.conjugate_ray(w) for w in ws])]), axis=0)
         ray[1] -= offset
         s = best_scale(ray, s)
         dual = float(ray[0] + ray[1] * s + ray[2] * s * s)
     else:
-        dual = float(np.mean(together.concatenate([np.array([f.conjugate(s * w) for w in ws])]))) - s * offset
+        dual = float(np.mean(processes.concatenate([np.array([f.conjugate(s * w) for w in ws])]))) - s * offset
     cuts = [b.g.cut_conjugates(s * u, zero) for b, u in zip(blocks, us, strict=True)]
-    return dual + float(together.concatenate(cuts).sum())
+    return dual + float(processes.concatenate(cuts).sum())
 
 
-def _conjugate(blocks: list[Block], us: list[Vector], together: Together) -> float:
-    return float(together.concatenate([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
+def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -> float:
+    return float(processes.concatenate([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
 
 
-def product(blocks: list[Block], xs: list[Vector], together: Together = ALONE) -> Vector:
+def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
     """Ax, column after column."""
 
     def add(carry: Vector) -> Vector:
@@ -148,7 +150,7 @@ def product(blocks: list[Block], xs: list[Vector], together: Together = ALONE) -
             block.columns.add_product(x, carry[None])
         return carry
 
-    return together.fold(np.zeros(blocks[0].d), add)
+    return processes.fold(np.zeros(blocks[0].d), add)
 
 
 def best_scale(ray: Vector, limit: float) -> float:

@@ -26,9 +26,11 @@ from typing import Any
 import numpy as np
 
 from glmesh.certificate.bound import SMALLEST, Certificate, Record, bound, node_record
-from glmesh.core.block import Block, Halo, Rounds
-from glmesh.gossip.flows import Ledger
-from glmesh.gossip.messages import Letter, Note
+from glmesh.core.block import Block
+from glmesh.core.messages import Halo, Rounds
+from glmesh.core.state import PerNode
+from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip.messages import CertificateRecord, LinkMessage
 from glmesh.solvers import local_gap
 from glmesh.types import Indices, Vector
 
@@ -37,7 +39,7 @@ _CONSERVED = 1e-11  # of the size of what cancels: the sum of all q
 
 
 @dataclass
-class Memo:
+class RoundSnapshot:
     """What a node noted at round T, and what it has heard about that round since."""
 
     round: int
@@ -56,7 +58,7 @@ class Memo:
     final: dict[int, Vector] = field(default_factory=dict)  # corrected, or known to stand
     settled: bool = False  # s and flows are as they are to be
     corrected: bool = False
-    heard: dict[int, Note] = field(default_factory=dict)  # the last note of each neighbour
+    heard: dict[int, CertificateRecord] = field(default_factory=dict)  # the last note of each neighbour
     rows: dict[int, Vector] = field(default_factory=dict)
     known: int = 0  # bit k for the row of node k
     certificate: Certificate | None = None
@@ -88,7 +90,17 @@ class Memo:
         self.settled = True
 
 
-class Witness:
+@dataclass
+class AsyncCertifierState:
+    """What the nodes of a block remember of certificates in the making."""
+
+    snapshots: PerNode[list[RoundSnapshot | None]]  # of the present round T; None: the node was away since
+    last: PerNode[list[RoundSnapshot | None]]  # the newest that led to a certificate
+    since: PerNode[list[int]]  # a node's state was changed from outside at this round
+    reach: PerNode[list[float]]  # bound of |w_k - w| that the next record may rely on
+
+
+class AsyncCertifier:
     """The memos of a block's nodes; rides along with their letters."""
 
     def __init__(
@@ -105,19 +117,10 @@ class Witness:
         self.gap_of = gap_of  # a lower bound of 1 - lambda_2 of the mixing among the members of a view
         self.tol = tol
         self.extrapolates = extrapolates  # offers are of another point than the nodes' own
-        self.memos: list[Memo | None] = [None] * block.size
-        self.last: list[Memo | None] = [None] * block.size  # the newest that led to a certificate
-        self.since = [0] * block.size  # a node's state was changed from outside at this round
-        self.reach = [np.inf] * block.size
-        self.period = _PERIOD + 2 * block.facts.diameter
-
-    def state(self) -> dict[str, Any]:
-        """All that it remembers, as plain data."""
-        return {"memos": self.memos, "last": self.last, "since": self.since, "reach": self.reach}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over what another remembered."""
-        vars(self).update(state)
+        self.state = AsyncCertifierState(
+            [None] * block.size, [None] * block.size, [0] * block.size, [np.inf] * block.size
+        )
+        self.period = _PERIOD + 2 * block.info.diameter
 
     def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
         """A round whose exchanges carry notes along."""
@@ -134,113 +137,115 @@ class Witness:
 
     def disturb(self, k: int, round: int) -> None:
         """The state of the k-th hosted node is changed from outside: what it noted before is void."""
-        self.since[k] = round
-        self.memos[k] = None
+        self.state.since[k] = round
+        self.state.snapshots[k] = None
 
     def _prepare(self, state: Any) -> None:
         now = last_record(state.round, self.period)
-        ledger: Ledger = state.gossip
+        gossip: FlowGossip = state.gossip
         for k in range(self.block.size):
-            memo, account = self.memos[k], ledger.accounts[k]
-            if not state.up[k] or now < self.since[k] or (memo is not None and memo.round == now):
+            snapshot, own_flows = self.state.snapshots[k], gossip.node_flows[k]
+            if not state.up[k] or now < self.state.since[k] or (snapshot is not None and snapshot.round == now):
                 continue
-            state.rest.end(k)
-            self.memos[k] = Memo(
+            state.screening.end(k)
+            self.state.snapshots[k] = RoundSnapshot(
                 round=now,
                 x=state.x[self.block.of_node(k)].copy(),
-                s=ledger.u[k] + (flows := ledger.committed(k)),
+                s=gossip.u[k] + (flows := gossip.committed(k)),
                 flows=flows,
-                view=account.view,
-                digest=account.digest,
-                ends={peer: (edge.version, edge.digest) for peer, edge in account.edges.items()},
-                link_flows={peer: edge.flow.copy() for peer, edge in account.edges.items()},
-                inherited=account.inherited,
-                closed=account.closed.copy(),
+                view=own_flows.view,
+                digest=own_flows.digest,
+                ends={peer: (edge.version, edge.digest) for peer, edge in own_flows.edges.items()},
+                link_flows={peer: edge.flow.copy() for peer, edge in own_flows.edges.items()},
+                inherited=own_flows.inherited,
+                closed=own_flows.closed.copy(),
             )
 
-    def _attach(self, letters: list[Letter], round: int, *, first: bool) -> None:
+    def _attach(self, letters: list[LinkMessage], round: int, *, first: bool) -> None:
         for letter in letters:
-            memo, peer = self.memos[letter.sender - int(self.block.ids[0])], letter.receiver
-            opening = first and memo is not None and memo.round == round
-            if memo is None or (opening and not self.extrapolates) or peer not in memo.ends:
+            snapshot, peer = self.state.snapshots[letter.sender - int(self.block.ids[0])], letter.receiver
+            opening = first and snapshot is not None and snapshot.round == round
+            if snapshot is None or (opening and not self.extrapolates) or peer not in snapshot.ends:
                 continue  # without momentum the first offers of round T say all that there is to say then
-            note = letter.note = Note(
-                memo.round,
-                memo.ends[peer],
-                memo.settled,
-                memo.corrected,
-                peer in memo.offered,
-                peer in memo.final,
-                not memo.behind(peer) or peer in memo.their_flows,
-                memo.known,
+            note = letter.note = CertificateRecord(
+                snapshot.round,
+                snapshot.ends[peer],
+                snapshot.settled,
+                snapshot.corrected,
+                peer in snapshot.offered,
+                peer in snapshot.final,
+                not snapshot.behind(peer) or peer in snapshot.their_flows,
+                snapshot.known,
             )
             if opening:
-                note.vector = memo.s
-            heard = memo.heard.get(peer)
-            news = memo.known if heard is None else memo.known & ~heard.known
+                note.vector = snapshot.s
+            heard = snapshot.heard.get(peer)
+            news = snapshot.known if heard is None else snapshot.known & ~heard.known
             if news:
-                note.rows = {node: row for node, row in memo.rows.items() if news >> node & 1}
+                note.rows = {node: row for node, row in snapshot.rows.items() if news >> node & 1}
             if heard is not None:
-                lacks = not heard.has_final if memo.corrected else not heard.has_offer
-                note.vector = memo.s if memo.settled and lacks else None
-                note.flow = None if heard.has_flow else memo.link_flows[peer]
+                lacks = not heard.has_final if snapshot.corrected else not heard.has_offer
+                note.vector = snapshot.s if snapshot.settled and lacks else None
+                note.flow = None if heard.has_flow else snapshot.link_flows[peer]
 
     def _take(self, halo: Halo, state: Any, curvature: Callable[[], Vector], *, first: bool) -> None:
         for letter in halo.letters:
             k, peer, offer = letter.receiver - int(self.block.ids[0]), letter.sender, letter.offer
-            memo, edge = self.memos[k], state.gossip.accounts[k].edges.get(letter.sender)
-            if memo is None or edge is None or peer not in memo.ends:
+            snapshot, edge = self.state.snapshots[k], state.gossip.node_flows[k].edges.get(letter.sender)
+            if snapshot is None or edge is None or peer not in snapshot.ends:
                 continue
-            offers_snapshot = first and memo.round == state.round and offer.attempt == edge.attempt
+            offers_snapshot = first and snapshot.round == state.round and offer.attempt == edge.attempt
             if offers_snapshot and offer.vector is not None and not self.extrapolates:
-                memo.their_ends[peer] = (offer.version, offer.digest)
-                memo.offered[peer] = offer.vector
-            if letter.note is not None and letter.note.round == memo.round:
-                self._read(memo, peer, letter.note)
-        for k, memo in enumerate(self.memos):
-            if memo is not None and state.up[k]:
-                memo.settle([peer for peer, _ in self._neighbours(k, memo)])
-                self._record(k, memo, state, curvature)
-                self._conclude(k, memo)
+                snapshot.their_ends[peer] = (offer.version, offer.digest)
+                snapshot.offered[peer] = offer.vector
+            if letter.note is not None and letter.note.round == snapshot.round:
+                self._read(snapshot, peer, letter.note)
+        for k, snapshot in enumerate(self.state.snapshots):
+            if snapshot is not None and state.up[k]:
+                snapshot.settle([peer for peer, _ in self._neighbours(k, snapshot)])
+                self._record(k, snapshot, state, curvature)
+                self._conclude(k, snapshot)
 
-    def _neighbours(self, k: int, memo: Memo) -> list[tuple[int, float]]:
+    def _neighbours(self, k: int, snapshot: RoundSnapshot) -> list[tuple[int, float]]:
         """(neighbour, W_kl) at round T."""
-        return [(p, weight) for p, weight in self.block.neighbours(k) if memo.view[p] & 1 and p not in memo.closed]
+        return [
+            (p, weight) for p, weight in self.block.neighbours(k) if snapshot.view[p] & 1 and p not in snapshot.closed
+        ]
 
-    def _read(self, memo: Memo, peer: int, note: Note) -> None:
-        memo.heard[peer] = note
-        memo.their_ends[peer] = note.end
+    def _read(self, snapshot: RoundSnapshot, peer: int, note: CertificateRecord) -> None:
+        snapshot.heard[peer] = note
+        snapshot.their_ends[peer] = note.end
         for node, row in note.rows.items():
-            memo.add_row(node, row)
+            snapshot.add_row(node, row)
         if note.flow is not None:
-            memo.their_flows[peer] = note.flow
+            snapshot.their_flows[peer] = note.flow
         if note.vector is not None:
-            memo.offered[peer] = note.vector
+            snapshot.offered[peer] = note.vector
             if note.settled:
-                memo.final[peer] = note.vector
-        if note.settled and not note.corrected and peer in memo.offered:
-            memo.final[peer] = memo.offered[peer]
+                snapshot.final[peer] = note.vector
+        if note.settled and not note.corrected and peer in snapshot.offered:
+            snapshot.final[peer] = snapshot.offered[peer]
 
-    def _record(self, k: int, memo: Memo, state: Any, curvature: Callable[[], Vector]) -> None:
+    def _record(self, k: int, snapshot: RoundSnapshot, state: Any, curvature: Callable[[], Vector]) -> None:
         """Once all neighbours' s of round T are here: the node's own record."""
         block = self.block
         me = int(block.ids[k])
-        neighbours = self._neighbours(k, memo)
-        if me in memo.rows or not memo.settled or any(peer not in memo.final for peer, _ in neighbours):
+        neighbours = self._neighbours(k, snapshot)
+        if me in snapshot.rows or not snapshot.settled or any(peer not in snapshot.final for peer, _ in neighbours):
             return
-        n_nodes = int(np.sum(memo.view & 1))
-        v = n_nodes * memo.s
+        n_nodes = int(np.sum(snapshot.view & 1))
+        v = n_nodes * snapshot.s
         w = block.f.gradient(v)
         away_v, away_w = np.zeros(block.d), np.zeros(block.d)
         for peer, weight in neighbours:
-            theirs = n_nodes * memo.final[peer]
+            theirs = n_nodes * snapshot.final[peer]
             away_v += weight * (v - theirs)
             away_w += weight * (w - block.f.gradient(theirs))
-        reach = self.reach[k]
+        reach = self.state.reach[k]
         record = node_record(
             block,
             k,
-            memo.x,
+            snapshot.x,
             v,
             w,
             spread_v=float(away_v @ away_v),
@@ -248,46 +253,46 @@ class Witness:
             reach=reach,
             by_samples=self.by_samples,
         )
-        inherited = memo.inherited
+        inherited = snapshot.inherited
         if inherited is not None and np.isfinite(reach):  # f(. + c) has the conjugate f* - <c, .>
             tilt = float(np.linalg.norm(inherited)) * reach - float(inherited @ w)
             record = record._replace(ray1=record.ray1 + n_nodes * tilt)
         q = float(curvature()[k])
-        gap = local_gap(block, k, memo.x, w, q)
-        rho = np.random.default_rng([block.facts.seed, memo.round]).standard_normal(block.d)
-        flows = memo.flows if inherited is None else memo.flows - inherited
+        gap = local_gap(block, k, snapshot.x, w, q)
+        rho = np.random.default_rng([block.info.seed, snapshot.round]).standard_normal(block.d)
+        flows = snapshot.flows if inherited is None else snapshot.flows - inherited
         size = float(np.linalg.norm(rho) * np.linalg.norm(flows))
-        row = np.array([*record, reach, float(rho @ flows), size, float(memo.digest), gap])
-        memo.add_row(me, row)
-        last = self.last[k]
+        row = np.array([*record, reach, float(rho @ flows), size, float(snapshot.digest), gap])
+        snapshot.add_row(me, row)
+        last = self.state.last[k]
         before = None if last is None else last.certificate
         if before is not None and self.tol is not None:
-            state.rest.begin(k, w, before.room(gap, q, self.tol, n_nodes))
+            state.screening.begin(k, w, before.room(gap, q, self.tol, n_nodes))
 
-    def _conclude(self, k: int, memo: Memo) -> None:
+    def _conclude(self, k: int, snapshot: RoundSnapshot) -> None:
         """The certificate, once the records of all members are here."""
-        if memo.certificate is not None:
+        if snapshot.certificate is not None:
             return
-        members = np.flatnonzero(memo.view & 1)
-        if len(memo.rows) < len(members) or any(int(node) not in memo.rows for node in members):
+        members = np.flatnonzero(snapshot.view & 1)
+        if len(snapshot.rows) < len(members) or any(int(node) not in snapshot.rows for node in members):
             return
-        table = np.array([memo.rows[int(node)] for node in members])
+        table = np.array([snapshot.rows[int(node)] for node in members])
         records, (reach, q, q_size, views, gaps) = table[:, : len(Record._fields)], table[:, len(Record._fields) :].T
-        consensus_gap = self.gap_of(memo.view, memo.round)
-        if (views != memo.digest).any() or consensus_gap <= 0 or abs(q.sum()) > _CONSERVED * q_size.sum():
+        consensus_gap = self.gap_of(snapshot.view, snapshot.round)
+        if (views != snapshot.digest).any() or consensus_gap <= 0 or abs(q.sum()) > _CONSERVED * q_size.sum():
             return
         totals = records.sum(axis=0)
         totals[SMALLEST] = records[:, SMALLEST].min(axis=0)
-        found, self.reach[k] = bound(
+        found, self.state.reach[k] = bound(
             totals,
             n_nodes=len(members),
             reach=float(reach.min()),
             consensus_gap=consensus_gap,
             tau=self.block.f.tau,
             by_samples=self.by_samples,
-            round=memo.round,
+            round=snapshot.round,
         )
-        memo.certificate = Certificate(
+        snapshot.certificate = Certificate(
             found.round,
             found.bound,
             found.objective_low,
@@ -295,7 +300,7 @@ class Witness:
             tuple(int(node) for node in members),
             tuple(gaps.tolist()),
         )
-        self.last[k] = memo
+        self.state.last[k] = snapshot
 
 
 def last_record(round: int, period: int) -> int:

@@ -44,7 +44,7 @@ class Progress:
         now = self._elapsed()
         if self._quiet or now < self._next:
             return
-        if run.together.size > 1:  # ranks look at things together, when all do: here at what was noted last
+        if run.processes.size > 1:  # ranks look at things together, when all do: here at what was noted last
             last = run.history[-1]
             noted = last["gap"] / abs(last["objective"]) if last["objective"] else math.inf
             self._gap = certified(run.certificate) if self._stop == "certificate" else noted
@@ -74,13 +74,13 @@ class Progress:
         name = "certified" if self._stop == "certificate" else "gap"
         gap = f"{relative_gap:.1e}" if math.isfinite(relative_gap) else "-"
         aim = "" if self._stop == "rounds" else f" (goal {self._tol:.0e})"
-        facts = f"round {rounds:,}  {name} {gap}{aim}  {size(n_bytes)}  {duration(self._elapsed())}"
+        info = f"round {rounds:,}  {name} {gap}{aim}  {size(n_bytes)}  {duration(self._elapsed())}"
         if not self._terminal:
-            return facts
+            return info
         width = min(max(_columns() - _FACTS, 0), _BAR)
         full = int(width * self._fraction(rounds, relative_gap))
         on, off = "#-" if plain(self._stream) else "█░"
-        return f"{on * full}{off * (width - full)}  {facts}"
+        return f"{on * full}{off * (width - full)}  {info}"
 
     def _elapsed(self) -> float:
         return time.perf_counter() - self._began

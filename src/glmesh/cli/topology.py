@@ -65,7 +65,7 @@ def run(options: Namespace) -> int:
     if 0 < graph.number_of_edges() <= _DRAWN:
         print(termplot.graph(graph, ascii=plain(sys.stdout)), end="\n\n")
     print(f"{options.name}, {count(options.nodes, 'node')}\n")
-    print(rows(_facts(mixing.metropolis(graph), topology.diameter(graph), topology.EXACT_DIAMETER)))
+    print(rows(_info(mixing.metropolis(graph), topology.diameter(graph), topology.EXACT_DIAMETER)))
     if options.plot:
         from glmesh.plot import figures as plot
 
@@ -74,7 +74,7 @@ def run(options: Namespace) -> int:
     return REACHED
 
 
-def _facts(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
+def _info(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
     degrees = weights.degrees
     low, high = int(degrees.min()), int(degrees.max())
     spread = "everywhere" if low == high else f"to {high}, {degrees.mean():.3g} on average"

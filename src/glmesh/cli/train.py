@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from glmesh.engine.result import Result
     from glmesh.files.model_files import Model
     from glmesh.network.faults import Plan
-    from glmesh.parallel.processes import Together
+    from glmesh.parallel.processes import ProcessGroup
     from glmesh.problem.problem import Problem
 
     Shape = tuple[int, int, int | None]  # samples, features and, if sparse, nonzeros
@@ -31,18 +31,18 @@ HELP = "fit a model to a data file, over a simulated network"
 
 def run(options: Namespace) -> int:
     """Check everything, read, fit, write, tell."""
-    from glmesh.parallel.processes import ALONE
+    from glmesh.parallel.processes import SINGLE_PROCESS
 
     if options.runtime == "mpi":
         from glmesh.cli import cluster
 
         return cluster.run(options, train)
-    return train(options, ALONE)
+    return train(options, SINGLE_PROCESS)
 
 
-def train(options: Namespace, together: Together) -> int:
+def train(options: Namespace, processes: ProcessGroup) -> int:
     """The same, with all processes; the first writes and tells."""
-    first = together.rank == 0
+    first = processes.rank == 0
     if first:
         check_picture("--plot", options.plot)
         outputs = {"--out": options.out, "--history": options.history, "--plot": options.plot}
@@ -64,7 +64,7 @@ def train(options: Namespace, together: Together) -> int:
     clock = {name: value for name, value in given.items() if value is not None}
 
     _tell(options, f"Reading {options.data}")
-    problem, shape, pooled = _read(options, choice, together)
+    problem, shape, pooled = _read(options, choice, processes)
     split = problem.model.split
     _tell(options, _introduction(options, choice, shape, split) + plan_text(plan))
     if done is not None:
@@ -88,7 +88,7 @@ def train(options: Namespace, together: Together) -> int:
         checkpoint=make_checkpoint(options),
         checkpoint_every=options.checkpoint_every or EVERY,
         n_jobs=options.threads,
-        runtime=together,
+        runtime=processes,
     )
     if first:
         progress.finish(result)
@@ -98,7 +98,7 @@ def train(options: Namespace, together: Together) -> int:
     return exit_code(result)
 
 
-def _read(options: Namespace, choice: Choice, together: Together) -> tuple[Problem, Shape, Any]:
+def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[Problem, Shape, Any]:
     """(what is to be solved, samples and features and nonzeros, and all the data if this process has it)."""
     from glmesh import Problem
     from glmesh.engine.scatter import load as load_part
@@ -120,10 +120,10 @@ def _read(options: Namespace, choice: Choice, together: Together) -> tuple[Probl
         X, y = load(options.data, target=options.target)
         shape = (*X.shape, int(X.nnz) if hasattr(X, "nnz") else None)
         return Problem.glm(X, y, split=split_for(shape), **fit), shape, (X, y)
-    X, y = load_part(options.data, together, target=options.target)
-    shape = shape_of(X, together)
+    X, y = load_part(options.data, processes, target=options.target)
+    shape = shape_of(X, processes)
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(X, y, together, split=split_for(shape), **spread, **fit), shape, None
+    return scatter(X, y, processes, split=split_for(shape), **spread, **fit), shape, None
 
 
 def exit_code(result: Result) -> int:
@@ -213,11 +213,11 @@ def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
     """What was asked for beside what was reached; nodes that could not prove it may have reached it still."""
     from glmesh import Status
 
-    asked = f" (asked for {result.tol:g})" if result.tol is not None else ""
-    measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else asked}")
+    required_theta = f" (asked for {result.tol:g})" if result.tol is not None else ""
+    measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else required_theta}")
     if not certifying:
         return [measured]
-    proven = ("certified gap", f"{certified(result.certificate):.2e}{asked}")
+    proven = ("certified gap", f"{certified(result.certificate):.2e}{required_theta}")
     return [proven] if result.status is Status.CERTIFIED else [proven, measured]
 
 

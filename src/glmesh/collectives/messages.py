@@ -8,7 +8,7 @@ from glmesh.types import Vector
 
 
 @dataclass(slots=True)
-class Parcel:
+class PartialSum:
     """Parts of a sum, by the node they come from (or the one that added them up)."""
 
     sender: int

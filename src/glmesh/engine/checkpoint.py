@@ -19,63 +19,32 @@ from typing import Any
 
 import numpy as np
 
-from glmesh import functions, solvers
-from glmesh.certificate.bound import Certificate
-from glmesh.certificate.unreliable import Memo
-from glmesh.collectives.messages import Parcel
-from glmesh.core.block import Rest
-from glmesh.engine.events import Event
 from glmesh.errors import UnreadableFile
 from glmesh.files import archive
-from glmesh.functions import LOSSES, Separable
-from glmesh.gossip.averaging import MatrixGossip
-from glmesh.gossip.edge import Edge, Offer
-from glmesh.gossip.flows import Account, Ledger
-from glmesh.gossip.messages import Letter, Note, Pulse
-from glmesh.linalg.columns import Columns
-from glmesh.methods import Cocoa, Cola
-from glmesh.methods.cola.choice import Trial
-from glmesh.methods.cola.exact_sums import Summation, Sums, Tree
-from glmesh.methods.cola.momentum import Beat, Momentum, Rumour, Snapshot
-from glmesh.methods.cola.newton import Newton, Step
-from glmesh.methods.cola.relaxation import Relaxation
-from glmesh.methods.cola.round import ColaState
-from glmesh.network.timing import Network
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.problem import Problem
 from glmesh.problem.spec import Model
-from glmesh.transports.faulty import Late
 from glmesh.types import Indices
 
-KIND, VERSION = "checkpoint", 4
-
-_CLASSES: list[type] = [
-    *(Account, Certificate, Cocoa, Cola, ColaState, Columns, Edge, Event, Late, Ledger, Letter, MatrixGossip, Memo),
-    *(Beat, Model, Momentum, Network, Note, Offer, Parcel, Pulse, Relaxation, Rest, Rumour, Snapshot),
-    *(Newton, Step, Summation, Sums, Tree, Trial),
-    *LOSSES.values(),
-    *(kind for kind in vars(functions).values() if isinstance(kind, type) and issubclass(kind, Separable)),
-    *(solvers.CoordinateDescent, solvers.SklearnCoordinateDescent),
-]
-_CLASSES = [kind for kind in dict.fromkeys(_CLASSES) if is_dataclass(kind)]
+KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
 
 
 def write(path: str | PathLike[str], tree: dict[str, Any]) -> None:
     """Whole or not at all."""
-    archive.save(path, tree, kind=KIND, version=VERSION, classes=_CLASSES)
+    archive.save(path, tree, kind=KIND, version=VERSION, package=PACKAGE)
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
     """What `write` wrote."""
-    tree = archive.load(path, kind=KIND, version=VERSION, classes=_CLASSES)
+    tree = archive.load(path, kind=KIND, version=VERSION, package=PACKAGE)
     if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
         raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
     return tree
 
 
 def own_classes(*parts: Any) -> list[str]:
-    """The classes among those of the parts that no file can hold, because the reader does not know them."""
-    return [type(part).__name__ for part in parts if type(part) not in _CLASSES]
+    """Return the names of the parts' classes that no file can hold, because they are not of this package."""
+    return [type(part).__name__ for part in parts if archive.name_of(type(part), PACKAGE) is None]
 
 
 def digest(tree: Any) -> str:

@@ -13,11 +13,12 @@ import networkx as nx
 import numpy as np
 
 from glmesh.certificate.bound import Certifier
-from glmesh.certificate.unreliable import Witness
+from glmesh.certificate.unreliable import AsyncCertifier
 from glmesh.collectives.flood import flood_max
-from glmesh.core.block import Block, Facts, Halo, Rounds, Rows
+from glmesh.core.block import Block, NetworkInfo
+from glmesh.core.messages import Halo, Outbox, Rounds
 from glmesh.engine.events import Event
-from glmesh.engine.membership import Crew, Elastic
+from glmesh.engine.membership import Elastic, HostedNodes
 from glmesh.engine.observe import Overview
 from glmesh.engine.result import Result
 from glmesh.engine.setup import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
@@ -33,8 +34,8 @@ from glmesh.methods.consensus.samples import Pool
 from glmesh.network import topology as topology_module
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
-from glmesh.parallel.processes import ALONE, Together
-from glmesh.parallel.threads import Team
+from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
+from glmesh.parallel.threads import ThreadPool
 from glmesh.problem.partition import Partition
 from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
@@ -65,9 +66,9 @@ class Simulation(Overview):
         faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         n_blocks: int = 1,
-        together: Together = ALONE,
+        processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        self.problem, self.together = problem, together
+        self.problem, self.processes = problem, processes
         chosen = Cola() if method is None else method
         if not isinstance(chosen, Cola | Consensus):
             raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {method!r}")
@@ -80,11 +81,11 @@ class Simulation(Overview):
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
         plan = Plan.of(faults)
-        together.refuse(method=self.method, network=network, plan=plan)
+        processes.refuse(method=self.method, network=network, plan=plan)
         self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
-        self.team = Team(self._n_jobs(n_jobs))
+        self.threads = ThreadPool(self._n_jobs(n_jobs))
         self._begin()
-        ids = together.hosted(self.n_nodes, self.n_blocks)
+        ids = processes.local_blocks(self.n_nodes, self.n_blocks)
         if self.consensual:
             hosting.refuse(self.method, problem, plan, certify=certify)
             warm_up()
@@ -96,53 +97,54 @@ class Simulation(Overview):
         self.mixing, schedule = schedule_of(plan, self.mixing, mixing)
         if plan.loses_messages:
             diameter = diameter_of(self.mixing, plan)
-        uses_ledger = check_plan(plan, self.method, network, certify)
+        uses_flows = check_plan(plan, self.method, network, certify)
         if problem.model.split == "samples" and problem.model.fit_intercept and (certify or not plan.is_empty):
             raise InvalidInput(
                 "split by samples a free intercept goes with a network that stands still and without certificates. "
                 "Use split='features', or penalise the intercept: fit_intercept=False and a column of ones in X"
             )
-        self.uses_ledger = uses_ledger
+        self.uses_flows = uses_flows
         warm_up()  # so that no round is timed with a compilation in it
-        if plan.is_empty and not uses_ledger:
-            self.exchange = together.exchange(self.mixing, ids) or LocalExchange(self.mixing, ids, network)
+        if plan.is_empty and not uses_flows:
+            self.exchange = processes.exchange(self.mixing, ids) or LocalExchange(self.mixing, ids, network)
         else:
             self.exchange = FaultyExchange(self.mixing, ids, network, plan, schedule)
-        self._facts = self._make_facts(diameter, schedule, certify=certify and not uses_ledger)
+        self._info = self._make_info(diameter, schedule, certify=certify and not uses_flows)
         self._agreed = self._agree(ids, diameter)
         blocks = [self._block(b, part) for b, part in enumerate(ids)]
-        self.crew = Crew(self.method, blocks, [], [])
+        self.hosted = HostedNodes(self.method, blocks, [], [])
         xs = self._warm_start(warm_start)
-        members = plan.members(0, self.n_nodes).astype(np.int64) if uses_ledger else None
-        acceleration, reason = self.method.choose(reliable=uses_ledger or not plan.loses_messages)
-        if acceleration in ("sums", "newton") and uses_ledger and certify:
+        members = plan.members(0, self.n_nodes).astype(np.int64) if uses_flows else None
+        acceleration, reason = self.method.choose(reliable=uses_flows or not plan.loses_messages)
+        if acceleration in ("sums", "newton") and uses_flows and certify:
             acceleration, reason = "momentum", "certificates under faults are not made with exact sums"
         common = {
-            "cold": warm_start is None and not together.any(any(start_of(block).any() for block in blocks)),
+            "cold": warm_start is None and not processes.any(any(start_of(block).any() for block in blocks)),
             "exact": self._exact(),
         }
-        self.crew.states = [
+        self.hosted.states = [
             self.method.init(block, x, members, acceleration, reason, **common)
             for block, x in zip(blocks, xs, strict=True)
         ]
         by_samples = problem.model.split == "samples"
         self.certifiers = []
-        if certify and uses_ledger:
+        if certify and uses_flows:
             gaps = Gaps(self.mixing, plan)
             fast = acceleration == "momentum"
-            self.crew.witnesses = [
-                Witness(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=fast) for block in blocks
+            self.hosted.async_certifiers = [
+                AsyncCertifier(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=fast)
+                for block in blocks
             ]
         elif certify:
             self.certifiers = [Certifier(block, by_samples=by_samples, tol=tol) for block in blocks]
         self.elastic = None
         if isinstance(self.exchange, FaultyExchange):
-            self.elastic = Elastic(plan, self.crew, self.exchange, self.events)
-        if uses_ledger:
+            self.elastic = Elastic(plan, self.hosted, self.exchange, self.events)
+        if uses_flows:
             for node in np.flatnonzero(~plan.members(0, self.n_nodes)):
-                self.crew.clear(int(node))
-                self.crew.disturbed(int(node), 0, forget=True)
-            self._drive([self.crew.ledger(number).greet(block) for number, block in enumerate(blocks)])
+                self.hosted.clear(int(node))
+                self.hosted.disturbed(int(node), 0, forget=True)
+            self._drive([self.hosted.gossip(number).greet(block) for number, block in enumerate(blocks)])
 
     def _begin(self) -> None:
         self.rounds = 0
@@ -159,9 +161,9 @@ class Simulation(Overview):
         pool = Pool.of(self.problem)
         self.partition = pool.deal(self.n_nodes, how, self.seed)
         self.exchange = LocalExchange(self.mixing, ids, self.network)
-        self._facts = self._make_facts(diameter, (self.mixing,), certify=False)
+        self._info = self._make_info(diameter, (self.mixing,), certify=False)
         self.certifiers, self.elastic = [], None
-        blocks: Any = [pool.hosted(part, self.partition, self._facts, self.team) for part in ids]
+        blocks: Any = [pool.host(part, self.partition, self._info, self.threads) for part in ids]
         constants = hosting.settle_constants(self.method, blocks)
         if self.method.step == "auto":
             graph = nx.empty_graph(self.n_nodes)
@@ -177,16 +179,16 @@ class Simulation(Overview):
                     partition=how,
                     seed=self.seed,
                     warm_start=warm_start,
-                    n_jobs=self.team.n_jobs,
+                    n_jobs=self.threads.n_jobs,
                 )
 
-            self.method = hosting.best_of(self.method, constants, self._facts, start)
+            self.method = hosting.best_of(self.method, constants, self._info, start)
         w = hosting.coefficients(warm_start, pool.columns.d)
-        self.crew = Crew(self.method, blocks, [self.method.init(block, w) for block in blocks], [])
+        self.hosted = HostedNodes(self.method, blocks, [self.method.init(block, w) for block in blocks], [])
 
-    def _make_facts(self, diameter: int, schedule: tuple[Mixing, ...], *, certify: bool) -> Facts:
+    def _make_info(self, diameter: int, schedule: tuple[Mixing, ...], *, certify: bool) -> NetworkInfo:
         clock = self.exchange.clock
-        return Facts.of(
+        return NetworkInfo.of(
             self.mixing,
             diameter,
             self.seed,
@@ -199,7 +201,7 @@ class Simulation(Overview):
     def _n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs is not None:
             return min(whole(n_jobs, "n_jobs", 1), self.n_nodes)
-        if self.together.size > 1:  # the ranks share the cores out among themselves
+        if self.processes.size > 1:  # the ranks share the cores out among themselves
             return 1
         parts = self.problem.parts
         d = parts[0].columns.d
@@ -217,17 +219,19 @@ class Simulation(Overview):
         """What nodes whose data is apart must know of each other, by neighbour messages; all come to know the same."""
         if self.problem.pooled:
             return None
-        facts = [np.stack([self.problem.parts[k].facts() for k in part]) for part in ids]
-        return np.asarray(self._drive([flood_max(part, diameter) for part in facts])[0][0])
+        info = [np.stack([self.problem.parts[k].facts() for k in part]) for part in ids]
+        return np.asarray(self._drive([flood_max(part, diameter) for part in info])[0][0])
 
     def _block(self, number: int, ids: Indices) -> Block:
         forms = [self.problem.node_form(int(k), self.partition.columns_of(k), self._agreed) for k in ids]
-        return Block.of(ids, self._facts, forms, lambda: self.exchange.allocate(number, forms[0].columns.d), self.team)
+        return Block.of(
+            ids, self._info, forms, lambda: self.exchange.allocate(number, forms[0].columns.d), self.threads
+        )
 
     def _exact(self) -> str:
         """Which exact sums suit all nodes, if any."""
         for name, method in (("newton", newton), ("sums", sums)):
-            if not self.together.any(not all(method.suits(block) for block in self.blocks)):
+            if not self.processes.any(not all(method.suits(block) for block in self.blocks)):
                 return name
             if self.method.acceleration == "newton":
                 raise UnsuitablePair(
@@ -262,7 +266,7 @@ class Simulation(Overview):
             if len(returned) == len(generators):
                 return [returned[number] for number in range(len(generators))]
             # a block that is done waits for the others: only where a sum failed do some need longer
-            send = list(self.exchange.swap([Rows() if done else rows for done, rows in steps]))
+            send = list(self.exchange.swap([Outbox() if done else rows for done, rows in steps]))
 
     def __iter__(self) -> Self:
         return self
@@ -275,7 +279,7 @@ class Simulation(Overview):
         rounds: list[Rounds] = [self.method.round(b, s) for b, s in zip(self.blocks, self.states, strict=True)]
         if self.certifiers:
             rounds = [self._certified(number, r) for number, r in enumerate(rounds)]
-        if self.crew.witnesses:
+        if self.hosted.async_certifiers:
             rounds = [self._witnessed(number, r) for number, r in enumerate(rounds)]
         # too large a step of one's own is told by the measures, not by a warning in every round
         with np.errstate(over="ignore", invalid="ignore") if self.consensual else nullcontext():
@@ -287,7 +291,7 @@ class Simulation(Overview):
         self.rounds += 1
         self._follow_intercept()
         self._elapsed += time.perf_counter() - began
-        if self.crew.witnesses:
+        if self.hosted.async_certifiers:
             self._note_certificate()
         return self.rounds
 
@@ -302,7 +306,7 @@ class Simulation(Overview):
         for number, block in enumerate(self.blocks):
             own = self.partition.columns_of(int(block.ids[0]))
             held, _ = self.problem.node_functions(int(block.ids[0]), own, self._agreed)
-            self.crew.blocks[number] = block.with_functions(held, block.terms)
+            self.hosted.blocks[number] = block.with_functions(held, block.terms)
 
     def _certified(self, number: int, rounds: Rounds) -> Rounds:
         """A round whose exchanges carry certificate records along: the first, or each where a sum takes several."""
@@ -325,12 +329,12 @@ class Simulation(Overview):
             theirs = halo.of_scalars(slice(width, None))
             begin = rows.vectors is not None or (sums is not None and sums.v is not None)
             v = state.v if rows.vectors is None else rows.vectors
-            certifier.incoming(theirs, state.x, v, state.round, q, state.rest, begin=begin)
+            certifier.incoming(theirs, state.x, v, state.round, q, state.screening, begin=begin)
             halo, first = halo.of_scalars(slice(width)), False
 
     def _witnessed(self, number: int, rounds: Rounds) -> Rounds:
         block, state = self.blocks[number], self.states[number]
-        return self.crew.witnesses[number].attend(rounds, state, lambda: self.method.scale(block, state))
+        return self.hosted.async_certifiers[number].attend(rounds, state, lambda: self.method.scale(block, state))
 
     def __enter__(self) -> Self:
         return self
@@ -340,7 +344,7 @@ class Simulation(Overview):
 
     def close(self) -> None:
         """Ends the run's threads, and what its exchange holds."""
-        self.team.close()
+        self.threads.close()
         self.exchange.close()
 
 

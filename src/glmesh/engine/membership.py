@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.unreliable import Witness
+from glmesh.certificate.unreliable import AsyncCertifier
 from glmesh.core.block import Block
 from glmesh.engine.events import Event
-from glmesh.gossip.flows import Ledger
+from glmesh.gossip.flows import FlowGossip
 from glmesh.methods import Cola
 from glmesh.methods.cola.round import ColaState, start_of
 from glmesh.network.faults import Plan
@@ -26,13 +26,13 @@ from glmesh.types import Flags, Vector
 
 
 @dataclass
-class Crew:
+class HostedNodes:
     """All simulated nodes of a run."""
 
     method: Cola
     blocks: list[Block]
     states: list[ColaState]
-    witnesses: list[Witness]
+    async_certifiers: list[AsyncCertifier]
 
     def find(self, node: int) -> tuple[int, int]:
         """(its block, its place there)."""
@@ -42,33 +42,33 @@ class Crew:
                 return number, node - first
         raise IndexError(node)
 
-    def ledger(self, number: int) -> Ledger:
+    def gossip(self, number: int) -> FlowGossip:
         """The ledger of a block."""
-        ledger = self.states[number].gossip
-        assert isinstance(ledger, Ledger)
-        return ledger
+        gossip = self.states[number].gossip
+        assert isinstance(gossip, FlowGossip)
+        return gossip
 
-    def ledger_of(self, node: int) -> tuple[Ledger, int]:
+    def flows_of(self, node: int) -> tuple[FlowGossip, int]:
         """(the ledger of its block, its place there)."""
         number, k = self.find(node)
-        return self.ledger(number), k
+        return self.gossip(number), k
 
     def disturbed(self, node: int, round: int, *, forget: bool = False) -> None:
         """After a node's state was changed from outside: all that is derived from it follows."""
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]
-        state.rest.end(k)
+        state.screening.end(k)
         if forget:
             self.method.solver.forget(block, state.memory, k)
-        if isinstance(state.gossip, Ledger):
+        if isinstance(state.gossip, FlowGossip):
             state.gossip.refresh_node(block, state.x, k)
         if state.momentum is not None:
             state.momentum.still(block, state, k)
         for every in self.states:  # the sums of all blocks are one
             if every.sums is not None:
                 every.sums.forget()
-        if self.witnesses:
-            self.witnesses[number].disturb(k, round)
+        if self.async_certifiers:
+            self.async_certifiers[number].disturb(k, round)
 
     def gap(self, node: int, estimate_of: int | None = None) -> float:
         """What a node could gain in its own subproblem at most, at its own estimate or a neighbour's."""
@@ -93,9 +93,9 @@ class Crew:
 class Elastic:
     """Carries a plan out, round by round."""
 
-    def __init__(self, plan: Plan, crew: Crew, exchange: FaultyExchange, events: list[Event]) -> None:
+    def __init__(self, plan: Plan, hosted: HostedNodes, exchange: FaultyExchange, events: list[Event]) -> None:
         self.plan = plan
-        self.crew = crew
+        self.hosted = hosted
         self.exchange = exchange
         self.n_nodes = exchange.mixing.n_nodes
         self.frozen: dict[int, int] = {}  # nodes that left and stay counted, and who counts them
@@ -103,9 +103,9 @@ class Elastic:
         self._links = links_of(exchange.mixing.matrix)
 
     @property
-    def uses_ledger(self) -> bool:
+    def uses_flows(self) -> bool:
         """Whether nodes keep ledgers."""
-        return isinstance(self.crew.states[0].gossip, Ledger)
+        return isinstance(self.hosted.states[0].gossip, FlowGossip)
 
     def begin(self, round: int) -> None:
         """All that the plan says of the start of a round."""
@@ -117,14 +117,14 @@ class Elastic:
                 self._leave(int(node), round, now)
             for node in np.flatnonzero(now & ~before):
                 self._join(int(node), round, now)
-        if self.uses_ledger:
+        if self.uses_flows:
             self._close_links(round)
             for node in np.flatnonzero(plan.resets(round, n)):
                 self._reset(int(node), round)
         up, theta = plan.up(round, n), plan.theta(round, n)
-        for block, state in zip(self.crew.blocks, self.crew.states, strict=True):
+        for block, state in zip(self.hosted.blocks, self.hosted.states, strict=True):
             ids = block.ids.astype(np.int64)
-            state.up, state.asked = up[ids], theta[ids]
+            state.up, state.required_theta = up[ids], theta[ids]
         self.exchange.plan = plan
         self.exchange.round = round
 
@@ -133,47 +133,47 @@ class Elastic:
         gone = self.plan.gone(round, self._links)
         for a, b in gone - (self.plan.gone(round - 1, self._links) if round else set()):
             for me, peer in ((a, b), (b, a)):
-                ledger, k = self.crew.ledger_of(me)
-                ledger.close(k, peer)
-                self.crew.disturbed(me, round)
+                gossip, k = self.hosted.flows_of(me)
+                gossip.close(k, peer)
+                self.hosted.disturbed(me, round)
 
     def _neighbours(self, node: int, members: Flags) -> list[int]:
-        number, k = self.crew.find(node)
-        return [peer for peer, _ in self.crew.blocks[number].neighbours(k) if members[peer]]
+        number, k = self.hosted.find(node)
+        return [peer for peer, _ in self.hosted.blocks[number].neighbours(k) if members[peer]]
 
     def _join(self, node: int, round: int, members: Flags) -> None:
-        crew = self.crew
-        number, k = crew.find(node)
-        crew.clear(node)
-        crew.ledger(number).join(crew.blocks[number], k)
-        crew.disturbed(node, round, forget=True)
+        hosted = self.hosted
+        number, k = hosted.find(node)
+        hosted.clear(node)
+        hosted.gossip(number).join(hosted.blocks[number], k)
+        hosted.disturbed(node, round, forget=True)
         others = [peer for peer in self._neighbours(node, members) if self.plan.members(round - 1, self.n_nodes)[peer]]
-        after = crew.gap(node, others[0] if others else None)
-        self.events.append(Event(round, "join", node, 0.0, after, float(np.linalg.norm(crew.share(node)))))
+        after = hosted.gap(node, others[0] if others else None)
+        self.events.append(Event(round, "join", node, 0.0, after, float(np.linalg.norm(hosted.share(node)))))
 
     def _leave(self, node: int, round: int, members: Flags) -> None:
-        crew = self.crew
+        hosted = self.hosted
         model = next(entry.model for entry in self.plan.leave if entry.node == node)
-        ledger, k = crew.ledger_of(node)
-        before, share, inherited = crew.gap(node), crew.share(node), ledger.accounts[k].inherited
-        count = ledger.quit(k, node)
+        gossip, k = hosted.flows_of(node)
+        before, share, inherited = hosted.gap(node), hosted.share(node), gossip.node_flows[k].inherited
+        count = gossip.quit(k, node)
         told = self._nearest(node, members)
         for peer in told:
-            other, j = crew.ledger_of(peer)
+            other, j = hosted.flows_of(peer)
             other.farewell(j, node, count)
         wards = [ward for ward, heir in self.frozen.items() if heir == node]
         if model == "freeze" and told:
             heir, total = told[0], share if inherited is None else share + inherited
-            other, j = crew.ledger_of(heir)
+            other, j = hosted.flows_of(heir)
             other.inherit(j, total)
             self.exchange.traffic.bytes += 8 * len(total)
             self.frozen |= dict.fromkeys([*wards, node], heir)
         else:
             for lost in [*wards, node]:  # what it counted for others goes with it
                 self.frozen.pop(lost, None)
-                crew.clear(lost)
+                hosted.clear(lost)
         for touched in [*told, node]:
-            crew.disturbed(touched, round, forget=touched == node)
+            hosted.disturbed(touched, round, forget=touched == node)
         kind = "freeze" if node in self.frozen else "leave"
         self.events.append(Event(round, kind, node, before, 0.0, float(np.linalg.norm(share))))
 
@@ -189,23 +189,23 @@ class Elastic:
         return found
 
     def _reset(self, node: int, round: int) -> None:
-        crew = self.crew
-        ledger, k = crew.ledger_of(node)
-        crew.clear(node)
-        ledger.lose_memory(k)
-        crew.disturbed(node, round, forget=True)
+        hosted = self.hosted
+        gossip, k = hosted.flows_of(node)
+        hosted.clear(node)
+        gossip.lose_memory(k)
+        hosted.disturbed(node, round, forget=True)
         for peer in self._neighbours(node, self.plan.members(round, self.n_nodes)):
-            other, j = crew.ledger_of(peer)
-            edge = other.accounts[j].edges.get(node)
+            other, j = hosted.flows_of(peer)
+            edge = other.node_flows[j].edges.get(node)
             if edge is not None:
                 edge.drop()
-                crew.disturbed(peer, round)
+                hosted.disturbed(peer, round)
 
     @property
     def constant(self) -> Vector | None:
         """What nodes that left for good still add to Ax; None if nothing."""
         parts: list[Any] = []
-        if self.uses_ledger:
-            for number in range(len(self.crew.blocks)):
-                parts += [a.inherited for a in self.crew.ledger(number).accounts if a.inherited is not None]
+        if self.uses_flows:
+            for number in range(len(self.hosted.blocks)):
+                parts += [a.inherited for a in self.hosted.gossip(number).node_flows if a.inherited is not None]
         return np.sum(parts, axis=0) if parts else None

@@ -11,13 +11,13 @@ import numpy as np
 
 from glmesh.certificate.bound import Certificate, Certifier
 from glmesh.certificate.measures import Measures, observe, product
-from glmesh.core.block import Block, Facts
-from glmesh.engine.membership import Crew, Elastic
+from glmesh.core.block import Block, NetworkInfo
+from glmesh.engine.membership import Elastic, HostedNodes
 from glmesh.errors import InvalidInput
 from glmesh.methods.consensus.samples import observe_copies
 from glmesh.network.faults import Plan
-from glmesh.parallel.processes import Together
-from glmesh.problem.node_data import Form
+from glmesh.parallel.processes import ProcessGroup
+from glmesh.problem.node_data import CompositeObjective
 from glmesh.problem.partition import Partition
 from glmesh.problem.problem import Problem
 from glmesh.transports import Transport
@@ -28,16 +28,16 @@ class Overview:
     """The side of a run that only looks."""
 
     problem: Problem
-    together: Together
+    processes: ProcessGroup
     partition: Partition
     exchange: Transport
-    crew: Crew
+    hosted: HostedNodes
     elastic: Elastic | None
     certifiers: list[Certifier]
     consensual: bool
     n_nodes: int
     rounds: int
-    _facts: Facts
+    _info: NetworkInfo
     _elapsed: float
     _measured: tuple[int, Measures] | None
     _whole: tuple[bytes, Block] | None
@@ -46,12 +46,12 @@ class Overview:
     @property
     def blocks(self) -> list[Block]:
         """The nodes of this process, side by side in one block, or in several (`n_blocks`)."""
-        return self.crew.blocks
+        return self.hosted.blocks
 
     @property
     def states(self) -> list[Any]:
         """The state of each block."""
-        return self.crew.states
+        return self.hosted.states
 
     def _by_block(self, x: Vector) -> list[Vector]:
         """Variables from the user's order to that of the blocks."""
@@ -60,19 +60,19 @@ class Overview:
 
     def product(self, x: Vector) -> Vector:
         """Ax, of variables in the user's order."""
-        return product(self.blocks, self._by_block(x), self.together)
+        return product(self.blocks, self._by_block(x), self.processes)
 
     @property
     def x(self) -> Vector:
         """The variables, in the user's order (a copy); with a method of consensus, the mean of all copies."""
         if self.consensual:
             return np.asarray(self.estimates.mean(axis=0))
-        return np.asarray(self.partition.to_user(self.together.concatenate([state.x for state in self.states])))
+        return np.asarray(self.partition.to_user(self.processes.concatenate([state.x for state in self.states])))
 
     @property
     def estimates(self) -> Matrix:
         """Every node's v_k, or its copy of the coefficients, a row each (a copy)."""
-        return np.asarray(self.together.concatenate([state.v for state in self.states]))
+        return np.asarray(self.processes.concatenate([state.v for state in self.states]))
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
@@ -84,7 +84,7 @@ class Overview:
         """The local accuracy Theta_k reached in the last round (NaN where none was asked for)."""
         if self.consensual:
             return np.full(self.n_nodes, np.nan)
-        return np.asarray(self.together.concatenate([state.theta for state in self.states]))
+        return np.asarray(self.processes.concatenate([state.theta for state in self.states]))
 
     @property
     def communications(self) -> int:
@@ -94,13 +94,13 @@ class Overview:
     @property
     def bytes(self) -> int:
         """Bytes sent over all directed edges."""
-        return sum(self.together.each([self.exchange.traffic.bytes]))
+        return sum(self.processes.each([self.exchange.traffic.bytes]))
 
     @property
     def seconds(self) -> float:
         """Time of the rounds so far: on the virtual clock if there is a network, else on the wall."""
         clock = self.exchange.clock
-        return max(self.together.each([self._elapsed])) if clock is None else clock.seconds
+        return max(self.processes.each([self._elapsed])) if clock is None else clock.seconds
 
     @property
     def faults(self) -> Plan:
@@ -115,17 +115,17 @@ class Overview:
     @property
     def up(self) -> Flags:
         """Who was there in the last round."""
-        return np.asarray(self.together.concatenate([state.up for state in self.states]))
+        return np.asarray(self.processes.concatenate([state.up for state in self.states]))
 
     @property
     def skipped(self) -> int:
         """Subproblems not solved because their node was done."""
-        return 0 if self.consensual else sum(self.together.each([state.rest.skipped for state in self.states]))
+        return 0 if self.consensual else sum(self.processes.each([state.screening.skipped for state in self.states]))
 
     @property
     def spared(self) -> float:
         """Nonzeros that those would have visited."""
-        return 0.0 if self.consensual else float(sum(self.together.each([s.rest.spared for s in self.states])))
+        return 0.0 if self.consensual else float(sum(self.processes.each([s.screening.spared for s in self.states])))
 
     def measure(self) -> Measures:
         """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.
@@ -144,9 +144,9 @@ class Overview:
         by_samples = self.problem.model.split == "samples"
         members = self.members
         if self.elastic is None:
-            return observe(self.blocks, xs, vs, by_samples=by_samples, together=self.together)
+            return observe(self.blocks, xs, vs, by_samples=by_samples, processes=self.processes)
         # whatever K some nodes still believe in
-        scales = [members.sum() / np.maximum(state.gossip.believed, 1.0) for state in self.states]
+        scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
         rows = np.concatenate([v * scale[:, None] for v, scale in zip(vs, scales, strict=True)])[members]
         constant = self.elastic.constant
         if members.all():
@@ -167,12 +167,12 @@ class Overview:
         if self._whole is None or self._whole[0] != key:
             ids = np.flatnonzero(members)
             forms = [
-                Form(block.node_columns(k), block.f, block.terms[k])
+                CompositeObjective(block.node_columns(k), block.f, block.terms[k])
                 for block in self.blocks
                 for k in range(block.size)
                 if members[int(block.ids[k])]
             ]
-            self._whole = key, Block.of(ids, self._facts, forms, lambda: np.zeros((len(ids), forms[0].columns.d)))
+            self._whole = key, Block.of(ids, self._info, forms, lambda: np.zeros((len(ids), forms[0].columns.d)))
         return self._whole[1]
 
     @property
@@ -186,21 +186,25 @@ class Overview:
         """Keeps what all members have concluded about one round, and their state of that round."""
         if self._proof is not None and not np.array_equal(np.flatnonzero(self.members), self._proof[0].members):
             self._proof = None
-        memos = [memo for witness in self.crew.witnesses for memo in witness.last]
-        accounts = [account for number in range(len(self.blocks)) for account in self.crew.ledger(number).accounts]
-        found = [(memos[k], accounts[k]) for k in np.flatnonzero(self.members)]
-        if any(memo is None or memo.digest != account.digest for memo, account in found):
+        snapshots = [
+            snapshot for async_certifier in self.hosted.async_certifiers for snapshot in async_certifier.state.last
+        ]
+        node_flows = [
+            own_flows for number in range(len(self.blocks)) for own_flows in self.hosted.gossip(number).node_flows
+        ]
+        found = [(snapshots[k], node_flows[k]) for k in np.flatnonzero(self.members)]
+        if any(snapshot is None or snapshot.digest != own_flows.digest for snapshot, own_flows in found):
             return
-        rounds = {memo.round for memo, _ in found if memo is not None}
+        rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
         certificate = found[0][0].certificate if found[0][0] is not None else None
         if len(rounds) > 1 or certificate is None or (self._proof and self._proof[0] == certificate):
             return
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
-        for number, (block, witness) in enumerate(zip(self.blocks, self.crew.witnesses, strict=True)):
-            for k, memo in enumerate(witness.last):
-                if memo is not None and self.members[int(block.ids[k])]:
-                    x[number][block.of_node(k)] = memo.x
-                    v[number][k] = len(certificate.members) * memo.s
+        for number, (block, async_certifier) in enumerate(zip(self.blocks, self.hosted.async_certifiers, strict=True)):
+            for k, snapshot in enumerate(async_certifier.state.last):
+                if snapshot is not None and self.members[int(block.ids[k])]:
+                    x[number][block.of_node(k)] = snapshot.x
+                    v[number][k] = len(certificate.members) * snapshot.s
         self._proof = certificate, np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
@@ -209,6 +213,10 @@ class Overview:
             raise InvalidInput("there is no certificate yet")
         if self._proof is not None:
             return self._proof[1], self._proof[2]
-        x = self.together.concatenate([certifier.x for certifier in self.certifiers if certifier.x is not None])
-        v = self.together.concatenate([certifier.v for certifier in self.certifiers if certifier.v is not None])
+        x = self.processes.concatenate(
+            [certifier.state.x for certifier in self.certifiers if certifier.state.x is not None]
+        )
+        v = self.processes.concatenate(
+            [certifier.state.v for certifier in self.certifiers if certifier.state.v is not None]
+        )
         return np.asarray(self.partition.to_user(x)), np.asarray(v)

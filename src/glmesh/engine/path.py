@@ -15,7 +15,7 @@ import numpy as np
 
 from glmesh.engine.result import Result
 from glmesh.engine.run import Run
-from glmesh.engine.solve import Runtime, advance, processes
+from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.errors import InvalidInput
 from glmesh.methods.cola.newton import Newton
 from glmesh.problem.problem import Problem
@@ -70,10 +70,10 @@ def solve_path(
     weights = np.asarray(alphas, dtype=np.float64)
     if weights.ndim != 1 or not len(weights) or not (weights > 0).all():
         raise InvalidInput("alphas must be positive numbers, at least one")
-    with processes(runtime) as together:
+    with process_group(runtime) as processes:
         first = problem.with_alpha(float(weights[0]))
         certify = stop == "certificate"
-        with Run(first, certify=certify, tol=tol if certify else None, together=together, **options) as run:
+        with Run(first, certify=certify, tol=tol if certify else None, processes=processes, **options) as run:
             return Path(weights, tuple(_along(run, weights, tol, max_rounds, stop, record_every)))
 
 
@@ -103,7 +103,7 @@ def _state(run: Run) -> list[tuple[Vector, Matrix]]:
 
 def _go_ahead(run: Run, before: list[tuple[Vector, Matrix]], step: float) -> None:
     """x + step (x - x before), but nothing crosses a kink or a bound; the estimates follow."""
-    if not np.isfinite(step) or run.uses_ledger or isinstance(run.states[0].sums, Newton):  # which knows better
+    if not np.isfinite(step) or run.uses_flows or isinstance(run.states[0].sums, Newton):  # which knows better
         return
     for block, state, (x, v) in zip(run.blocks, run.states, before, strict=True):
         ahead = state.x + step * (state.x - x)

@@ -19,7 +19,7 @@ from glmesh.engine.events import Event
 from glmesh.engine.setup import whole
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
-from glmesh.gossip.flows import Ledger
+from glmesh.gossip.flows import FlowGossip
 from glmesh.methods.cola.newton import Newton
 from glmesh.methods.cola.relaxation import Relaxation
 from glmesh.network.mixing import Mixing
@@ -109,7 +109,7 @@ class Run(Simulation):
         rows = [np.full((block.size, 1), -np.inf) for block in self.blocks]
         if self.blocks[0].ids[0] == 0:
             _, rows[0][0, 0] = f.split(f.gradient(self.states[0].v[0]))
-        reached = float(self._drive([flood_max(part, self._facts.diameter) for part in rows])[0][0, 0])
+        reached = float(self._drive([flood_max(part, self._info.diameter) for part in rows])[0][0, 0])
         move = reached - f.anchor
         if self.anchors:
             before, there = self.anchors[-1]
@@ -125,18 +125,18 @@ class Run(Simulation):
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self._agreed) for k in block.ids]
-            self.crew.blocks[number] = block = block.with_functions(own[0][0], [g for _, g in own])
+            self.hosted.blocks[number] = block = block.with_functions(own[0][0], [g for _, g in own])
             self._prepare(number)
             if state.sums is not None:
                 state.sums.begin_anew()
             if state.trial is not None:
                 state.trial.hasten(state.round)
             for k in range(block.size):
-                state.rest.end(k)
-                if self.crew.witnesses:
-                    self.crew.witnesses[number].disturb(k, self.rounds)
-            if self.crew.witnesses:
-                self.crew.witnesses[number].block = block
+                state.screening.end(k)
+                if self.hosted.async_certifiers:
+                    self.hosted.async_certifiers[number].disturb(k, self.rounds)
+            if self.hosted.async_certifiers:
+                self.hosted.async_certifiers[number].block = block
         self._forget_measures()
 
     def begin_anew(self) -> None:
@@ -169,7 +169,7 @@ class Run(Simulation):
 
     def _check_alone(self, what: str) -> None:
         self._check_cola(what)
-        if self.together.size > 1:
+        if self.processes.size > 1:
             raise InvalidInput(f"{what} is for simulations; on a cluster start anew (warm_start=result.x)")
 
     def _check_not_left(self, nodes: list[int]) -> None:
@@ -180,8 +180,8 @@ class Run(Simulation):
 
     def _change(self, problem: Problem, origin: Indices, new: Indices, nodes: list[int], kind: str) -> None:
         """From now on this is the problem; its column i was column origin[i] (-1: there was none)."""
-        crew, held = self.crew, self.members
-        before = [(crew.gap(k), crew.share(k)) for k in nodes]
+        hosted, held = self.hosted, self.members
+        before = [(hosted.gap(k), hosted.share(k)) for k in nodes]
         place = np.full(self.problem.n, -1)
         place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
         lists = [place[self.partition.columns_of(k)] for k in range(self.n_nodes)]
@@ -191,25 +191,25 @@ class Run(Simulation):
             lists[nodes[0]] = np.append(lists[nodes[0]], new)
         self.partition = make_partition(problem, self.n_nodes, lists if problem.pooled else "shuffled", self.seed)
         self.problem = problem
-        self.crew.blocks = [self._block(b, block.ids.astype(np.int64)) for b, block in enumerate(crew.blocks)]
+        self.hosted.blocks = [self._block(b, block.ids.astype(np.int64)) for b, block in enumerate(hosted.blocks)]
         xs = self._by_block(x)
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             state.x = block.inside(xs[number])
             self._prepare(number)
-            if crew.witnesses:
-                crew.witnesses[number].block = block
+            if hosted.async_certifiers:
+                hosted.async_certifiers[number].block = block
         self._forget_measures()
         for node, (gap, share) in zip(nodes, before, strict=True):
-            number, k = crew.find(node)
+            number, k = hosted.find(node)
             gossip = self.states[number].gossip
-            change = crew.share(node) - share
-            if isinstance(gossip, Ledger):
+            change = hosted.share(node) - share
+            if isinstance(gossip, FlowGossip):
                 if held[node]:
                     gossip.announce_change(self.blocks[number], k)
             else:
                 gossip.v[k] += self.n_nodes * change
-            crew.disturbed(node, self.rounds)
-            self.events.append(Event(self.rounds, kind, node, gap, crew.gap(node), float(np.linalg.norm(change))))
+            hosted.disturbed(node, self.rounds)
+            self.events.append(Event(self.rounds, kind, node, gap, hosted.gap(node), float(np.linalg.norm(change))))
 
     def save(self, path: str | PathLike[str], *, data: bool = True) -> None:
         """Writes the run to a file, whole or not at all, from which `Run.resume` goes on to the last bit alike.
@@ -239,12 +239,12 @@ class Run(Simulation):
             "faults": self.faults.to_dict(),
             "n_blocks": self.n_blocks,
         }
-        identity, elapsed, together = self.identity(), self.seconds, self.together
-        states = together.collect(self.states)
-        watchers = together.collect([watcher.state() for watcher in self._watchers])
-        transports = together.collect([self.exchange.state()])
+        identity, elapsed, processes = self.identity(), self.seconds, self.processes
+        states = processes.collect(self.states)
+        watchers = processes.collect([watcher.state for watcher in self._watchers])
+        transports = processes.collect([self.exchange.state()])
         if states is None or watchers is None or transports is None:
-            together.first(None)  # so that nobody goes on before the file is there
+            processes.first(None)  # so that nobody goes on before the file is there
             return
         state = {
             "rounds": self.rounds,
@@ -253,7 +253,7 @@ class Run(Simulation):
             "events": self.events,
             "certified": self._proof,
             "nodes": regroup.merge(states),
-            "watch": regroup.merge(watchers, self._watch) if watchers else None,
+            "watch": regroup.merge(watchers) if watchers else None,
             "exchange": transports[0] | {"bytes": sum(transport["bytes"] for transport in transports)},
             "frozen": {} if self.elastic is None else self.elastic.frozen,
             "agreed": self._agreed,
@@ -262,7 +262,7 @@ class Run(Simulation):
         }
         tree = checkpoint.problem_tree(self.problem) if data else None
         checkpoint.write(path, {"identity": identity, "setup": setup, "problem": tree, "state": state})
-        together.first(None)
+        processes.first(None)
 
     @staticmethod
     def resume(path: str | PathLike[str], problem: Problem | None = None, *, n_jobs: int | None = None) -> Run:
@@ -301,23 +301,23 @@ class Run(Simulation):
     def restore(self, path: str | PathLike[str]) -> None:
         """Goes on from a file that another run with the same data and settings wrote."""
         self._check_cola("a checkpoint")
-        self._restore(checkpoint.read(path) if self.together.rank == 0 else None, path)
+        self._restore(checkpoint.read(path) if self.processes.rank == 0 else None, path)
 
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
         """From what the first process has read."""
-        together = self.together
-        identity = together.first(None if tree is None else tree["identity"])
+        processes = self.processes
+        identity = processes.first(None if tree is None else tree["identity"])
         assert identity is not None
         _check_same(self.identity(), identity, path)
         nodes: list[Any] | None = None
         watch: list[Any] | None = None
-        extents = together.each([Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks])
+        extents = processes.each([Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks])
         if tree is not None:
             nodes = regroup.split(tree["state"].pop("nodes"), extents)
             watch = tree["state"].pop("watch")
-            watch = [] if watch is None else regroup.split(watch, extents, self._watch)
-        states, watchers = together.deal(nodes), together.deal(watch)
-        state = together.first(None if tree is None else tree["state"])
+            watch = [] if watch is None else regroup.split(watch, extents)
+        states, watchers = processes.deal(nodes), processes.deal(watch)
+        state = processes.first(None if tree is None else tree["state"])
         assert state is not None
         if state["anchor"] != self.problem.model.anchor:
             self._retarget(self.problem.anchored(state["anchor"]))
@@ -326,12 +326,12 @@ class Run(Simulation):
         self.rounds, self._elapsed = state["rounds"], state["elapsed"]
         self.history[:], self.events[:] = state["history"], state["events"]
         self._proof, self._agreed = state["certified"], state["agreed"]
-        self.exchange.restore(state["exchange"] if together.rank == 0 else state["exchange"] | {"bytes": 0})
+        self.exchange.restore(state["exchange"] if processes.rank == 0 else state["exchange"] | {"bytes": 0})
         for watcher, saved in zip(self._watchers, watchers, strict=True):
-            watcher.restore(saved)
+            watcher.state = saved
         for number, saved in enumerate(states):
             own = self.states[number].gossip
-            if not isinstance(own, Ledger):  # its arrays are shared with the exchange
+            if not isinstance(own, FlowGossip):  # its arrays are shared with the exchange
                 own.v[:], own.spare[:], own.before[:] = saved.gossip.v, saved.gossip.spare, saved.gossip.before
                 saved.gossip = own
             self.states[number] = saved
@@ -348,7 +348,7 @@ class Run(Simulation):
         mixing, columns = self.mixing.matrix, self.partition.columns_of
         hosted = [k for block in self.blocks for k in block.ids.tolist()]
         names = [checkpoint.node_digest(self.problem, k, columns(k)) for k in hosted]
-        nodes = [name for part in self.together.each([names]) for name in part]
+        nodes = [name for part in self.processes.each([names]) for name in part]
         parts = {
             "problem": checkpoint.outline(self.problem),
             "method": self.method,
@@ -364,11 +364,7 @@ class Run(Simulation):
 
     @property
     def _watchers(self) -> list[Any]:
-        return [*self.certifiers, *self.crew.witnesses]
-
-    @property
-    def _watch(self) -> str:
-        return "certifier" if self.certifiers else "witness"
+        return [*self.certifiers, *self.hosted.async_certifiers]
 
 
 def _check_same(ours: dict[str, str], theirs: dict[str, str], path: str | PathLike[str]) -> None:

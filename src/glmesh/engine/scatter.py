@@ -16,7 +16,7 @@ from glmesh.errors import InvalidData, UnreadableFile
 from glmesh.files import data_files as datasets
 from glmesh.functions import Loss, Separable
 from glmesh.linalg.columns import Columns
-from glmesh.parallel.processes import Together
+from glmesh.parallel.processes import ProcessGroup
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.partition import Partition, spread
 from glmesh.problem.shard import Shard
@@ -26,13 +26,15 @@ from glmesh.types import AnyArray, Indices, Vector
 _NONE = np.iinfo(np.int32).max
 
 
-def load(path: str | PathLike[str], together: Together, *, target: str | int | None = None) -> tuple[AnyArray, Vector]:
+def load(
+    path: str | PathLike[str], processes: ProcessGroup, *, target: str | int | None = None
+) -> tuple[AnyArray, Vector]:
     """This process's rows of a file, or of the files of all; as wide as the widest."""
-    X, y, raw = datasets.load_part(path, together.rank, together.size, target=target)
-    if sum(together.each([len(y)])) == 0:
+    X, y, raw = datasets.load_part(path, processes.rank, processes.size, target=target)
+    if sum(processes.each([len(y)])) == 0:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
     if raw:
-        smallest = min(together.each([int(X.indices.min(initial=_NONE))]))
+        smallest = min(processes.each([int(X.indices.min(initial=_NONE))]))
         if smallest == _NONE:
             raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...'")
         indices = np.asarray(X.indices - min(smallest, 1))  # they count from 1, unless there is a 0 anywhere
@@ -40,9 +42,9 @@ def load(path: str | PathLike[str], together: Together, *, target: str | int | N
     return X, y
 
 
-def shape_of(X: AnyArray, together: Together) -> tuple[int, int, int | None]:
+def shape_of(X: AnyArray, processes: ProcessGroup) -> tuple[int, int, int | None]:
     """(samples, features, nonzeros) of all processes together; None: X is dense."""
-    shapes = together.each([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
+    shapes = processes.each([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
     return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored
 
@@ -50,7 +52,7 @@ def shape_of(X: AnyArray, together: Together) -> tuple[int, int, int | None]:
 def scatter(
     X: AnyArray,
     y: AnyArray,
-    together: Together,
+    processes: ProcessGroup,
     *,
     n_nodes: int,
     partition: str | AnyArray = "shuffled",
@@ -68,13 +70,17 @@ def scatter(
     n_nodes, partition and seed are those of the run to come.
     """
     model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-    data = NodeData(model, X, y, sample_weight, f" of rank {together.rank}")  # refuses what is no data, before it moves
-    sparse = any(together.each([sp.issparse(X)]))
-    m, p, _ = shape_of(X, together)
+    data = NodeData(
+        model, X, y, sample_weight, f" of rank {processes.rank}"
+    )  # refuses what is no data, before it moves
+    sparse = any(processes.each([sp.issparse(X)]))
+    m, p, _ = shape_of(X, processes)
     if m == 0 or p == 0:
         raise InvalidData(f"X is empty: {m} rows, {p} columns")
     if not sparse and X.shape[1] != p:
-        raise InvalidData(f"X of rank {together.rank} has {X.shape[1]} columns, another {p}; features must be the same")
+        raise InvalidData(
+            f"X of rank {processes.rank} has {X.shape[1]} columns, another {p}; features must be the same"
+        )
     rows: AnyArray = sp.csr_array(X) if sparse else np.asarray(X, dtype=np.float64)
     if sparse and not rows.has_canonical_format:
         rows = rows.copy()
@@ -82,49 +88,51 @@ def scatter(
     if sparse and rows.shape[1] != p:
         rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(len(data.y), p))
     by_samples = split == "samples"
-    dealt = spread(_loads(rows, together, by_samples=by_samples), n_nodes, partition, seed)
-    hosts = _hosts(dealt, together)
-    labels, weights = together.concatenate([data.y]), together.concatenate([data.weight])
-    before = sum(together.each([len(data.y)])[: together.rank])
+    dealt = spread(_loads(rows, processes, by_samples=by_samples), n_nodes, partition, seed)
+    hosts = _hosts(dealt, processes)
+    labels, weights = processes.concatenate([data.y]), processes.concatenate([data.weight])
+    before = sum(processes.each([len(data.y)])[: processes.rank])
     if by_samples:
-        mine, columns = _trade_rows(rows, before, hosts, together)
+        mine, columns = _trade_rows(rows, before, hosts, processes)
         held = labels[columns], weights[columns]
     else:
-        mine = _trade_columns(rows, hosts, together)
+        mine = _trade_columns(rows, hosts, processes)
         held = labels, weights
     shared = float(p if by_samples else m)
-    facts = np.array([shared, -shared, 0.0, 0.0, labels.max(), -labels.min(), weights.sum()])
+    info = np.array([shared, -shared, 0.0, 0.0, labels.max(), -labels.min(), weights.sum()])
     own = NodeData.restored(model, mine, *held, data.where)
-    return Shard(own, facts, dealt, int(together.hosted(n_nodes, together.size)[0][0]))
+    return Shard(own, info, dealt, int(processes.local_blocks(n_nodes, processes.size)[0][0]))
 
 
-def _loads(rows: AnyArray, together: Together, *, by_samples: bool) -> Indices:
+def _loads(rows: AnyArray, processes: ProcessGroup, *, by_samples: bool) -> Indices:
     """Entries of each column of the problem that are not zero."""
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
-        return np.asarray(together.concatenate([counts.astype(np.int64)]))
-    return together.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
+        return np.asarray(processes.concatenate([counts.astype(np.int64)]))
+    return processes.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
 
 
-def _hosts(dealt: Partition, together: Together) -> list[Indices]:
+def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
     """The columns that each process is to hold, node after node."""
-    nodes = together.each([(int(ids[0]), int(ids[-1])) for ids in together.hosted(dealt.n_nodes, together.size)])
+    nodes = processes.each(
+        [(int(ids[0]), int(ids[-1])) for ids in processes.local_blocks(dealt.n_nodes, processes.size)]
+    )
     return [dealt.order[dealt.starts[first] : dealt.starts[last + 1]] for first, last in nodes]
 
 
-def _trade_rows(rows: AnyArray, before: int, hosts: list[Indices], together: Together) -> tuple[Columns, Indices]:
+def _trade_rows(rows: AnyArray, before: int, hosts: list[Indices], processes: ProcessGroup) -> tuple[Columns, Indices]:
     """The samples of this process's nodes, as columns, and their numbers."""
     outgoing: list[Any] = []
     for wanted in hosts:
         place = np.flatnonzero((wanted >= before) & (wanted < before + rows.shape[0]))
         outgoing.append((place, Columns.of(rows[wanted[place] - before], rows=True)))
-    arrived = together.trade(outgoing)
+    arrived = processes.trade(outgoing)
     places = np.concatenate([place for place, _ in arrived])
-    return Columns.join([part for _, part in arrived]).take(np.argsort(places)), hosts[together.rank]
+    return Columns.join([part for _, part in arrived]).take(np.argsort(places)), hosts[processes.rank]
 
 
-def _trade_columns(rows: AnyArray, hosts: list[Indices], together: Together) -> Columns:
+def _trade_columns(rows: AnyArray, hosts: list[Indices], processes: ProcessGroup) -> Columns:
     """The features of this process's nodes: the entries of all samples."""
     by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
-    arrived = together.trade([by_columns[:, wanted] for wanted in hosts])
+    arrived = processes.trade([by_columns[:, wanted] for wanted in hosts])
     return Columns.of(sp.vstack(arrived, format="csc") if sp.issparse(rows) else np.vstack(arrived))

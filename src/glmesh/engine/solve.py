@@ -18,7 +18,7 @@ from glmesh.engine.setup import DEFAULT_NODES, whole
 from glmesh.errors import InvalidInput
 from glmesh.methods import Cola, Consensus
 from glmesh.network.faults import Plan
-from glmesh.parallel.processes import ALONE, Together
+from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem.problem import Problem
 from glmesh.transports import Network
 from glmesh.transports.mpi import ranks
@@ -53,16 +53,16 @@ class _Interruptible:
             signal.signal(number, before)
 
 
-Runtime = Literal["simulation", "mpi"] | Together
+Runtime = Literal["simulation", "mpi"] | ProcessGroup
 
 
-def processes(runtime: Runtime) -> AbstractContextManager[Together]:
+def process_group(runtime: Runtime) -> AbstractContextManager[ProcessGroup]:
     """The processes that host the nodes: this one alone, all ranks of an MPI program, or those that are given."""
-    if isinstance(runtime, Together):
+    if isinstance(runtime, ProcessGroup):
         return nullcontext(runtime)
     if runtime not in ("simulation", "mpi"):
         raise InvalidInput(f"runtime must be 'simulation', 'mpi' or the ranks themselves, got {runtime!r}")
-    return ranks() if runtime == "mpi" else nullcontext(ALONE)
+    return ranks() if runtime == "mpi" else nullcontext(SINGLE_PROCESS)
 
 
 def solve(
@@ -104,8 +104,8 @@ def solve(
         raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
     max_rounds, record_every = whole(max_rounds, "max_rounds", 0), whole(record_every, "record_every", 1)
     checkpoint_every = whole(checkpoint_every, "checkpoint_every", 1)
-    with processes(runtime) as together:
-        saved = checkpoint is not None and together.first(Path(checkpoint).exists())
+    with process_group(runtime) as processes:
+        saved = checkpoint is not None and processes.first(Path(checkpoint).exists())
         run = Run(
             problem,
             method=method,
@@ -120,7 +120,7 @@ def solve(
             tol=tol if stop == "certificate" else None,
             faults=faults,
             n_jobs=n_jobs,
-            together=together,
+            processes=processes,
         )
         with run:
             if checkpoint is not None and saved:
@@ -149,7 +149,7 @@ def advance(
     callback: Callable[[Run], Any] | None = None,
 ) -> Result:
     """A run that is under way, on to its end; the options are those of `solve`."""
-    with _Interruptible(cluster=run.together.size > 1) as interrupt:
+    with _Interruptible(cluster=run.processes.size > 1) as interrupt:
         status = _loop(run, tol, max_rounds, stop, callback, record_every, interrupt)
     return _result(run, status, None if stop == "rounds" else tol)
 
@@ -168,12 +168,12 @@ def _loop(
         history.pop()
     if not history:
         history.append(_entry(run))
-    status, stopped, alone = None, False, run.together.size == 1
+    status, stopped, alone = None, False, run.processes.size == 1
     while status is None:
         last = history[-1]
         fresh = last["round"] == run.rounds
         # all processes must stop in the same round: they ask each other when they measure anyway
-        wishes = run.together.each([(interrupt.hit, stopped)]) if alone or fresh else []
+        wishes = run.processes.each([(interrupt.hit, stopped)]) if alone or fresh else []
         if fresh and not np.isfinite(last["h"]):
             status = Status.DIVERGED
         elif fresh and stop == "gap" and last["gap"] <= tol * abs(last["objective"]):

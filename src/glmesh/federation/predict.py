@@ -27,7 +27,7 @@ PURPOSE = "predict"
 _LINGER = 10.0  # seconds that a site stays to pass on what others lack
 
 
-def together(path: str | PathLike[str], model: Model, X: AnyArray, *, seconds: float = 60.0) -> tuple[Model, Matrix]:
+def processes(path: str | PathLike[str], model: Model, X: AnyArray, *, seconds: float = 60.0) -> tuple[Model, Matrix]:
     """(a model of one coefficient, the decisions as its only feature), the same at all sites."""
     site = Site.read(path)
     if site.federation.problem.split != "features":

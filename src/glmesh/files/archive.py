@@ -18,6 +18,7 @@ but can make nothing but plain data and the classes that the reader names.
 """
 
 import errno
+import importlib
 import json
 import math
 import os
@@ -69,12 +70,37 @@ def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], None
             os.close(folder)
 
 
-def save(path: str | PathLike[str], tree: Any, *, kind: str, version: int, classes: Sequence[type] = ()) -> None:
-    """Write None, bool, int, float, str, list, tuple, dict, arrays, and enums and dataclasses of `classes`, atomically.
+def name_of(cls: type, package: str) -> str | None:
+    """Return the full name of a dataclass or enum of this package, None for any other class."""
+    own = bool(package) and f"{cls.__module__}.".startswith(f"{package}.")
+    return f"{cls.__module__}.{cls.__qualname__}" if own and (is_dataclass(cls) or issubclass(cls, Enum)) else None
+
+
+def _named(name: str, package: str) -> type | None:
+    """Return the class that `name_of` gave this name; None if there is none of that name in the package."""
+    module, _, own = name.rpartition(".")
+    if not package or not f"{module}.".startswith(f"{package}."):
+        return None
+    cls = getattr(importlib.import_module(module), own, None)
+    return cls if isinstance(cls, type) and name_of(cls, package) == name else None
+
+
+def save(
+    path: str | PathLike[str],
+    tree: Any,
+    *,
+    kind: str,
+    version: int,
+    classes: Sequence[type] = (),
+    package: str = "",
+) -> None:
+    """Write None, bool, int, float, str, list, tuple, dict, arrays, enums and dataclasses, atomically.
+
+    The enums and dataclasses are those in `classes` and all of `package`.
 
     Arrays and dataclass instances that occur twice come back as one object; views of one buffer come back apart.
     """
-    encoder = _Encoder(kind, classes)
+    encoder = _Encoder(kind, classes, package)
     root = encoder.node(tree, "", 0)
     structure = {"kind": kind, "version": version, "objects": encoder.objects, "tree": root}
     text = json.dumps(structure, allow_nan=False, separators=(",", ":"))
@@ -94,13 +120,13 @@ def save(path: str | PathLike[str], tree: Any, *, kind: str, version: int, class
     write_atomically(path, write)
 
 
-def load(path: str | PathLike[str], *, kind: str, version: int, classes: Sequence[type] = ()) -> Any:
+def load(path: str | PathLike[str], *, kind: str, version: int, classes: Sequence[type] = (), package: str = "") -> Any:
     """Read what `save` wrote, after checking every byte of it."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
             _check_seal(stream, path, kind)
-            return _read(stream, path, kind, version, classes)
+            return _read(stream, path, kind, version, classes, package)
     except FileNotFoundError:
         what = "file; check the name" if path.parent.is_dir() else f"folder {path.parent}; check the name of the folder"
         raise UnreadableFile(f"{path}: no such {what}") from None
@@ -113,10 +139,10 @@ def load(path: str | PathLike[str], *, kind: str, version: int, classes: Sequenc
 class _Encoder:
     """Turns a tree into JSON nodes, and collects the arrays and the objects they refer to."""
 
-    def __init__(self, kind: str, classes: Sequence[type]) -> None:
+    def __init__(self, kind: str, classes: Sequence[type], package: str) -> None:
         self.arrays: list[np.ndarray[Any, Any]] = []
         self.objects: list[list[Any]] = []
-        self._kind = kind
+        self._kind, self._package = kind, package
         self._classes = {cls.__name__: cls for cls in classes}
         self._seen: dict[int, tuple[Any, dict[str, int]]] = {}  # id to what keeps it alive, and its node
 
@@ -151,12 +177,12 @@ class _Encoder:
                 self.arrays.append(value)
                 return self._remember(value, {"array": len(self.arrays) - 1})
         cls = type(value)
-        known = self._classes.get(cls.__name__) is cls
-        if known and isinstance(value, Enum) and value.name in cls.__members__:
-            return {"enum": [cls.__name__, value.name]}
-        if known and is_dataclass(cls):
+        name = cls.__name__ if self._classes.get(cls.__name__) is cls else name_of(cls, self._package)
+        if name and isinstance(value, Enum) and value.name in cls.__members__:
+            return {"enum": [name, value.name]}
+        if name and is_dataclass(cls):
             content = {f.name: self.node(getattr(value, f.name), f"{place}.{f.name}", depth + 1) for f in fields(cls)}
-            self.objects.append([cls.__name__, content])
+            self.objects.append([name, content])
             return self._remember(value, {"object": len(self.objects) - 1})
         raise self._refusal(value, place, "is")
 
@@ -230,7 +256,7 @@ def _check_seal(stream: BinaryIO, path: Path, kind: str) -> None:
         )
 
 
-def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequence[type]) -> Any:
+def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequence[type], package: str) -> Any:
     try:
         with zipfile.ZipFile(stream) as archive:
             size = stream.seek(0, os.SEEK_END)
@@ -246,7 +272,7 @@ def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequen
                     f"{path}: is a glmesh {kind} of version {structure['version']}, expected {version}; "
                     "upgrade glmesh, or use the release that wrote it"
                 )
-            return _Decoder(archive, structure["objects"], classes).node(structure["tree"])
+            return _Decoder(archive, structure["objects"], classes, package).node(structure["tree"])
     except (UnreadableFile, OSError):
         raise
     except Exception as error:  # its digest is right, so it was crafted, or written by a glmesh with other classes
@@ -259,8 +285,8 @@ def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequen
 class _Decoder:
     """Builds a tree from JSON nodes; raises whatever a crafted file leads to."""
 
-    def __init__(self, archive: zipfile.ZipFile, objects: list[Any], classes: Sequence[type]) -> None:
-        self._archive = archive
+    def __init__(self, archive: zipfile.ZipFile, objects: list[Any], classes: Sequence[type], package: str) -> None:
+        self._archive, self._package = archive, package
         self._classes = {cls.__name__: cls for cls in classes}
         self._arrays: dict[int, np.ndarray[Any, Any]] = {}
         self._objects: list[Any] = []
@@ -293,7 +319,7 @@ class _Decoder:
         raise ValueError(f"unknown node {tag!r}")
 
     def _class(self, name: str, base: type = object) -> Any:
-        cls = self._classes.get(name)
+        cls = self._classes.get(name) or _named(name, self._package)
         if cls is None or not issubclass(cls, base):
             raise ValueError(f"unknown class {name!r}")
         return cls

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import Block, Rounds, Rows
+from glmesh.core.block import Block
+from glmesh.core.messages import Outbox, Rounds
+from glmesh.core.state import PerNode
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Matrix, Vector
 
@@ -36,17 +38,17 @@ def chebyshev_beta(spectrum: tuple[float, float], steps: int) -> float:
 class MatrixGossip:
     """The estimates v_k of a block, mixed by the weights that the exchange hands out."""
 
-    v: Matrix  # a row per node: its estimate of Ax
-    spare: Matrix  # the other buffer of v: rows that were sent stay untouched for one exchange
-    believed: Vector  # K, as each node believes
-    before: Matrix  # v of the round before; empty without momentum
+    v: PerNode[Matrix]  # a row per node: its estimate of Ax
+    spare: PerNode[Matrix]  # the other buffer of v: rows that were sent stay untouched for one exchange
+    members_seen: PerNode[Vector]  # K, as each node believes
+    before: PerNode[Matrix]  # v of the round before; empty without momentum
 
     @staticmethod
     def of(block: Block, x: Vector, *, momentum: bool) -> MatrixGossip:
         """v_k = K A_k x_k, which is what keeps the mean of v_k at Ax."""
         v, spare = block.allocate(), block.allocate()
         before = block.allocate() if momentum else np.zeros((0, 0))
-        n_nodes = block.facts.n_nodes
+        n_nodes = block.info.n_nodes
         for k in range(block.size):
             own = block.of_node(k)
             if x[own].any():
@@ -59,28 +61,28 @@ class MatrixGossip:
         def share(span: slice) -> None:
             extrapolate(self.v[span], self.before[span], theta[span])
 
-        block.team.each(share, block.spans)
+        block.threads.each(share, block.spans)
         self.v, self.before = self.before, self.v
 
     def move(self, block: Block, k: int, change: Vector) -> None:
         """The variables of the k-th hosted node are changed from outside."""
-        self.v[k] += self.believed[k] * block.node_columns(k).dot(change)
+        self.v[k] += self.members_seen[k] * block.node_columns(k).dot(change)
 
     def step(self, block: Block, up: Flags, scalars: Matrix | None = None) -> Rounds:
         """One exchange; `scalars` ride along, and the neighbours' come back."""
-        halo = yield Rows(self.v, scalars)
-        scale = block.facts.damping if self.before.size else 1.0
-        self.v, self.spare = halo.mix(self.spare, scale, block.team), self.v
+        halo = yield Outbox(self.v, scalars)
+        scale = block.info.damping if self.before.size else 1.0
+        self.v, self.spare = halo.mix(self.spare, scale, block.threads), self.v
         return halo
 
     def chebyshev(self, block: Block, steps: int, scalars: Matrix | None = None) -> Rounds:
         """So many exchanges, by the three-term recurrence of T_i(X)/T_i(x), X = (W - middle)/half, x likewise of 1."""
-        middle, half = interval(block.facts.spectrum)
+        middle, half = interval(block.info.spectrum)
         x, ratio, older, first = (1.0 - middle) / half, 0.0, self.v.copy(), None
         for step in range(steps):
-            halo = yield Rows(self.v, None if step else scalars)
+            halo = yield Outbox(self.v, None if step else scalars)
             first = first if step else halo
-            mixed = halo.mix(self.spare, team=block.team)
+            mixed = halo.mix(self.spare, threads=block.threads)
             mixed -= middle * self.v
             before, ratio = ratio, 1.0 / (2.0 * x - ratio if step else x)  # T_i(x) / T_(i+1)(x)
             mixed *= (2.0 if step else 1.0) * ratio / half
@@ -97,7 +99,7 @@ class MatrixGossip:
     @property
     def unit(self) -> Vector:
         """K, because v_k tracks K times the node's own share."""
-        return self.believed
+        return self.members_seen
 
     def settle(self, block: Block, x: Vector, round: int) -> None:
         """The change is where it belongs already."""

@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glmesh.core.block import Block, Rounds, Rows
+from glmesh.collectives.pipeline import ObjectiveDigest
+from glmesh.core.block import Block
+from glmesh.core.messages import Outbox, Rounds
+from glmesh.core.state import PerNode, Shared
 from glmesh.gossip.edge import Edge
-from glmesh.gossip.messages import Letter, Pulse
+from glmesh.gossip.messages import LinkMessage
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Indices, Matrix, Vector
 
@@ -34,7 +37,7 @@ def has_left(count: int) -> bool:
 
 
 @dataclass
-class Account:
+class NodeFlows:
     """What one node keeps beside its variables: a flow per link, and who it thinks takes part.
 
     view: a counter per node that only grows: odd for a member, even for one that has left or not joined yet; a node
@@ -73,45 +76,45 @@ class Account:
 
 
 @dataclass
-class Ledger:
+class FlowGossip:
     """The accounts of a block's nodes."""
 
-    accounts: list[Account]
-    u: Matrix  # A_k x_k
-    flows: Matrix  # sum_l F_kl, and what was inherited
-    v: Matrix  # K s_k
-    believed: Vector  # K, as each node believes
-    before: Matrix  # u of the round before; empty without momentum
-    pushes: Vector  # theta of the coming exchange
-    clock: int = 0  # exchanges so far, the greeting included
-    single: bool = False  # offers are rounded to float32, at both ends alike, so that the sum stays right
+    node_flows: PerNode[list[NodeFlows]]
+    u: PerNode[Matrix]  # A_k x_k
+    flows: PerNode[Matrix]  # sum_l F_kl, and what was inherited
+    v: PerNode[Matrix]  # K s_k
+    members_seen: PerNode[Vector]  # K, as each node believes
+    before: PerNode[Matrix]  # u of the round before; empty without momentum
+    pushes: PerNode[Vector]  # theta of the coming exchange
+    clock: Shared[int] = 0  # exchanges so far, the greeting included
+    single: Shared[bool] = False  # offers are rounded to float32, at both ends alike, so that the sum stays right
 
     @staticmethod
-    def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> Ledger:
+    def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> FlowGossip:
         """No flows yet; `members` is 1 for nodes that take part from the start."""
-        accounts = [Account({}, members.copy()) for _ in range(block.size)]
+        node_flows = [NodeFlows({}, members.copy()) for _ in range(block.size)]
         shape = (block.size, block.d)
         before = np.zeros(shape if momentum else (0, 0))
         u, flows, v = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        believed, pushes = np.zeros(block.size), np.zeros(block.size)
-        ledger = Ledger(accounts, u, flows, v, believed, before, pushes)
+        members_seen, pushes = np.zeros(block.size), np.zeros(block.size)
+        gossip = FlowGossip(node_flows, u, flows, v, members_seen, before, pushes)
         for k in range(block.size):
-            ledger.open(block, k)
-        ledger.refresh(block, x)
-        return ledger
+            gossip.open(block, k)
+        gossip.refresh(block, x)
+        return gossip
 
     def open(self, block: Block, k: int) -> None:
         """Links of the k-th hosted node to all neighbours that have not left, as far as there are none yet.
 
         Also to those who have not joined, as far as it knows: two that join at the same time find each other so.
         """
-        account, me = self.accounts[k], int(block.ids[k])
-        if not account.view[me] & 1:
+        own_flows, me = self.node_flows[k], int(block.ids[k])
+        if not own_flows.view[me] & 1:
             return
         for peer, _ in block.neighbours(k):
-            if not (has_left(account.view[peer]) or peer in account.edges or peer in account.closed):
+            if not (has_left(own_flows.view[peer]) or peer in own_flows.edges or peer in own_flows.closed):
                 drift = np.zeros(block.d if self.before.size else 0)
-                account.edges[peer] = Edge(me, peer, np.zeros(block.d), drift=drift)
+                own_flows.edges[peer] = Edge(me, peer, np.zeros(block.d), drift=drift)
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
         """u_k <- u_k + theta_k (u_k - before_k), and the flows likewise in the coming exchange."""
@@ -128,16 +131,16 @@ class Ledger:
         if self.before.size:
             self.before[k] = self.u[k]
 
-    def step(self, block: Block, up: Flags, pulses: list[Pulse] | None = None) -> Rounds:
+    def step(self, block: Block, up: Flags, pulses: list[ObjectiveDigest] | None = None) -> Rounds:
         """One exchange: an offer to every neighbour, and what the letters that came say; pulses ride along."""
         s = self.u + self.flows  # a fresh array: letters refer to its rows
-        damping = block.facts.damping if self.before.size else 1.0
+        damping = block.info.damping if self.before.size else 1.0
         offered = [
-            (k, account, edge, damping * weight)
-            for k, account in enumerate(self.accounts)
+            (k, own_flows, edge, damping * weight)
+            for k, own_flows in enumerate(self.node_flows)
             if up[k]
             for peer, weight in block.weights(k, self.clock - 1)
-            if (edge := account.edges.get(peer)) is not None
+            if (edge := own_flows.edges.get(peer)) is not None
         ]
         if self.before.size:
             for k, _, edge, _ in offered:
@@ -147,10 +150,10 @@ class Ledger:
         if self.single:
             s = s.astype(np.float32).astype(np.float64)
         letters = [
-            self._write(account, edge, s[k], weight, None if pulses is None else pulses[k])
-            for k, account, edge, weight in offered
+            self._write(own_flows, edge, s[k], weight, None if pulses is None else pulses[k])
+            for k, own_flows, edge, weight in offered
         ]
-        halo = yield Rows(letters=letters)
+        halo = yield Outbox(letters=letters)
         self.clock += 1
         for letter in halo.letters:
             self._read(block, letter.receiver - int(block.ids[0]), letter)
@@ -161,35 +164,37 @@ class Ledger:
 
     def greet(self, block: Block) -> Rounds:
         """The HELLO that opens every link: offers without a vector."""
-        halo = yield Rows(
+        halo = yield Outbox(
             letters=[
-                self._write(account, edge, self.u[k], 0.0)
-                for k, account in enumerate(self.accounts)
-                for edge in account.edges.values()
+                self._write(own_flows, edge, self.u[k], 0.0)
+                for k, own_flows in enumerate(self.node_flows)
+                for edge in own_flows.edges.values()
             ]
         )
         self.clock += 1
         for letter in halo.letters:
             self._read(block, letter.receiver - int(block.ids[0]), letter)
 
-    def _write(self, account: Account, edge: Edge, s: Vector, weight: float, pulse: Pulse | None = None) -> Letter:
-        news = account.heard.get(edge.peer) != account.digest
+    def _write(
+        self, own_flows: NodeFlows, edge: Edge, s: Vector, weight: float, pulse: ObjectiveDigest | None = None
+    ) -> LinkMessage:
+        news = own_flows.heard.get(edge.peer) != own_flows.digest
         offer = edge.offer(s, weight, self.clock)
-        return Letter(offer, account.digest, account.view if news else None, pulse=pulse)
+        return LinkMessage(offer, own_flows.digest, own_flows.view if news else None, pulse=pulse)
 
-    def _read(self, block: Block, k: int, letter: Letter) -> None:
-        account = self.accounts[k]
-        if letter.view is not None and account.learn(letter.view):
-            self.believed[k] = float(np.sum(account.view & 1))
+    def _read(self, block: Block, k: int, letter: LinkMessage) -> None:
+        own_flows = self.node_flows[k]
+        if letter.view is not None and own_flows.learn(letter.view):
+            self.members_seen[k] = float(np.sum(own_flows.view & 1))
             self.open(block, k)
-        if letter.sender in account.edges:
-            account.heard[letter.sender] = letter.members
-            account.edges[letter.sender].receive(letter.offer)
+        if letter.sender in own_flows.edges:
+            own_flows.heard[letter.sender] = letter.members
+            own_flows.edges[letter.sender].receive(letter.offer)
 
     def sum_flows(self, k: int) -> None:
         """All that has flowed to the k-th hosted node, and what flows have coasted since."""
         self.flows[k] = self.committed(k)
-        for _, edge in sorted(self.accounts[k].edges.items()):
+        for _, edge in sorted(self.node_flows[k].edges.items()):
             if edge.lean:
                 self.flows[k] += edge.lean * edge.drift
 
@@ -198,16 +203,16 @@ class Ledger:
 
         In ascending order of neighbours, so that the sum has the same bits wherever it is computed.
         """
-        account = self.accounts[k]
-        total = np.zeros_like(self.u[k]) if account.inherited is None else account.inherited.copy()
-        for _, edge in sorted(account.edges.items()):
+        own_flows = self.node_flows[k]
+        total = np.zeros_like(self.u[k]) if own_flows.inherited is None else own_flows.inherited.copy()
+        for _, edge in sorted(own_flows.edges.items()):
             total += edge.flow
         return total
 
     def derive(self) -> None:
         """v_k = K s_k."""
         np.add(self.u, self.flows, out=self.v)
-        self.v *= self.believed[:, None]
+        self.v *= self.members_seen[:, None]
 
     @property
     def target(self) -> Matrix:
@@ -217,7 +222,7 @@ class Ledger:
     @property
     def unit(self) -> Vector:
         """1: u_k is the node's own share."""
-        return np.ones(len(self.accounts))
+        return np.ones(len(self.node_flows))
 
     def settle(self, block: Block, x: Vector, round: int) -> None:
         """After the local solver: the estimates follow."""
@@ -236,51 +241,51 @@ class Ledger:
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
         """All that is derived of the k-th hosted node."""
-        account = self.accounts[k]
-        takes_part = account.view[int(block.ids[k])] & 1
+        own_flows = self.node_flows[k]
+        takes_part = own_flows.view[int(block.ids[k])] & 1
         self.u[k] = block.share(k, x) if takes_part else 0.0
         self.sum_flows(k)
-        self.believed[k] = float(np.sum(account.view & 1))
-        self.v[k] = self.believed[k] * (self.u[k] + self.flows[k])
+        self.members_seen[k] = float(np.sum(own_flows.view & 1))
+        self.v[k] = self.members_seen[k] * (self.u[k] + self.flows[k])
 
     # what happens to nodes; each end of a link is told apart, as it would find out by itself
 
     def join(self, block: Block, k: int) -> None:
         """The k-th hosted node takes part from now on."""
-        account, me = self.accounts[k], int(block.ids[k])
-        account.count(me, account.view[me] + 1)
+        own_flows, me = self.node_flows[k], int(block.ids[k])
+        own_flows.count(me, own_flows.view[me] + 1)
         self.open(block, k)
 
     def farewell(self, k: int, peer: int, count: int) -> None:
         """The k-th hosted node learns that another left for good, with this count."""
-        account = self.accounts[k]
-        account.count(peer, max(account.view[peer], count))
+        own_flows = self.node_flows[k]
+        own_flows.count(peer, max(own_flows.view[peer], count))
 
     def quit(self, k: int, me: int) -> int:
         """The k-th hosted node is gone: nothing of it counts any more. Returns its count, for those who must know."""
-        account = self.accounts[k]
-        account.count(me, account.view[me] + 1)
-        account.edges, account.heard, account.inherited = {}, {}, None
-        return int(account.view[me])
+        own_flows = self.node_flows[k]
+        own_flows.count(me, own_flows.view[me] + 1)
+        own_flows.edges, own_flows.heard, own_flows.inherited = {}, {}, None
+        return int(own_flows.view[me])
 
     def close(self, k: int, peer: int) -> None:
         """The k-th hosted node gives a link up that has failed for good."""
-        account = self.accounts[k]
-        account.closed[peer] = True
-        account.edges.pop(peer, None)
+        own_flows = self.node_flows[k]
+        own_flows.closed[peer] = True
+        own_flows.edges.pop(peer, None)
 
     def lose_memory(self, k: int) -> None:
         """The k-th hosted node returns empty."""
-        for edge in self.accounts[k].edges.values():
+        for edge in self.node_flows[k].edges.values():
             edge.drop()
             edge.restart(edge.incarnation + 1)
 
     def inherit(self, k: int, share: Vector) -> None:
         """The k-th hosted node goes on counting the share of one that left."""
-        account = self.accounts[k]
-        account.inherited = share.copy() if account.inherited is None else account.inherited + share
+        own_flows = self.node_flows[k]
+        own_flows.inherited = share.copy() if own_flows.inherited is None else own_flows.inherited + share
 
     def announce_change(self, block: Block, k: int) -> None:
         """The data of the k-th hosted node changed: certificates must not mix before and after."""
-        account, me = self.accounts[k], int(block.ids[k])
-        account.count(me, account.view[me] + 2)
+        own_flows, me = self.node_flows[k], int(block.ids[k])
+        own_flows.count(me, own_flows.view[me] + 2)

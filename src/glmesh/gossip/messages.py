@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from glmesh.collectives.pipeline import ObjectiveDigest
 from glmesh.gossip.edge import Offer
 from glmesh.types import Indices, Vector
 
 
 @dataclass(slots=True)
-class Note:
+class CertificateRecord:
     """What a certificate needs of the round that it is about; rides along with offers."""
 
     round: int
@@ -35,28 +34,14 @@ class Note:
 
 
 @dataclass(slots=True)
-class Pulse:
-    """What a node has heard of everybody's part of H, and of when momentum began anew; passed on with every letter."""
-
-    stamps: Indices  # the round that each node's part is of; -1: not heard of
-    parts: Vector
-    restart: int  # the round of the newest restart
-
-    @property
-    def size(self) -> int:
-        """Bytes on the wire: a number, its round, and whose it is."""
-        return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))
-
-
-@dataclass(slots=True)
-class Letter:
+class LinkMessage:
     """An offer, and what the sender knows of the members and of a certificate in the making."""
 
     offer: Offer
     members: int  # a digest of the sender's view of who takes part
     view: Indices | None = None  # the view itself, for a receiver that seems to have another
-    note: Note | None = None
-    pulse: Pulse | None = None
+    note: CertificateRecord | None = None
+    pulse: ObjectiveDigest | None = None
 
     @property
     def sender(self) -> int:

@@ -17,13 +17,13 @@ from glmesh.types import AnyArray, Indices, Vector
 T = TypeVar("T")
 
 
-class Together:
+class ProcessGroup:
     """One process, with all nodes."""
 
     rank = 0
     size = 1
 
-    def hosted(self, n_nodes: int, n_blocks: int) -> list[Indices]:
+    def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
         """The ids of the nodes of each block of this process, ascending."""
         return [part for part in np.array_split(np.arange(n_nodes), n_blocks) if len(part)]
 
@@ -56,7 +56,7 @@ class Together:
         assert parts is not None
         return parts
 
-    def exchange(self, mixing: Any, hosted: list[Indices]) -> Any:
+    def exchange(self, mixing: Any, local_blocks: list[Indices]) -> Any:
         """The transport between these nodes and those of other processes; None: there are no others."""
         return None
 
@@ -68,4 +68,4 @@ class Together:
         return parts
 
 
-ALONE = Together()
+SINGLE_PROCESS = ProcessGroup()

@@ -11,7 +11,7 @@ import numpy as np
 from glmesh.types import AnyArray
 
 
-class Team:
+class ThreadPool:
     """n_jobs threads, the caller's among them; for compiled kernels, which run side by side."""
 
     def __init__(self, n_jobs: int = 1) -> None:
@@ -41,4 +41,4 @@ class Team:
             self._pool.shutdown()
 
 
-ALONE = Team()
+SERIAL = ThreadPool()

@@ -17,7 +17,7 @@ from glmesh.types import AnyArray, Indices, Vector
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class CompositeObjective:
     """f(Ax) + g(x) over the columns that somebody holds: all of them, or one node's."""
 
     columns: Columns
@@ -98,10 +98,10 @@ class NodeData:
             new.p = columns.n
         return new
 
-    def settle(self, agreed: Vector, node: int | None = None) -> Form:
+    def settle(self, agreed: Vector, node: int | None = None) -> CompositeObjective:
         """The form of this holder's columns, once the network's maxima of the facts are known."""
         self._check(agreed)
-        return Form(self.matrix(agreed), *self.functions(agreed, node))
+        return CompositeObjective(self.matrix(agreed), *self.functions(agreed, node))
 
     def _check(self, agreed: Vector) -> None:
         model, width = self.model, int(agreed[0])

@@ -16,7 +16,7 @@ import numpy as np
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, GroupLasso, Loss, Profiled, Separable, Smooth
 from glmesh.linalg.columns import Columns
-from glmesh.problem.node_data import Form, NodeData
+from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import Model, Split
 from glmesh.types import AnyArray, Indices, Vector
 
@@ -40,7 +40,7 @@ class Problem:
         self.model = model
         self.parts = parts
         self.pooled = pooled
-        self._form: Form | None = None
+        self._form: CompositeObjective | None = None
 
     @staticmethod
     def glm(
@@ -105,23 +105,23 @@ class Problem:
         return Problem(model, holders, pooled=False)
 
     @property
-    def form(self) -> Form:
+    def form(self) -> CompositeObjective:
         """f(Ax) + g(x) over all columns, in the user's order: the bird's-eye view that only a simulation has."""
         if self._form is None:
             forms = [part.settle(self.agreed, k) for k, part in enumerate(self.parts)]
             columns = Columns.join([form.columns for form in forms])
             g = forms[0].g.join([form.g for form in forms], [form.columns.n for form in forms])
-            self._form = Form(columns, forms[0].f, g)
+            self._form = CompositeObjective(columns, forms[0].f, g)
         return self._form
 
-    def node_form(self, node: int, own: Indices, agreed: Vector | None) -> Form:
+    def node_form(self, node: int, own: Indices, agreed: Vector | None) -> CompositeObjective:
         """f(Ax) + g(x) of a node that holds these columns; agreed: the network's facts, for data that is apart."""
         if agreed is None:
             form = self.form
-            return Form(form.columns.take(own), form.f, form.g.take(own))
+            return CompositeObjective(form.columns.take(own), form.f, form.g.take(own))
         form = self.parts[node].settle(agreed, node)
         order = self._order(own)
-        return form if order is None else Form(form.columns.take(order), form.f, form.g.take(order))
+        return form if order is None else CompositeObjective(form.columns.take(order), form.f, form.g.take(order))
 
     def node_functions(self, node: int, own: Indices, agreed: Vector | None) -> tuple[Smooth, Separable]:
         """(f, g) of the same."""
@@ -233,7 +233,7 @@ class Problem:
         agreed = new.agreed
         both = [part.functions(agreed, k) for k, part in enumerate(new.parts)]
         g = both[0][1].join([g for _, g in both], [part.columns.n for part in new.parts])
-        new._form = Form(self.form.columns, both[0][0], g)
+        new._form = CompositeObjective(self.form.columns, both[0][0], g)
         return new
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 
 from glmesh.errors import InvalidInput
 from glmesh.functions import Separable, Smooth
-from glmesh.problem.node_data import Form, NodeData
+from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.partition import Partition
 from glmesh.problem.problem import Problem
 from glmesh.problem.spec import Model
@@ -24,7 +24,7 @@ class Shard(Problem):
 
     def __init__(self, data: NodeData, agreed: Vector, dealt: Partition, first: int) -> None:
         super().__init__(data.model, [data], pooled=True)
-        self._facts, self.dealt, self.first = agreed, dealt, first
+        self._info, self.dealt, self.first = agreed, dealt, first
         self._form = data.settle(agreed)
 
     @property
@@ -40,22 +40,22 @@ class Shard(Problem):
     @property
     def agreed(self) -> Vector:
         """The facts of the whole problem."""
-        return self._facts
+        return self._info
 
     @property
     def classes(self) -> tuple[float, float] | None:
         """The two labels (negative, positive) of a classification."""
-        return (float(-self._facts[5]), float(self._facts[4])) if self.model.loss.classifies else None
+        return (float(-self._info[5]), float(self._info[4])) if self.model.loss.classifies else None
 
     def _place(self, node: int) -> tuple[int, int]:
         """Where a node's columns are among those that are held here."""
         starts = self.dealt.starts
         return int(starts[node] - starts[self.first]), int(starts[node + 1] - starts[self.first])
 
-    def node_form(self, node: int, own: Indices, agreed: Vector | None) -> Form:
+    def node_form(self, node: int, own: Indices, agreed: Vector | None) -> CompositeObjective:
         """Of a node that is hosted here."""
         a, b = self._place(node)
-        return Form(self.form.columns.between(a, b), *self.node_functions(node, own, agreed))
+        return CompositeObjective(self.form.columns.between(a, b), *self.node_functions(node, own, agreed))
 
     def node_functions(self, node: int, own: Indices, agreed: Vector | None) -> tuple[Smooth, Separable]:
         """(f, g) of the same."""
@@ -69,7 +69,7 @@ class Shard(Problem):
         new = copy.copy(self)
         new.model = model
         new._own()
-        new._form = Form(self.form.columns, *new.parts[0].functions(self._facts))
+        new._form = CompositeObjective(self.form.columns, *new.parts[0].functions(self._info))
         return new
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:

@@ -37,21 +37,21 @@ class Subproblems:
 
 
 class LocalSolver(Protocol):
-    """Improves all nodes of a block. Configuration is frozen; what it remembers is in `prepare`'s dictionary."""
+    """Improves all nodes of a block. Configuration is frozen; what it remembers is what `prepare` returns."""
 
-    def prepare(self, block: Block) -> dict[str, Any]:
-        """Arrays that the solver keeps between rounds; refuses, by name, a g that it cannot handle."""
+    def prepare(self, block: Block) -> Any:
+        """Return what the solver keeps between rounds, None if nothing; refuse, by name, a g it cannot handle."""
         ...
 
-    def forget(self, block: Block, memory: dict[str, Any], k: int) -> None:
+    def forget(self, block: Block, memory: Any, k: int) -> None:
         """The variables of the block's k-th node were changed from outside."""
         ...
 
-    def moved(self, block: Block, memory: dict[str, Any], changed: Flags) -> None:
+    def moved(self, block: Block, memory: Any, changed: Flags) -> None:
         """The variables of these columns of the block were changed from outside."""
         ...
 
-    def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
+    def solve(self, block: Block, memory: Any, task: Subproblems) -> tuple[Vector, Vector]:
         """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node.
 
         Mind that task.afresh may ask for all digits of A_k D_k.
@@ -107,19 +107,18 @@ class NodewiseSolver(ABC):
     def solve_node(self, task: NodeTask) -> Vector:
         """The node's new variables, from task.x."""
 
-    def prepare(self, block: Block) -> dict[str, Any]:
-        """Checks g."""
+    def prepare(self, block: Block) -> None:
+        """Check g of every node; a solver of this kind remembers nothing."""
         for g in block.terms:
             self.check(g)
-        return {}
 
-    def forget(self, block: Block, memory: dict[str, Any], k: int) -> None:  # noqa: B027 (most remember nothing)
+    def forget(self, block: Block, memory: Any, k: int) -> None:  # noqa: B027 (most remember nothing)
         """The variables of the block's k-th node were changed from outside."""
 
-    def moved(self, block: Block, memory: dict[str, Any], changed: Flags) -> None:  # noqa: B027 (as above)
+    def moved(self, block: Block, memory: Any, changed: Flags) -> None:  # noqa: B027 (as above)
         """The variables of these columns of the block were changed from outside."""
 
-    def solve(self, block: Block, memory: dict[str, Any], task: Subproblems) -> tuple[Vector, Vector]:
+    def solve(self, block: Block, memory: Any, task: Subproblems) -> tuple[Vector, Vector]:
         """Node after node."""
         theta, visited = np.full(block.size, np.nan), np.zeros(block.size)
         for k in range(block.size):
@@ -129,7 +128,7 @@ class NodewiseSolver(ABC):
                 theta[k] = 0.0 if columns.n == 0 else 1.0
                 continue
             accuracy = float(task.accuracy[k]) if task.accuracy[k] >= 0 else None
-            key = (block.facts.seed, int(block.ids[k]), task.round)
+            key = (block.info.seed, int(block.ids[k]), task.round)
             rows = None if task.rows is None else task.rows[k]
             one = NodeTask(
                 columns, block.terms[k], old, task.w[k], float(task.q[k]), int(task.passes[k]), accuracy, key, rows

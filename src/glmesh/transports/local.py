@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glmesh.collectives.messages import Parcel
-from glmesh.core.block import Exchange, Halo, Rows
-from glmesh.gossip.messages import Letter
+from glmesh.collectives.messages import PartialSum
+from glmesh.core.messages import Exchange, Halo, Outbox
+from glmesh.gossip.messages import LinkMessage
 from glmesh.network.mixing import Mixing
 from glmesh.network.timing import Clock, Network
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
-Mail = Letter | Parcel
+Mail = LinkMessage | PartialSum
 
 
 @dataclass
@@ -82,17 +82,17 @@ class LocalExchange:
         ids = self.blocks[block]
         return self._shared[turn][int(ids[0]) : int(ids[-1]) + 1]
 
-    def swap(self, rows: list[Rows]) -> list[Halo]:
+    def swap(self, rows: list[Outbox]) -> list[Halo]:
         """Everybody sees everybody's rows; the kernels read only the neighbours'."""
         vectors = self._together([r.vectors for r in rows])
         scalars = self._together([r.scalars for r in rows])
         mail: list[Mail] = [letter for r in rows for letter in r.letters]
         mail += [parcel for r in rows for parcel in r.parcels]
-        letters: list[list[Letter]] = [[] for _ in rows]
-        parcels: list[list[Parcel]] = [[] for _ in rows]
+        letters: list[list[LinkMessage]] = [[] for _ in rows]
+        parcels: list[list[PartialSum]] = [[] for _ in rows]
         for one in self._deliver(self.row_sizes(vectors, scalars), mail):
             block = self._home[one.receiver]
-            if isinstance(one, Letter):
+            if isinstance(one, LinkMessage):
                 letters[block].append(one)
             else:
                 parcels[block].append(one)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from glmesh.collectives.pipeline import ObjectiveDigest
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
 from glmesh.federation.config.federation import Federation, difference
 from glmesh.federation.node import rows as data
@@ -29,7 +30,7 @@ from glmesh.federation.wire.frames import (
 )
 from glmesh.federation.wire.transport import Pace
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import Letter, Note, Pulse
+from glmesh.gossip.messages import CertificateRecord, LinkMessage
 from tests.cases import prop
 
 D, K = 5, 9
@@ -41,7 +42,7 @@ records = st.lists(st.floats(allow_nan=True), min_size=18, max_size=18).map(np.a
 
 
 @st.composite
-def letters(draw: st.DrawFn) -> Letter:
+def letters(draw: st.DrawFn) -> LinkMessage:
     attempt = draw(whole)
     offer = Offer(
         1, 0, draw(st.integers(1, 2**63)), draw(whole), attempt, draw(st.integers(-1, attempt)),
@@ -51,12 +52,14 @@ def letters(draw: st.DrawFn) -> Letter:
     view = draw(st.none() | st.lists(st.integers(0, 99), min_size=K, max_size=K).map(np.array))
     flags = draw(st.lists(st.booleans(), min_size=5, max_size=5))
     rows = draw(st.dictionaries(st.integers(0, K - 1), records, max_size=3))
-    note = Note(draw(whole), (draw(st.integers(-1, 99)), draw(whole)), *flags, draw(st.integers(0, 2**K - 1)), rows,
+    note = CertificateRecord(draw(whole), (draw(st.integers(-1, 99)), draw(whole)), *flags, draw(st.integers(0, 2**K - 1)), rows,
                 draw(maybe), draw(maybe))  # fmt: skip
     stamps = np.array(draw(st.lists(st.integers(-1, 99), min_size=K, max_size=K)))
     parts = np.where(stamps < 0, np.nan, np.array(draw(st.lists(floats, min_size=K, max_size=K))))
-    pulse = Pulse(stamps, parts, draw(st.integers(-1, 99)))
-    return Letter(offer, draw(whole), view, draw(st.sampled_from([None, note])), draw(st.sampled_from([None, pulse])))
+    pulse = ObjectiveDigest(stamps, parts, draw(st.integers(-1, 99)))
+    return LinkMessage(
+        offer, draw(whole), view, draw(st.sampled_from([None, note])), draw(st.sampled_from([None, pulse]))
+    )
 
 
 def _same(a: object, b: object) -> bool:
@@ -64,14 +67,14 @@ def _same(a: object, b: object) -> bool:
         return isinstance(b, np.ndarray) and np.array_equal(a, b, equal_nan=True)
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
-    if isinstance(a, Offer | Letter | Note | Pulse):
+    if isinstance(a, Offer | LinkMessage | CertificateRecord | ObjectiveDigest):
         return type(a) is type(b) and all(_same(getattr(a, name), getattr(b, name)) for name in a.__slots__)
     return a == b
 
 
 @prop(1000)
 @given(letters(), whole)
-def test_a_letter_arrives_as_it_was_sent(letter: Letter, clock: int) -> None:
+def test_a_letter_arrives_as_it_was_sent(letter: LinkMessage, clock: int) -> None:
     content = b"".join(pack_letter(clock, letter, Shape(D, K)))
     assert len(content) <= Shape(D, K).limit
     back, read = unpack_letter(content, 1, 0, Shape(D, K))
@@ -81,7 +84,7 @@ def test_a_letter_arrives_as_it_was_sent(letter: Letter, clock: int) -> None:
 
 @prop(1000)
 @given(letters(), st.integers(0, 10**6), st.integers(0, 255), st.booleans())
-def test_a_spoilt_letter_is_refused_or_read(letter: Letter, at: int, byte: int, cut: bool) -> None:
+def test_a_spoilt_letter_is_refused_or_read(letter: LinkMessage, at: int, byte: int, cut: bool) -> None:
     content = bytearray(b"".join(pack_letter(3, letter, Shape(D, K))))
     content[at % len(content)] = byte
     try:
@@ -96,7 +99,7 @@ def test_a_spoilt_letter_is_refused_or_read(letter: Letter, at: int, byte: int, 
 def test_single_precision_is_for_offers_only() -> None:
     offer = Offer(1, 0, 1, 1, 1, -1, 0, 0.3, np.full(D, 1 / 3), np.full(D, 1 / 3))
     shape = Shape(D, K, single=True)
-    _, read = unpack_letter(b"".join(pack_letter(1, Letter(offer, 0), shape)), 1, 0, shape)
+    _, read = unpack_letter(b"".join(pack_letter(1, LinkMessage(offer, 0), shape)), 1, 0, shape)
     assert np.array_equal(read.offer.vector, np.full(D, np.float64(np.float32(1 / 3))))
     assert np.array_equal(read.offer.flow, np.full(D, 1 / 3))
 

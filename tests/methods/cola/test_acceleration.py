@@ -15,7 +15,7 @@ from glmesh import Cocoa, Cola, Problem, Run, solve
 from glmesh.errors import InvalidInput
 from glmesh.functions import Logistic, Squared, Table
 from glmesh.methods.cola import plane
-from glmesh.methods.cola.momentum import Beat
+from glmesh.collectives.pipeline import TreeAggregate
 from glmesh.solvers import CoordinateDescent, SklearnCoordinateDescent, Subproblems
 from tests.cases import prop
 
@@ -89,7 +89,7 @@ class Twin:
         y = self.x + self.theta * (self.x - self.x_before)
         clipped = np.clip(y, b.table[:, 3], b.table[:, 4])
         Y = self.v + self.theta * (self.v - self.v_before) + self._shares(clipped - y)
-        Z = (np.eye(K) - b.facts.damping * (np.eye(K) - W)) @ Y
+        Z = (np.eye(K) - b.info.damping * (np.eye(K) - W)) @ Y
         w = np.stack([b.f.gradient(row) for row in Z])
         new, change = clipped.copy(), np.zeros_like(Z)
         rows = np.stack([b.f.majorant(row) for row in Z]) * b.f.tau if b.f.bends else None
@@ -159,21 +159,21 @@ def test_the_mean_of_the_estimates_is_ax_in_every_round(name, graph, n_nodes, ac
 @pytest.mark.parametrize("n_nodes", [1, 5, 12])
 def test_everybody_hears_h_two_depths_later_with_the_same_bits(graph, n_nodes):
     run = Run(lasso(), n_nodes=n_nodes, topology=graph, n_blocks=min(2, n_nodes), method=Cola(acceleration="momentum"))
-    depth, seen, true = run.blocks[0].facts.depth, [], []
-    original = Beat.incoming
+    depth, seen, true = run.blocks[0].info.depth, [], []
+    original = TreeAggregate.incoming
 
     def incoming(self, block, halo):
         found = original(self, block, halo)
         seen.append(found)
         return found
 
-    Beat.incoming = incoming
+    TreeAggregate.incoming = incoming
     try:
         for _ in range(4 * depth + 6):
             true.append(run.measure().h)
             next(run)
     finally:
-        Beat.incoming = original
+        TreeAggregate.incoming = original
     blocks = len(run.blocks)
     for round in range(2 * depth, len(true)):
         heard = np.concatenate(seen[round * blocks : (round + 1) * blocks])
@@ -188,7 +188,7 @@ def test_momentum_that_has_gone_wrong_returns_to_a_good_snapshot():
     for k in range(6):
         run.states[0].gossip.move(run.blocks[0], k, np.full(run.blocks[0].n_columns(k), 3.0))
     assert violation(run) < 1e-12
-    advance(run, 2 * run.blocks[0].facts.depth + 2)
+    advance(run, 2 * run.blocks[0].info.depth + 2)
     assert momentum.falls == 1
     assert run.measure().value < 1.01 * before
     assert violation(run) < 1e-12
@@ -248,7 +248,7 @@ def test_a_tree_sum_costs_two_vectors_per_link_of_the_tree(monkeypatch):
     advance(run, 1)
     per_vector = 8 * run.blocks[0].d + 8 * plane.WIDTH + 12
     assert run.bytes - before == 2 * 7 * per_vector
-    assert run.communications - waited == 2 * run.blocks[0].facts.depth
+    assert run.communications - waited == 2 * run.blocks[0].info.depth
 
 
 def test_sums_on_a_quadratic_are_conjugate_gradients():

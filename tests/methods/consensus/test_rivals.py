@@ -368,13 +368,13 @@ def test_a_method_of_ones_own() -> None:
     class Averaging(Consensus):
         """Everybody takes the mean of its neighbourhood, and a step."""
 
-        def default_step(self, constants: Constants, facts: object) -> float:
+        def default_step(self, constants: Constants, info: object) -> float:
             return 0.5 / constants.smoothness
 
         def round(self, block: Samples, state: Copies):  # type: ignore[no-untyped-def]
-            from glmesh.core.block import Rows
+            from glmesh.core.messages import Outbox
 
-            halo = yield Rows(state.w - state.step * block.gradients(state.w))
+            halo = yield Outbox(state.w - state.step * block.gradients(state.w))
             state.advance(block, halo.mix(np.empty_like(state.w)), old={})
 
     result = solve(ridge().problem, method=Averaging(), n_nodes=4, stop="rounds", max_rounds=200)

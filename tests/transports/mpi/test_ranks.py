@@ -22,7 +22,7 @@ from glmesh.engine import checkpoint
 from glmesh.engine.path import solve_path
 from glmesh.engine.scatter import load
 from glmesh.files import data_files as datasets
-from glmesh.parallel.processes import ALONE
+from glmesh.parallel.processes import SINGLE_PROCESS
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
 from tests.cases import SOAK
@@ -139,7 +139,7 @@ def test_parts_of_a_file_are_the_file(data, n_parts, end):
         part.resize(part.shape[0], X.shape[1] + 1)
         assert raw
     assert (sp.vstack([part for part, _, _ in parts])[:, 1:] != X).nnz == 0
-    assert (load(data, ALONE)[0] != X).nnz == 0
+    assert (load(data, SINGLE_PROCESS)[0] != X).nnz == 0
 
 
 def test_files_that_cannot_be_cut_are_refused(tmp_path):

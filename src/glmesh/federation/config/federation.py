@@ -37,7 +37,7 @@ from typing import Any, BinaryIO
 import networkx as nx
 import numpy as np
 
-from glmesh.core.block import Facts
+from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
 from glmesh.federation.config.keys import check_name
 from glmesh.files.archive import write_atomically
@@ -206,13 +206,13 @@ class Federation:
         """Ascending."""
         return sorted(int(peer) for peer in self.graph.neighbors(node))
 
-    def facts(self) -> Facts:
+    def network_info(self) -> NetworkInfo:
         """What every node knows of the network: the simulator's, to the last bit."""
         diameter = topology_module.diameter(self.mixing.matrix)
         present = self.members_at_start.astype(bool)
         if not present.all():
             diameter = max(diameter, topology_module.diameter(mixing_module.among(self.mixing, present).matrix))
-        return Facts.of(self.mixing, diameter, self.network.seed)
+        return NetworkInfo.of(self.mixing, diameter, self.network.seed)
 
     def method(self) -> Cola:
         """CoLA over ledgers, which survive what networks do."""

@@ -74,10 +74,10 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
 
 def _alone(samples: Samples, site: Site) -> Vector:
     """The facts of this node as if it were alone; a single class is no error, the others may hold the other."""
-    facts = samples.node_data(site.federation.problem.model(), site.file.name).facts()
-    if facts[4] == -facts[5]:
-        facts[5] += 1.0
-    return facts
+    info = samples.node_data(site.federation.problem.model(), site.file.name).facts()
+    if info[4] == -info[5]:
+        info[5] += 1.0
+    return info
 
 
 def _certificates(site: Site) -> Iterator[Finding]:

@@ -78,8 +78,8 @@ class Board:
 
     def agreed(self, nodes: list[int]) -> Vector | None:
         """The maximum of the facts of these nodes, once all are known."""
-        facts = [self.get("facts", node) for node in nodes]
-        if any(one is None for one in facts):
+        info = [self.get("facts", node) for node in nodes]
+        if any(one is None for one in info):
             return None
-        highest: Vector = np.max(np.array(facts, dtype=np.float64), axis=0)
+        highest: Vector = np.max(np.array(info, dtype=np.float64), axis=0)
         return highest

@@ -181,7 +181,7 @@ class Node:
 
     def _say_ready(self, *peers: int) -> None:
         assert self.trainer is not None
-        self._tell(Kind.READY, pack_json({"clock": self.trainer.ledger.clock}), *peers)
+        self._tell(Kind.READY, pack_json({"clock": self.trainer.gossip.clock}), *peers)
 
     def _note_ready(self) -> None:
         if self.exchange is not None:
@@ -243,14 +243,14 @@ class Node:
         end = time.monotonic() + (_START if saved is None else 5.0)
         needed = [p for p in self.links.links if self.patient or not self.federation.members[p].late]
         while not self.stop.is_set() and (self.patient or time.monotonic() < end):
-            if all(peer in self.ready for peer in needed) or self.exchange.newest > trainer.ledger.clock:
+            if all(peer in self.ready for peer in needed) or self.exchange.newest > trainer.gossip.clock:
                 break
             message = self.links.inbox.get(0.2)
             if message is not None:
                 self.exchange.take(message)
         if self._counts_changed:
             self._learn_counts()
-        if self.exchange.newest > trainer.ledger.clock and trainer.met:
+        if self.exchange.newest > trainer.gossip.clock and trainer.met:
             trainer.returned()  # the others have begun: late, or all memory lost
         elif saved is None and not self.stop.is_set():
             trainer.greet(self.exchange)

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 
 from glmesh.certificate.bound import Certificate
-from glmesh.certificate.unreliable import Memo, Witness
-from glmesh.core.block import Block, Rounds
-from glmesh.engine.membership import Crew
+from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
+from glmesh.core.block import Block
+from glmesh.core.messages import Rounds
+from glmesh.engine.membership import HostedNodes
 from glmesh.engine.setup import Gaps
 from glmesh.federation.config.federation import Federation
 from glmesh.federation.wire.transport import PeerExchange
-from glmesh.gossip.flows import Ledger, has_left
+from glmesh.gossip.flows import FlowGossip, has_left
 from glmesh.kernels.warm import warm_up
 from glmesh.network.faults import Plan
-from glmesh.problem.node_data import Form
+from glmesh.problem.node_data import CompositeObjective
 from glmesh.types import Indices, Vector
 
 _NOT_YET = 1 << 62  # no round comes this late: a node that returned notes nothing until it has met somebody
@@ -44,9 +45,9 @@ class Trainer:
 
     federation: Federation
     me: int
-    form: Form
+    form: CompositeObjective
     life: int  # grows with every life of this node, and whenever links are opened anew
-    crew: Crew = field(init=False)
+    hosted: HostedNodes = field(init=False)
     proof: Proof | None = None
     wills: dict[int, Vector] = field(default_factory=dict)  # shares of neighbours, should they never return
     wards: dict[int, Vector] = field(default_factory=dict)  # those that are counted here
@@ -57,48 +58,48 @@ class Trainer:
         warm_up()
         federation, method = self.federation, self.federation.method()
         d = self.form.columns.d
-        block = Block.of(np.array([self.me]), federation.facts(), [self.form], lambda: np.zeros((1, d)))
+        block = Block.of(np.array([self.me]), federation.network_info(), [self.form], lambda: np.zeros((1, d)))
         members = federation.members_at_start
         members[self.me] = 1
         acceleration, why = method.choose(reliable=True)
         state = method.init(block, None, members, acceleration, why)
         by_samples = federation.problem.split == "samples"
         gaps = Gaps(federation.mixing, Plan())
-        witness = Witness(
+        async_certifier = AsyncCertifier(
             block,
             by_samples=by_samples,
             gap_of=gaps,
             tol=federation.problem.tol,
             extrapolates=acceleration == "momentum",
         )
-        self.crew = Crew(method, [block], [state], [witness])
-        self.ledger.single = federation.network.wire == "float32"
+        self.hosted = HostedNodes(method, [block], [state], [async_certifier])
+        self.gossip.single = federation.network.wire == "float32"
         self._new_edges()
 
     @property
     def block(self) -> Block:
         """Of this node alone."""
-        return self.crew.blocks[0]
+        return self.hosted.blocks[0]
 
     @property
     def state(self) -> Any:
         """Variables, ledger, momentum."""
-        return self.crew.states[0]
+        return self.hosted.states[0]
 
     @property
-    def witness(self) -> Witness:
+    def async_certifier(self) -> AsyncCertifier:
         """Its part of certificates."""
-        return self.crew.witnesses[0]
+        return self.hosted.async_certifiers[0]
 
     @property
-    def ledger(self) -> Ledger:
+    def gossip(self) -> FlowGossip:
         """Its flows."""
-        return self.crew.ledger(0)
+        return self.hosted.gossip(0)
 
     @property
     def view(self) -> Indices:
         """Who takes part, as far as it knows."""
-        return self.ledger.accounts[0].view
+        return self.gossip.node_flows[0].view
 
     @property
     def members(self) -> list[int]:
@@ -108,28 +109,30 @@ class Trainer:
     @property
     def certificate(self) -> Certificate | None:
         """The newest, good enough or not."""
-        memo = self.witness.last[0]
-        return None if memo is None else memo.certificate
+        snapshot = self.async_certifier.state.last[0]
+        return None if snapshot is None else snapshot.certificate
 
     # rounds
 
     def greet(self, exchange: PeerExchange) -> None:
         """The exchange before the first round."""
-        self._drive(self.ledger.greet(self.block), exchange)
+        self._drive(self.gossip.greet(self.block), exchange)
 
     def round(self, exchange: PeerExchange) -> None:
         """The next round, or that which the neighbours are in."""
         self._catch_up(exchange)
-        before, view = self.ledger.accounts[0].digest, self.view.copy()
-        state, method = self.state, self.crew.method
-        attended = self.witness.attend(method.round(self.block, state), state, lambda: method.scale(self.block, state))
+        before, view = self.gossip.node_flows[0].digest, self.view.copy()
+        state, method = self.state, self.hosted.method
+        attended = self.async_certifier.attend(
+            method.round(self.block, state), state, lambda: method.scale(self.block, state)
+        )
         self._drive(attended, exchange)
-        if self.ledger.accounts[0].digest != before:
+        if self.gossip.node_flows[0].digest != before:
             self.members_changed(view)
         self._new_edges()
 
     def _drive(self, rounds: Rounds, exchange: PeerExchange) -> None:
-        exchange.clock = self.ledger.clock
+        exchange.clock = self.gossip.clock
         try:
             rows = next(rounds)
             while True:
@@ -139,18 +142,18 @@ class Trainer:
             return
 
     def _catch_up(self, exchange: PeerExchange) -> None:
-        ahead = exchange.newest - self.ledger.clock
+        ahead = exchange.newest - self.gossip.clock
         if ahead > 0:
             self.skipped += ahead
-            self.ledger.clock += ahead
-            self.state.round = self.ledger.clock - 1  # the first exchange is the greeting
+            self.gossip.clock += ahead
+            self.state.round = self.gossip.clock - 1  # the first exchange is the greeting
         if not self.met and exchange.newest >= 0:
             self.met = True
-            self.witness.disturb(0, self.state.round + 1)
+            self.async_certifier.disturb(0, self.state.round + 1)
 
     def _new_edges(self) -> None:
         """A link that was never used belongs to the present life."""
-        for edge in self.ledger.accounts[0].edges.values():
+        for edge in self.gossip.node_flows[0].edges.values():
             if edge.attempt < 0:
                 edge.incarnation = self.life
 
@@ -158,16 +161,16 @@ class Trainer:
 
     def returned(self) -> None:
         """This node was away, or is new, or has lost its memory: what it noted is void until it has met others."""
-        for edge in self.ledger.accounts[0].edges.values():
+        for edge in self.gossip.node_flows[0].edges.values():
             edge.restart(self.life)
-        self.crew.disturbed(self.me, _NOT_YET)
+        self.hosted.disturbed(self.me, _NOT_YET)
         self.met = False
 
     def learn(self, node: int, count: int) -> None:
         """A member was given up, or is back: its count, which only grows. One that hears it of itself joins again."""
         if count > self.view[node]:
             view = self.view.copy()
-            self.ledger.accounts[0].count(node, count)
+            self.gossip.node_flows[0].count(node, count)
             self.members_changed(view)
 
     def members_changed(self, before: Indices) -> None:
@@ -180,34 +183,34 @@ class Trainer:
                 self.wards[node] = self.wills.pop(node)
             elif self.view[node] & 1:
                 self.wards.pop(node, None)
-        account = self.ledger.accounts[0]
-        account.inherited = np.sum(list(self.wards.values()), axis=0) if self.wards else None
+        own_flows = self.gossip.node_flows[0]
+        own_flows.inherited = np.sum(list(self.wards.values()), axis=0) if self.wards else None
         if not self.view[self.me] & 1:  # the others had given this node up
-            self.ledger.join(self.block, 0)
-        self.ledger.open(self.block, 0)
+            self.gossip.join(self.block, 0)
+        self.gossip.open(self.block, 0)
         self.life += 1  # links that are opened anew must not be taken for the old ones
         self._new_edges()
-        self.crew.disturbed(self.me, self.state.round)
+        self.hosted.disturbed(self.me, self.state.round)
 
     # the result
 
     def look(self, wanted: int) -> bool:
         """Whether there is a new proof: the first that is good enough, or one of the round that others hold."""
-        memo = self.witness.last[0]
-        if memo is None or memo.certificate is None or memo.digest != self.ledger.accounts[0].digest:
+        snapshot = self.async_certifier.state.last[0]
+        if snapshot is None or snapshot.certificate is None or snapshot.digest != self.gossip.node_flows[0].digest:
             return False
-        if memo.certificate.relative > self.federation.problem.tol:
+        if snapshot.certificate.relative > self.federation.problem.tol:
             return False
         held = -1 if self.proof is None else self.proof.certificate.round
-        if memo.round <= held or (held >= 0 and held >= wanted):
+        if snapshot.round <= held or (held >= 0 and held >= wanted):
             return False
-        self.proof = _proof(memo, memo.certificate)
+        self.proof = _proof(snapshot, snapshot.certificate)
         return True
 
     def share(self) -> Vector:
         """What it would leave behind: A_k x_k and what it counts for others."""
         share = self.block.share(0, self.state.x)
-        inherited = self.ledger.accounts[0].inherited
+        inherited = self.gossip.node_flows[0].inherited
         return share if inherited is None else share + inherited
 
     def variables(self) -> tuple[Vector, Vector]:
@@ -220,7 +223,7 @@ class Trainer:
         """All that must survive, as plain data."""
         return {
             "state": self.state,
-            "witness": self.witness.state(),
+            "certifier": self.async_certifier.state,
             "proof": None if self.proof is None else dict(vars(self.proof)),
             "wills": self.wills,
             "wards": self.wards,
@@ -229,13 +232,13 @@ class Trainer:
 
     def restore(self, tree: dict[str, Any]) -> None:
         """Goes on from there, as a new life."""
-        single, self.crew.states[0] = self.ledger.single, tree["state"]
-        self.ledger.single = single
-        self.witness.restore(tree["witness"])
+        single, self.hosted.states[0] = self.gossip.single, tree["state"]
+        self.gossip.single = single
+        self.async_certifier.state = tree["certifier"]
         self.proof = None if tree["proof"] is None else Proof(**tree["proof"])
         self.wills, self.wards = tree["wills"], tree["wards"]
         self.returned()
 
 
-def _proof(memo: Memo, certificate: Certificate) -> Proof:
-    return Proof(certificate, memo.x.copy(), memo.s.copy(), memo.flows.copy(), memo.digest)
+def _proof(snapshot: RoundSnapshot, certificate: Certificate) -> Proof:
+    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.digest)

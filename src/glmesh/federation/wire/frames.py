@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 
 from glmesh.certificate.bound import Record
+from glmesh.collectives.pipeline import ObjectiveDigest
 from glmesh.errors import GlmeshError
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import Letter, Note, Pulse
+from glmesh.gossip.messages import CertificateRecord, LinkMessage
 from glmesh.types import AnyArray, Indices, Vector
 
 PROTOCOL = 1
@@ -172,7 +173,7 @@ _VECTOR, _FLOW, _VIEW, _NOTED, _PULSE = 1, 2, 4, 8, 16
 _SETTLED, _CORRECTED, _HAS_OFFER, _HAS_FINAL, _HAS_FLOW, _NOTE_VECTOR, _NOTE_FLOW = 1, 2, 4, 8, 16, 32, 64
 
 
-def pack_letter(clock: int, letter: Letter, shape: Shape) -> list[memoryview]:
+def pack_letter(clock: int, letter: LinkMessage, shape: Shape) -> list[memoryview]:
     """A letter of the exchange `clock`; its vectors are not copied."""
     offer, note, pulse = letter.offer, letter.note, letter.pulse
     parts = (offer.vector, offer.flow, letter.view, note, pulse)
@@ -201,7 +202,7 @@ def _bytes(vector: Vector, kind: str = "<f8") -> memoryview:
     return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
 
 
-def _pack_note(note: Note, shape: Shape) -> Iterator[bytes | memoryview]:
+def _pack_note(note: CertificateRecord, shape: Shape) -> Iterator[bytes | memoryview]:
     bits = (note.settled, note.corrected, note.has_offer, note.has_final, note.has_flow)
     flags = sum(1 << place for place, bit in enumerate(bits) if bit)
     flags |= _NOTE_VECTOR * (note.vector is not None) | _NOTE_FLOW * (note.flow is not None)
@@ -252,7 +253,7 @@ class _Reader:
             raise Violation("a message that goes on after its end; its vectors may be of another dimension")
 
 
-def unpack_letter(content: bytes | bytearray, sender: int, receiver: int, shape: Shape) -> tuple[int, Letter]:
+def unpack_letter(content: bytes | bytearray, sender: int, receiver: int, shape: Shape) -> tuple[int, LinkMessage]:
     """(exchange, letter) between two nodes that the link knows."""
     reader = _Reader(content)
     clock, incarnation, addressed, attempt, version, digest, limit, coast, push, members, flags = reader.unpack(_LETTER)
@@ -273,10 +274,10 @@ def unpack_letter(content: bytes | bytearray, sender: int, receiver: int, shape:
     offer = Offer(
         sender, receiver, incarnation, addressed, attempt, version, digest, limit, vector, flow, coast, push
     )  # fmt: skip
-    return clock, Letter(offer, members, view, note, pulse)
+    return clock, LinkMessage(offer, members, view, note, pulse)
 
 
-def _unpack_note(reader: _Reader, shape: Shape) -> Note:
+def _unpack_note(reader: _Reader, shape: Shape) -> CertificateRecord:
     round, version, digest, flags, n_rows = reader.unpack(_NOTE)
     if round < 0 or n_rows > shape.n_nodes or flags >= 128:
         raise Violation(f"a note about round {round} with {n_rows} records")
@@ -290,7 +291,7 @@ def _unpack_note(reader: _Reader, shape: Shape) -> Note:
         rows[node] = row
     vector = reader.vector(shape.d, what="a noted estimate") if flags & _NOTE_VECTOR else None
     flow = reader.vector(shape.d, what="a noted flow") if flags & _NOTE_FLOW else None
-    return Note(
+    return CertificateRecord(
         round,
         (version, digest),
         bool(flags & _SETTLED),
@@ -305,7 +306,7 @@ def _unpack_note(reader: _Reader, shape: Shape) -> Note:
     )
 
 
-def _unpack_pulse(reader: _Reader, shape: Shape) -> Pulse:
+def _unpack_pulse(reader: _Reader, shape: Shape) -> ObjectiveDigest:
     stamps = reader.array("<i8", shape.n_nodes).astype(np.int64)
     parts = reader.array("<f8", shape.n_nodes).astype(np.float64)
     (restart,) = reader.unpack(struct.Struct("<q"))
@@ -313,7 +314,7 @@ def _unpack_pulse(reader: _Reader, shape: Shape) -> Pulse:
         raise Violation("a pulse of an impossible round")
     if not np.isfinite(parts[stamps >= 0]).all():
         raise Violation("a pulse with NaN or infinity")
-    return Pulse(stamps, parts, restart)
+    return ObjectiveDigest(stamps, parts, restart)
 
 
 def pack_vector(info: dict[str, Any], vector: Vector) -> bytes:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glmesh.core.block import Halo, Rows
+from glmesh.core.messages import Halo, Outbox
 from glmesh.federation.wire.frames import Kind, Shape, Violation, pack_letter, unpack_letter
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import Links
-from glmesh.gossip.messages import Letter
+from glmesh.gossip.messages import LinkMessage
 from glmesh.network.mixing import Mixing
 
 _SHORTEST, _LONGEST = 1.0, 30.0  # seconds of a deadline: a pause of the operating system is no failure
@@ -40,7 +40,9 @@ class Pace:
     heard: float = field(default_factory=time.monotonic)  # when it last gave a sign
     newest: int = -1  # the exchange of its newest letter
     at: int = -1  # the exchange that it said it was in when it became ready
-    waiting: deque[tuple[int, Letter]] = field(default_factory=lambda: deque(maxlen=8))  # letters not delivered yet
+    waiting: deque[tuple[int, LinkMessage]] = field(
+        default_factory=lambda: deque(maxlen=8)
+    )  # letters not delivered yet
     skipped: int = 0
 
     @property
@@ -77,7 +79,7 @@ class PeerExchange:
         self.communications = 0
         self.paces = {peer: Pace() for peer in links.links}
         self._sent_at: dict[int, float] = {}
-        self._unsent: dict[int, Letter] = {}
+        self._unsent: dict[int, LinkMessage] = {}
         self.interrupted: Callable[[], bool] = lambda: False
         matrix = mixing.matrix
         row = slice(matrix.indptr[me], matrix.indptr[me + 1])
@@ -89,16 +91,16 @@ class PeerExchange:
         """The newest exchange that a neighbour is known to be in."""
         return max((max(pace.newest, pace.at) for pace in self.paces.values()), default=-1)
 
-    def swap(self, rows: list[Rows]) -> list[Halo]:
+    def swap(self, rows: list[Outbox]) -> list[Halo]:
         """One exchange."""
         began = time.monotonic()
         self._sent_at[self.clock] = began
         self._sent_at.pop(self.clock - _REMEMBERED, None)
         self._unsent = {letter.receiver: letter for letter in rows[0].letters}
-        asked = set(self._unsent)
+        required_theta = set(self._unsent)
         self._send()
         while not self.interrupted():
-            awaited = {peer: self.paces[peer] for peer in asked if self._awaits(peer)}
+            awaited = {peer: self.paces[peer] for peer in required_theta if self._awaits(peer)}
             now = time.monotonic()
             for peer, pace in awaited.items():
                 if not self.patient and now >= began + pace.deadline:
@@ -174,7 +176,7 @@ class PeerExchange:
         pace.newest = max(pace.newest, clock)
         pace.waiting.append((clock, letter))
 
-    def _deliver(self) -> list[Letter]:
+    def _deliver(self) -> list[LinkMessage]:
         """Letters of this exchange and of earlier ones, in ascending order of neighbours."""
         out = []
         for _, pace in sorted(self.paces.items()):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glmesh.collectives.totals import waits
 from glmesh.core.block import Block
-from glmesh.methods.cola.exact_sums import waits
 from glmesh.methods.cola.newton import width
 
 _LEAD = 40  # sums are tried when momentum has used as many exchanges as so many: what an easy problem needs

@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.core.block import Block, Halo
+from glmesh.collectives.pipeline import EpidemicAggregate, TreeAggregate
+from glmesh.core.block import Block
+from glmesh.core.messages import Halo
+from glmesh.core.state import Largest, PerColumn, PerNode, Shared
 from glmesh.gossip.averaging import MatrixGossip
-from glmesh.gossip.flows import Ledger
-from glmesh.gossip.messages import Pulse
+from glmesh.gossip.flows import FlowGossip
 from glmesh.solvers import LocalSolver
-from glmesh.types import Flags, Indices, Matrix, Vector
+from glmesh.types import Indices, Matrix, Vector
 
 _FALL = 0.1  # a rise beyond this part of all that was won brings the last good snapshot back
 _STRIDE, _SHORTEST, _LONGER = 10, 40.0, 1.5  # of `stride`: H may fall slowly for long where it would fall fast anew
@@ -38,135 +40,40 @@ _GROWTH = 1.05  # of the cap, in every round that goes well
 
 def parts_of_h(block: Block, state: Any) -> Vector:
     """f(v_k)/K + g_k(x_k) of every hosted node; their sum is H."""
-    believed = np.maximum(state.gossip.believed, 1.0)
-    means: Vector = np.array([block.f.value(v) for v in state.gossip.v]) / believed
+    members_seen = np.maximum(state.gossip.members_seen, 1.0)
+    means: Vector = np.array([block.f.value(v) for v in state.gossip.v]) / members_seen
     return means + block.node_values(state.x)
-
-
-@dataclass
-class Beat:
-    """H of a round, summed along the spanning tree; everybody knows it 2 depth rounds later, with the same bits."""
-
-    own: Matrix  # a row per node: its part in the last depth + 1 rounds, the newest first
-    below: Vector  # what its children reported, of one round
-    totals: Matrix  # what came down in the last depth + 1 rounds, the newest first
-    depths: Indices
-
-    @staticmethod
-    def of(block: Block) -> Beat:
-        """Nothing heard yet."""
-        parents, height = block.facts.parents, block.facts.depth
-        depths = np.zeros(len(parents), dtype=np.int64)
-        at = parents.copy()
-        while (at >= 0).any():
-            depths += at >= 0
-            at = np.where(at >= 0, parents[at], -1)
-        unknown = np.full((block.size, height + 1), np.nan)
-        return Beat(unknown, np.zeros(block.size), unknown.copy(), depths[block.ids.astype(np.int64)])
-
-    def outgoing(self, block: Block, parts: Vector) -> Matrix:
-        """[sum of the subtree, total], of this node's turn."""
-        self.own[:, 1:] = self.own[:, :-1]
-        self.own[:, 0] = parts
-        up = self.own[np.arange(block.size), block.facts.depth - self.depths] + self.below
-        root = self.depths == 0
-        self.totals[root, 0] = up[root]
-        return np.stack([up, self.totals[:, 0]], axis=1)
-
-    def incoming(self, block: Block, halo: Halo) -> Vector:
-        """H of 2 depth rounds ago, at every hosted node; NaN while it is not known."""
-        assert halo.scalars is not None
-        known = self.totals[np.arange(block.size), block.facts.depth - self.depths].copy()
-        self.totals[:, 1:] = self.totals[:, :-1]
-        parents = block.facts.parents
-        for k in range(block.size):
-            rows, _ = halo.around(k)
-            ids, me = halo.ids_around(k), int(block.ids[k])
-            self.below[k] = halo.scalars[rows[parents[ids] == me], 0].sum()
-            if self.depths[k]:
-                self.totals[k, 0] = halo.scalars[rows[ids == parents[me]][0], 1]
-        return known
-
-
-@dataclass
-class Rumour:
-    """H of a round from everybody's parts, as far as a node has heard of them; an older part does for who was away."""
-
-    stamps: Indices  # a row per node: the round of the newest part of everybody that it has heard of
-    parts: Matrix
-    book: Matrix  # the parts of the last rounds, as a ring
-    booked: Indices  # and of which round each is
-    settled: Matrix  # the newest part of everybody that is not after the round in question
-    restarts: Indices  # the newest restart that each node has heard of
-
-    @staticmethod
-    def of(block: Block) -> Rumour:
-        """Nothing heard yet."""
-        shape = (block.size, block.facts.n_nodes)
-        ring = (block.size, 2 * block.facts.depth + 1, block.facts.n_nodes)
-        unknown, never = np.full(shape, np.nan), np.full(shape, -1)
-        return Rumour(never, unknown, np.zeros(ring), np.full(ring, -1), unknown.copy(), np.full(block.size, -1))
-
-    def _note(self, k: int, newer: Any, stamps: Any, parts: Any) -> None:
-        self.stamps[k, newer], self.parts[k, newer] = stamps, parts
-        at = stamps % self.book.shape[1]
-        self.book[k, at, newer], self.booked[k, at, newer] = parts, stamps
-
-    def outgoing(self, block: Block, parts: Vector, round: int, up: Flags) -> list[Pulse]:
-        """What each node passes on."""
-        for k in np.flatnonzero(up):
-            self._note(int(k), int(block.ids[k]), round, parts[k])
-        return [Pulse(self.stamps[k].copy(), self.parts[k].copy(), int(self.restarts[k])) for k in range(block.size)]
-
-    def incoming(self, block: Block, halo: Halo) -> None:
-        """Takes what is newer."""
-        for letter in halo.letters:
-            if letter.pulse is None:
-                continue
-            k = letter.receiver - int(block.ids[0])
-            newer = np.flatnonzero(letter.pulse.stamps > self.stamps[k])
-            self._note(k, newer, letter.pulse.stamps[newer], letter.pulse.parts[newer])
-            self.restarts[k] = max(self.restarts[k], letter.pulse.restart)
-
-    def at(self, k: int, round: int, members: Flags) -> tuple[float, bool]:
-        """(H of a round, whether everybody's part is of that very round); to be asked round after round."""
-        if round < 0:
-            return np.nan, True
-        turn = round % self.book.shape[1]
-        known = self.booked[k, turn] == round
-        self.settled[k, known] = self.book[k, turn, known]
-        return float(self.settled[k, members].sum()), bool(known[members].all())
 
 
 @dataclass
 class Snapshot:
     """The state at the start of a round."""
 
-    round: int
-    x: Vector
-    v: Matrix
+    round: Shared[int]
+    x: PerColumn[Vector]
+    v: PerNode[Matrix]
 
 
 @dataclass
 class Momentum:
     """What a block carries from round to round to know how strong momentum is, and when it has been too strong."""
 
-    x: Vector  # the variables of the round before
-    t: Vector  # Nesterov's sequence, per node
-    cap: Vector  # of t
-    theta: Vector  # the extrapolation of the coming round
-    last: Vector  # H as last known
-    best: Vector  # the smallest H so far, as far as known
-    first: Vector
-    since: Indices  # what is known of earlier rounds does not count
-    views: Indices  # a digest of the members that `last` is about
-    wait: Indices  # rounds since H was last below `last`
-    noisy: Indices  # until this round losses make H uncertain
-    stride: Vector  # rounds after which momentum begins anew even though H falls
-    heard: Vector  # the share of its neighbours that a node hears in a round, lately
-    news: Beat | Rumour
-    restarts: int = 0
-    falls: int = 0  # restarts because H had risen too far
+    x: PerColumn[Vector]  # the variables of the round before
+    t: PerNode[Vector]  # Nesterov's sequence, per node
+    cap: PerNode[Vector]  # of t
+    theta: PerNode[Vector]  # the extrapolation of the coming round
+    last: PerNode[Vector]  # H as last known
+    best: PerNode[Vector]  # the smallest H so far, as far as known
+    first: PerNode[Vector]
+    since: PerNode[Indices]  # what is known of earlier rounds does not count
+    views: PerNode[Indices]  # a digest of the members that `last` is about
+    wait: PerNode[Indices]  # rounds since H was last below `last`
+    noisy: PerNode[Indices]  # until this round losses make H uncertain
+    stride: PerNode[Vector]  # rounds after which momentum begins anew even though H falls
+    heard: PerNode[Vector]  # the share of its neighbours that a node hears in a round, lately
+    news: TreeAggregate | EpidemicAggregate
+    restarts: Largest[int] = 0
+    falls: Largest[int] = 0  # restarts because H had risen too far
     good: Snapshot | None = None  # the best that was confirmed
     pending: Snapshot | None = None  # one that is not confirmed yet
 
@@ -175,8 +82,8 @@ class Momentum:
         """At rest."""
         size, unknown = block.size, np.full(block.size, np.nan)
         matrix = isinstance(state.gossip, MatrixGossip)
-        news = Beat.of(block) if matrix else Rumour.of(block)
-        views = [-1] * size if matrix else [account.digest for account in state.gossip.accounts]
+        news = TreeAggregate.of(block) if matrix else EpidemicAggregate.of(block)
+        views = [-1] * size if matrix else [own_flows.digest for own_flows in state.gossip.node_flows]
         return Momentum(
             x=state.x.copy(),
             t=np.ones(size),
@@ -189,7 +96,7 @@ class Momentum:
             views=np.array(views),
             wait=np.zeros(size, dtype=np.int64),
             noisy=np.zeros(size, dtype=np.int64),
-            stride=np.full(size, max(2.0 * _STRIDE * block.facts.depth, _SHORTEST)),
+            stride=np.full(size, max(2.0 * _STRIDE * block.info.depth, _SHORTEST)),
             heard=np.full(size, 0.5),
             news=news,
         )
@@ -206,14 +113,14 @@ class Momentum:
         own = block.of_node(k)
         self.x[own] = state.x[own]
         self.theta[k] = 0.0
-        if isinstance(state.gossip, Ledger):
+        if isinstance(state.gossip, FlowGossip):
             state.gossip.still(k)
 
     def begin(self, block: Block, state: Any, solver: LocalSolver) -> Any:
         """Extrapolates; returns what rides along with the exchange."""
         parts = parts_of_h(block, state)
         riding: Any
-        if isinstance(self.news, Beat):
+        if isinstance(self.news, TreeAggregate):
             if self.pending is None:
                 self.pending = Snapshot(state.round, state.x.copy(), state.gossip.v.copy())
             riding = self.news.outgoing(block, parts)
@@ -222,7 +129,7 @@ class Momentum:
         theta = np.where(state.up, self.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x)
         y = block.inside(ahead)
-        idle = (state.rest.room > 0) | (state.asked == 1.0)  # who does not move does not coast
+        idle = (state.screening.room > 0) | (state.required_theta == 1.0)  # who does not move does not coast
         y = np.where(idle[block.node_of], state.x, y)
         state.gossip.extrapolate(block, theta)
         if (y != ahead).any():
@@ -239,7 +146,7 @@ class Momentum:
         after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.t**2))
         self.theta = (self.t - 1.0) / after
         self.t = np.minimum(after, self.cap)
-        if isinstance(self.news, Beat):
+        if isinstance(self.news, TreeAggregate):
             if self._hear_all(block, state, float(self.news.incoming(block, halo)[0])):
                 assert self.good is not None
                 solver.moved(block, state.memory, state.x != self.good.x)
@@ -255,7 +162,7 @@ class Momentum:
         for letter in halo.letters:
             senders[letter.receiver - int(block.ids[0])].add(letter.sender)
         for k in np.flatnonzero(state.up):
-            links = len(state.gossip.accounts[k].edges)
+            links = len(state.gossip.node_flows[k].edges)
             share = min(len(senders[k]) / links, 1.0) if links else 1.0
             self.heard[k] += _FADE * (share - self.heard[k])
         silence = np.maximum(1.0 - self.heard, 1e-6)
@@ -268,7 +175,7 @@ class Momentum:
     def _hear_all(self, block: Block, state: Any, h: float) -> bool:
         """H of one round, which everybody hears of at the same time; whether all return to the good snapshot."""
         everybody = np.ones(block.size, dtype=bool)
-        of = state.round - 2 * block.facts.depth
+        of = state.round - 2 * block.info.depth
         if np.isnan(h) or of < self.since[0]:
             return False
         if np.isnan(self.first[0]):
@@ -297,13 +204,13 @@ class Momentum:
 
     def _hear(self, block: Block, state: Any) -> None:
         """What every node has heard by now; whoever sees H stay above its best begins anew and tells the others."""
-        news, of = self.news, state.round - 2 * block.facts.depth
-        assert isinstance(news, Rumour)
+        news, of = self.news, state.round - 2 * block.info.depth
+        assert isinstance(news, EpidemicAggregate)
         for k in np.flatnonzero(state.up):
-            account = state.gossip.accounts[k]
-            h, whole = news.at(int(k), of, (account.view & 1).astype(bool))
-            if account.digest != self.views[k]:  # H of other members, or other data, is another function
-                self.views[k] = account.digest
+            own_flows = state.gossip.node_flows[k]
+            h, whole = news.at(int(k), of, (own_flows.view & 1).astype(bool))
+            if own_flows.digest != self.views[k]:  # H of other members, or other data, is another function
+                self.views[k] = own_flows.digest
                 self._restart(k, state.round)
                 self.best[k], self.first[k], self.cap[k] = np.nan, np.nan, np.inf
             if not whole:

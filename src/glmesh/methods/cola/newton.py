@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.core.block import Block, Rounds
+from glmesh.collectives.totals import Summation
+from glmesh.core.block import Block
+from glmesh.core.messages import Rounds
+from glmesh.core.state import Shared
 from glmesh.functions import ConjugateOf
 from glmesh.functions.separable import Columnwise
 from glmesh.functions.smooth import inner, weighted_sum
-from glmesh.methods.cola.exact_sums import Summation
 from glmesh.solvers import LocalSolver
 from glmesh.types import Matrix, Vector
 
@@ -83,17 +85,17 @@ class Step:
 class Newton:
     """What a block carries from round to round."""
 
-    v: Vector | None = None  # Ax, the same at every node; None: not known yet
-    w: Vector | None = None  # where the losses are looked at in the next round; None: where f has its gradient
-    step: Step | None = None  # that led there; None: none did
-    center: Vector | None = None  # the coefficients that x and v belong to; None: those of another method
-    value: float = np.inf  # of the objective, when it was last known
-    best: float = np.inf  # of the objective at the gradient of f at v, the model that a node would write
-    idle: int = 0  # rounds in which nothing was won
-    careful: int = 0  # rounds to come with bounds of the curvature in the place of the Hessian
-    patience: int = 1  # rounds of that kind when the Hessian misleads next
+    v: Shared[Vector | None] = None  # Ax, the same at every node; None: not known yet
+    w: Shared[Vector | None] = None  # where the losses are looked at in the next round; None: where f has its gradient
+    step: Shared[Step | None] = None  # that led there; None: none did
+    center: Shared[Vector | None] = None  # the coefficients that x and v belong to; None: those of another method
+    value: Shared[float] = np.inf  # of the objective, when it was last known
+    best: Shared[float] = np.inf  # of the objective at the gradient of f at v, the model that a node would write
+    idle: Shared[int] = 0  # rounds in which nothing was won
+    careful: Shared[int] = 0  # rounds to come with bounds of the curvature in the place of the Hessian
+    patience: Shared[int] = 1  # rounds of that kind when the Hessian misleads next
     summation: Summation = field(default_factory=Summation)
-    broken: bool = False  # a part was missing: the network does not stand still
+    broken: Shared[bool] = False  # a part was missing: the network does not stand still
 
     @staticmethod
     def of(block: Block) -> Newton:

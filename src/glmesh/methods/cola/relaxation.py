@@ -18,9 +18,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import lsqr
 
-from glmesh.core.block import Block, Halo, Rounds
-from glmesh.methods.cola.exact_sums import Summation
-from glmesh.methods.cola.momentum import Beat, parts_of_h
+from glmesh.collectives.pipeline import TreeAggregate
+from glmesh.collectives.totals import Summation
+from glmesh.core.block import Block
+from glmesh.core.messages import Halo, Rounds
+from glmesh.core.state import PerNode, Shared
+from glmesh.methods.cola.momentum import parts_of_h
 from glmesh.types import Matrix, Vector
 
 _STEPS = 12
@@ -31,21 +34,21 @@ _MARGIN = 1.1
 class Relaxation:
     """sigma' of a run that looks for it."""
 
-    sigma: float
-    beat: Beat
-    last: float = np.nan  # H at the half step, as last known
-    since: int = 0  # what is known of earlier rounds does not count
-    found: bool = False
-    parts: Vector = field(default_factory=lambda: np.zeros(0))  # f(v_k)/K + g_k(x_k) at the last half step
+    sigma: Shared[float]
+    beat: TreeAggregate
+    last: Shared[float] = np.nan  # H at the half step, as last known
+    since: Shared[int] = 0  # what is known of earlier rounds does not count
+    found: Shared[bool] = False
+    parts: PerNode[Vector] = field(default_factory=lambda: np.zeros(0))  # f(v_k)/K + g_k(x_k) at the last half step
 
     @staticmethod
     def of(block: Block, gamma: float) -> Relaxation:
         """The safe one, before anything is known."""
-        return Relaxation(gamma * block.facts.n_nodes, Beat.of(block))
+        return Relaxation(gamma * block.info.n_nodes, TreeAggregate.of(block))
 
     def find(self, block: Block, gamma: float, beta: float) -> Rounds:
         """Power steps, from a start that all draw alike."""
-        z = np.random.default_rng(block.facts.seed).standard_normal(block.d)
+        z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]
         largest, summation = 1.0, Summation()
         for step in range(_STEPS):
@@ -59,7 +62,7 @@ class Relaxation:
             if not z.any():
                 break
         slack = 2.0 * beta / (1.0 - beta) if beta < 1 else np.inf
-        n_nodes = block.facts.n_nodes
+        n_nodes = block.info.n_nodes
         self.sigma = gamma * min(_MARGIN * largest + slack * n_nodes, float(n_nodes))
 
     def outgoing(self, block: Block) -> Matrix:
@@ -70,11 +73,11 @@ class Relaxation:
         """After gossip, at the half step: a rise of H that is confirmed doubles sigma'."""
         h = float(self.beat.incoming(block, halo)[0])
         self.parts = parts_of_h(block, state)
-        of = state.round - 1 - 2 * block.facts.depth
+        of = state.round - 1 - 2 * block.info.depth
         if np.isnan(h) or of < self.since:
             return
         if h > self.last + 1e-12 * abs(self.last):
-            self.sigma = min(2.0 * self.sigma, gamma * block.facts.n_nodes)
+            self.sigma = min(2.0 * self.sigma, gamma * block.info.n_nodes)
             self.since, self.last = state.round + 1, np.nan
         else:
             self.last = h

@@ -10,16 +10,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from glmesh.core.block import Block, Rest, Rounds
+from glmesh.core.block import Block
+from glmesh.core.messages import Rounds
+from glmesh.core.state import PerColumn, PerNode, Shared
 from glmesh.errors import InvalidInput
 from glmesh.gossip.averaging import MatrixGossip, chebyshev_beta
-from glmesh.gossip.flows import Ledger
+from glmesh.gossip.flows import FlowGossip
 from glmesh.methods.cola.choice import Trial
 from glmesh.methods.cola.exact_sums import Sums
 from glmesh.methods.cola.momentum import Momentum
 from glmesh.methods.cola.newton import Newton
 from glmesh.methods.cola.relaxation import Relaxation
 from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
+from glmesh.solvers.screening import Screening
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 _ACCELERATIONS = ("momentum", "sums", "newton")
@@ -32,20 +35,20 @@ _LEAST_BEND = 1e-2  # of 1/tau: where the Hessian is almost zero it tells nothin
 class ColaState:
     """All that a block of nodes carries from round to round."""
 
-    x: Vector  # the variables of the hosted nodes, node after node
-    gossip: MatrixGossip | Ledger  # the estimates, and how they are mixed
-    w: Matrix  # a row per node: the gradient of f at its mixed estimate
-    memory: dict[str, Any]  # the local solver's
-    up: Flags  # nodes that take part in the coming round
-    rest: Rest  # nodes that skip their subproblem because it has nothing to gain
-    asked: Vector  # the accuracy Theta that circumstances impose on a node; NaN: none
-    theta: Vector  # local accuracy reached in the last round
-    visited: Vector  # nonzeros visited in the last round
-    round: int = 0
+    x: PerColumn[Vector]  # the variables of the hosted nodes, node after node
+    gossip: MatrixGossip | FlowGossip  # the estimates, and how they are mixed
+    w: PerNode[Matrix]  # a row per node: the gradient of f at its mixed estimate
+    memory: Any  # the local solver's; None if it remembers nothing
+    up: PerNode[Flags]  # nodes that take part in the coming round
+    screening: Screening  # nodes that skip their subproblem because it has nothing to gain
+    required_theta: PerNode[Vector]  # the accuracy Theta that circumstances impose on a node; NaN: none
+    theta: PerNode[Vector]  # local accuracy reached in the last round
+    visited: PerNode[Vector]  # nonzeros visited in the last round
+    round: Shared[int] = 0
     momentum: Momentum | None = None
     sums: Sums | Newton | None = None  # in use, if there
-    story: list[tuple[int, str, str]] = field(default_factory=list)  # (round, acceleration from then on, why)
-    trial: Trial | None = None  # whether sums pay
+    story: Shared[list[tuple[int, str, str]]] = field(default_factory=list)  # (round, acceleration from then on, why)
+    trial: Shared[Trial | None] = None  # whether sums pay
     relaxation: Relaxation | None = None  # where sigma' is looked for
 
     @property
@@ -195,21 +198,21 @@ class Cola:
             acceleration, why = self.choose(reliable=True)
         for per_node in (self.local_passes, self.local_accuracy):
             self._per_node(per_node, block)  # refuses a wrong length before any work
-        if self.time_budget is not None and block.facts.speeds is None:
+        if self.time_budget is not None and block.info.speeds is None:
             raise InvalidInput("time_budget needs a clock: give network=Network(nonzeros_per_second=...)")
         x = np.array(start_of(block) if x is None else x, dtype=np.float64)
         momentum = acceleration != "none"
-        gossip: MatrixGossip | Ledger = MatrixGossip.of(block, x, momentum=momentum)
+        gossip: MatrixGossip | FlowGossip = MatrixGossip.of(block, x, momentum=momentum)
         if members is not None:
-            gossip = Ledger.of(block, x, members, momentum=momentum)
+            gossip = FlowGossip.of(block, x, members, momentum=momentum)
         state = ColaState(
             x=x,
             gossip=gossip,
             w=np.zeros((block.size, block.d)),
             memory=self.solver.prepare(block),
             up=np.ones(block.size, dtype=bool),
-            rest=Rest.of(block),
-            asked=np.full(block.size, np.nan),
+            screening=Screening.of(block),
+            required_theta=np.full(block.size, np.nan),
             theta=np.full(block.size, np.nan),
             visited=np.zeros(block.size),
         )
@@ -224,7 +227,7 @@ class Cola:
                 raise InvalidInput("sigma='safe' is for networks that stand still; leave sigma=None where things fail")
             state.relaxation = Relaxation.of(block, self.gamma)
         state.story.append((0, acceleration, why))
-        if state.trial is not None and block.facts.diameter <= 1:
+        if state.trial is not None and block.info.diameter <= 1:
             state.trial.passed, state.trial.began = True, 0
             self._switch(block, state, exact, "all are neighbours, so an exact sum takes a single exchange")
         if state.sums is not None and cold:
@@ -264,7 +267,7 @@ class Cola:
                 step=self.gamma * gossip.unit / q,  # eq. (5)
                 gamma=self.gamma,
                 passes=self._passes(block, state, state.w),
-                accuracy=np.where(np.isnan(state.asked), accuracy, state.asked),
+                accuracy=np.where(np.isnan(state.required_theta), accuracy, state.required_theta),
                 round=state.round,
                 rows=self._bends(block, state, gossip.v),
             ),
@@ -285,14 +288,14 @@ class Cola:
             bends = partial(self._bends, block, state)
             yield from sums.round(block, state, self.solver, partial(self._passes, block, state), bends)
         gossip = state.gossip
-        if isinstance(gossip, Ledger):
+        if isinstance(gossip, FlowGossip):
             gossip.clock += 1  # as in every round, so that all ends of links count alike
             gossip.refresh(block, state.x)
         if sums.v is not None:
             gossip.v[:] = sums.v
         state.round += 1
         if sums.broken:
-            if isinstance(gossip, Ledger):
+            if isinstance(gossip, FlowGossip):
                 gossip.derive()
             self._switch(block, state, "momentum", "a part of a sum was missing: the network does not stand still")
         elif state.trial is not None and not state.trial.pays(state.round, sums.value):
@@ -308,7 +311,7 @@ class Cola:
         chebyshev = self.gossip == "chebyshev"
         if relaxation is not None and not relaxation.found:
             relaxation.found = True
-            low, high = block.facts.spectrum
+            low, high = block.info.spectrum
             beta = chebyshev_beta((low, high), steps) if chebyshev else max(-low, high) ** steps
             yield from relaxation.find(block, self.gamma, beta)
         riding: Any = None if relaxation is None else relaxation.outgoing(block)
@@ -328,7 +331,7 @@ class Cola:
         if self.gossip != "chebyshev":
             return 1
         steps = 1
-        while chebyshev_beta(block.facts.spectrum, steps) > _BETA:
+        while chebyshev_beta(block.info.spectrum, steps) > _BETA:
             steps += 1
         return steps
 
@@ -340,7 +343,9 @@ class Cola:
         """
         if self.curvature == "scalar" or block.f.is_quadratic or self.local_accuracy is not None:
             return None
-        if ((state.asked > 0) & (state.asked < 1)).any():  # an accuracy imposed from outside is measured without
+        if (
+            (state.required_theta > 0) & (state.required_theta < 1)
+        ).any():  # an accuracy imposed from outside is measured without
             return None
         momentum = state.momentum
         trusted = self.curvature == "hessian" and momentum is not None and momentum.falls == 0
@@ -354,8 +359,8 @@ class Cola:
 
     def scale(self, block: Block, state: ColaState) -> Vector:
         """sigma'/tau of every hosted node; the safe sigma' is gamma times as many nodes as it believes there are."""
-        believed = np.maximum(state.gossip.believed, 1.0)  # one that has left knows of nobody
-        sigma = self.gamma * believed
+        members_seen = np.maximum(state.gossip.members_seen, 1.0)  # one that has left knows of nobody
+        sigma = self.gamma * members_seen
         if state.relaxation is not None:
             sigma = np.full(block.size, state.relaxation.sigma)
         elif self.sigma is not None:
@@ -367,20 +372,20 @@ class Cola:
         default = 1 if state.momentum is None else 2
         passes = self._per_node(default if self.local_passes is None else self.local_passes, block).astype(np.int64)
         if self.time_budget is not None:
-            assert block.facts.speeds is not None
+            assert block.info.speeds is not None
             work = np.array([max(block.node_columns(k).nnz, 1) for k in range(block.size)])
-            rate = self.time_budget * block.facts.speeds[block.ids.astype(np.int64)] / work
+            rate = self.time_budget * block.info.speeds[block.ids.astype(np.int64)] / work
             passes = np.minimum(passes, np.floor((state.round + 1) * rate) - np.floor(state.round * rate))
-        passes = np.where(state.up & (state.asked != 1.0), passes, 0)
-        resting = state.rest.resting(w) & (passes > 0)
+        passes = np.where(state.up & (state.required_theta != 1.0), passes, 0)
+        resting = state.screening.resting(w) & (passes > 0)
         for k in np.flatnonzero(resting):
-            state.rest.skipped += 1
-            state.rest.spared += float(passes[k] * block.node_columns(int(k)).nnz)
+            state.screening.skipped += 1
+            state.screening.spared += float(passes[k] * block.node_columns(int(k)).nnz)
         return np.where(resting, 0, passes).astype(np.uint64)
 
     def _per_node(self, value: Any, block: Block) -> Any:
         values = np.atleast_1d(np.asarray(value))
-        n_nodes = block.facts.n_nodes
+        n_nodes = block.info.n_nodes
         if len(values) not in (1, n_nodes):
             raise InvalidInput(f"local_passes and local_accuracy need one value, or one for each of {n_nodes} nodes")
         if len(values) == 1:

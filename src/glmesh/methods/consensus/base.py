@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from glmesh.core.block import Facts, Rounds
+from glmesh.core.block import NetworkInfo
+from glmesh.core.messages import Rounds
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.methods.consensus.samples import Constants, Samples, parts_of
 from glmesh.problem.problem import Problem
@@ -89,13 +90,13 @@ class Consensus(ABC):
             )
 
     @abstractmethod
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """The step that the method's theory allows."""
 
     def init(self, block: Samples, w: Vector | None = None) -> Any:
         """Everybody's copy is zero, or w."""
         copies = np.zeros((block.size, block.p)) if w is None else np.tile(w, (block.size, 1))
-        step = self.default_step(block.constants, block.facts) if self.step is None else self.step
+        step = self.default_step(block.constants, block.info) if self.step is None else self.step
         assert not isinstance(step, str)  # a run has searched the grid by now
         return self.begin(block, Copies(copies, float(step), np.ones(block.size, dtype=bool), np.zeros(block.size)))
 
@@ -107,7 +108,7 @@ class Consensus(ABC):
     def round(self, block: Samples, state: Any) -> Rounds:
         """One round: yields each set of rows it wants exchanged and is sent the halo."""
 
-    def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
+    def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
         """Rows of candidates, ascending in the step, among which "auto" climbs: 1/L times powers of two."""
         top = positive(constants.smoothness)
         return [[replace(self, step=2.0**power / top) for power in range(-8, 6)]]

@@ -8,13 +8,14 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.core.block import Block, Facts, Halo, Rounds, Rows
+from glmesh.core.block import Block, NetworkInfo
+from glmesh.core.messages import Halo, Outbox, Rounds
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import Table
 from glmesh.linalg.columns import Columns
 from glmesh.methods.consensus.base import Consensus, Copies, positive
 from glmesh.methods.consensus.samples import Constants, Samples
-from glmesh.problem.node_data import Form
+from glmesh.problem.node_data import CompositeObjective
 from glmesh.problem.problem import Problem
 from glmesh.solvers import CoordinateDescent, Subproblems
 from glmesh.types import Flags, Matrix, Vector
@@ -28,7 +29,7 @@ class AdmmState(Copies):
     """The local problems over the features of each node's samples, and the duals."""
 
     local: Any = None  # a Block: node k's columns are the p features of its own samples
-    memory: dict[str, Any] = field(default_factory=dict)
+    memory: Any = None
     predictions: Matrix = field(default_factory=lambda: np.zeros((0, 0)))  # A_k w_k, a row per node
     dual: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
 
@@ -63,12 +64,12 @@ class DAdmm(Consensus):
                 f"is not. Use Cola, {self.instead}."
             )
 
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """c = 2 m^(1/2) L / (s_max s_min), with m^(1/2) = k_G/(2 k_F) + (k_G^2/(4 k_F^2) + 1)^(1/2).
 
         s_max^2 = 2 lambda_max(D + A), s_min^2 = 2 lambda_2(D - A) of the graph, k_G = s_max/s_min, k_F = L/mu.
         """
-        signless, laplacian = _graph_spectrum(facts)
+        signless, laplacian = _graph_spectrum(info)
         s_max, s_min = np.sqrt(2.0 * signless), np.sqrt(2.0 * laplacian)
         L = positive(constants.smoothness)
         ratio = 0.5 * s_max / s_min * constants.strong_convexity / L
@@ -83,8 +84,8 @@ class DAdmm(Consensus):
         forms = []
         for k in range(block.size):
             columns = Columns.of(block.node_columns(k).to_scipy(), rows=True)
-            forms.append(Form(columns.widen(most), block.loss, g))
-        local = Block.of(block.ids.astype(np.int64), block.facts, forms, lambda: np.zeros((0, 0)), block.team)
+            forms.append(CompositeObjective(columns.widen(most), block.loss, g))
+        local = Block.of(block.ids.astype(np.int64), block.info, forms, lambda: np.zeros((0, 0)), block.threads)
         local.table[:, 1] += 2.0 * state.step * np.repeat(_degrees(block), block.p)
         w = np.ascontiguousarray(np.clip(state.w, rest.lo, rest.hi))
         solver = CoordinateDescent(order="cyclic")
@@ -95,7 +96,7 @@ class DAdmm(Consensus):
 
     def round(self, block: Samples, state: AdmmState) -> Rounds:
         """One exchange, then everybody's local problem."""
-        halo = yield Rows(state.w)
+        halo = yield Outbox(state.w)
         around = _sum_of_neighbours(halo, state.w)
         degrees, c = _degrees(block)[:, None], state.step
         state.dual = state.dual + c * (degrees * state.w - around)
@@ -119,7 +120,7 @@ class DAdmm(Consensus):
         inside = np.arange(local.d) < counts[:, None]
         slopes = np.zeros((block.size, local.d))
         slopes[inside] = block.loss.gradient(state.predictions[inside])
-        state.memory["wake"][:] = 0.0  # the local problem is another in every round
+        state.memory.wake[:] = 0.0  # the local problem is another in every round
         q = np.where(block.bends > 0, block.bends, 1.0)
         passes = _SWEEPS if self.local_solve == "exact" else self.local_passes
         _, visited = CoordinateDescent(order="cyclic").solve(
@@ -140,16 +141,16 @@ class DAdmm(Consensus):
         )
         return visited
 
-    def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
+    def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
         """c of the theory times powers of two; inexact, with one pass and with five, which stand a smaller c."""
-        c = self.default_step(constants, facts)
+        c = self.default_step(constants, info)
         passes = sorted({self.local_passes, 5}) if self.local_solve == "inexact" else [self.local_passes]
         steps = [c * 2.0**power for power in range(-14, 6)]
         return [[replace(self, step=step, local_passes=count) for step in steps] for count in passes]
 
 
 def _degrees(block: Samples) -> Matrix:
-    return block.facts.mixing.degrees[block.ids.astype(np.int64)].astype(np.float64)
+    return block.info.mixing.degrees[block.ids.astype(np.int64)].astype(np.float64)
 
 
 def _sum_of_neighbours(halo: Halo, w: Matrix) -> Matrix:
@@ -159,15 +160,15 @@ def _sum_of_neighbours(halo: Halo, w: Matrix) -> Matrix:
     return replace(halo, weights=np.where(own, 0.0, 1.0)).mix(np.empty_like(w))
 
 
-def _graph_spectrum(facts: Facts) -> tuple[float, float]:
+def _graph_spectrum(info: NetworkInfo) -> tuple[float, float]:
     """(lambda_max of D + A, lambda_2 of D - A), or an upper and a lower bound in large graphs."""
-    matrix = sp.csr_array(facts.mixing.matrix)
-    n = facts.n_nodes
+    matrix = sp.csr_array(info.mixing.matrix)
+    n = info.n_nodes
     if n == 1:
         return 1.0, 1.0
-    degrees = facts.mixing.degrees.astype(np.float64)
+    degrees = info.mixing.degrees.astype(np.float64)
     if n > _DENSE:
-        return 2.0 * float(degrees.max()), 4.0 / (n * max(facts.diameter, 1))
+        return 2.0 * float(degrees.max()), 4.0 / (n * max(info.diameter, 1))
     adjacency = (matrix.toarray() != 0).astype(np.float64)
     np.fill_diagonal(adjacency, 0.0)
     high = float(np.linalg.eigvalsh(np.diag(degrees) + adjacency)[-1])

@@ -8,7 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from glmesh.core.block import Facts, Halo, Rounds, Rows
+from glmesh.core.block import NetworkInfo
+from glmesh.core.messages import Halo, Outbox, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.methods.consensus.base import Consensus, Copies, positive
 from glmesh.methods.consensus.samples import Constants, Samples
@@ -35,15 +36,15 @@ class Dapg(Consensus):
         if self.gossip_steps is not None and (not isinstance(self.gossip_steps, int) or self.gossip_steps < 1):
             raise InvalidInput(f"gossip_steps must be a whole number >= 1 or None, got {self.gossip_steps!r}")
 
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """1/L."""
         return 1.0 / positive(constants.smoothness)
 
-    def steps(self, constants: Constants, facts: Facts) -> int:
+    def steps(self, constants: Constants, info: NetworkInfo) -> int:
         """M: so that FastMix's bound 14^(1/2) eta^(M/2) is small enough."""
         if self.gossip_steps is not None:
             return self.gossip_steps
-        eta = _eta(facts)
+        eta = _eta(info)
         if eta == 0.0:
             return 1
         mu = constants.strong_convexity
@@ -58,7 +59,7 @@ class Dapg(Consensus):
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, two mixes."""
-        old, steps = state.old, self.steps(block.constants, block.facts)
+        old, steps = state.old, self.steps(block.constants, block.info)
         gradient = block.gradients(old["y"])
         s = yield from self._mix(block, old["s"] + (gradient - old["gradient"]), steps)
         # every node applies r/K to a K-th of the gradient, so mean and sum differ by K on both sides
@@ -73,27 +74,27 @@ class Dapg(Consensus):
         y = w + push * (w - state.w)
         state.advance(block, w, old={"y": y, "s": s, "gradient": gradient, "t": after})
 
-    def _mix(self, block: Samples, rows: Matrix, steps: int) -> Generator[Rows, Halo, Matrix]:
+    def _mix(self, block: Samples, rows: Matrix, steps: int) -> Generator[Outbox, Halo, Matrix]:
         """FastMix: x' = (1 + eta) W x - eta x_before."""
-        eta, before = _eta(block.facts), rows
+        eta, before = _eta(block.info), rows
         for _ in range(steps):
-            halo = yield Rows(rows)
-            mixed = halo.mix(np.empty_like(rows), team=block.team)
+            halo = yield Outbox(rows)
+            mixed = halo.mix(np.empty_like(rows), threads=block.threads)
             mixed *= 1.0 + eta
             mixed -= eta * before
             before, rows = rows, mixed
         return rows
 
-    def grid(self, constants: Constants, facts: Facts) -> list[list[Self]]:
+    def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
         """A row of steps for each of M, M/2, M/4 and M/8 gossip steps."""
-        most, top = self.steps(constants, facts), positive(constants.smoothness)
+        most, top = self.steps(constants, info), positive(constants.smoothness)
         counts = [self.gossip_steps] if self.gossip_steps else sorted({max(1, most // part) for part in (1, 2, 4, 8)})
         steps = [2.0**power / top for power in range(-4, 4)]
         return [[replace(self, step=step, gossip_steps=count) for step in steps] for count in counts]
 
 
-def _eta(facts: Facts) -> float:
+def _eta(info: NetworkInfo) -> float:
     """FastMix's eta, from sigma, the second largest absolute eigenvalue of W."""
-    sigma = min(max(abs(facts.spectrum[0]), abs(facts.spectrum[1])), 1.0 - 1e-12) if facts.n_nodes > 1 else 0.0
+    sigma = min(max(abs(info.spectrum[0]), abs(info.spectrum[1])), 1.0 - 1e-12) if info.n_nodes > 1 else 0.0
     root = np.sqrt(1.0 - sigma * sigma)
     return float((1.0 - root) / (1.0 + root)) if sigma > 1e-9 else 0.0

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.core.block import NetworkInfo
+from glmesh.core.messages import Outbox, Rounds
 from glmesh.methods.consensus.base import Consensus, Copies, positive
 from glmesh.methods.consensus.samples import Constants, Samples
 
@@ -20,9 +21,9 @@ class Dgd(Consensus):
     The distance then falls like 1/t, and no faster.
     """
 
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """min(1, 1 + lambda_min(W)) / L: the first step; with a constant one (1 + lambda_min(W))/L still decreases."""
-        return min(1.0, 1.0 + facts.spectrum[0]) / positive(constants.smoothness)
+        return min(1.0, 1.0 + info.spectrum[0]) / positive(constants.smoothness)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, one exchange."""
@@ -31,8 +32,8 @@ class Dgd(Consensus):
             mu = block.constants.strong_convexity
             step = 1.0 / (1.0 / step + 0.5 * mu * state.round) if mu > 0 else step / np.sqrt(state.round + 1.0)
         gradient = block.gradients(state.w)
-        halo = yield Rows(state.w)
-        w = halo.mix(np.empty_like(state.w), team=block.team)
+        halo = yield Outbox(state.w)
+        w = halo.mix(np.empty_like(state.w), threads=block.threads)
         gradient *= step
         w -= gradient
         state.advance(block, w, old={})

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.core.block import NetworkInfo
+from glmesh.core.messages import Outbox, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.functions import Table
 from glmesh.methods.consensus.base import Consensus, Copies, positive
@@ -34,14 +35,14 @@ class Diging(Consensus):
         if self.order not in ("combine-first", "adapt-first"):
             raise InvalidInput(f"order must be 'combine-first' or 'adapt-first', got {self.order!r}")
 
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """The step with the best rate that Qu and Li (2018) prove, or (1 - sigma)^2/(160 L) without strong convexity.
 
         Their rate is the spectral radius of a 3 x 3 matrix that bounds (error of y, disagreement, error of the mean);
         sigma is the second largest absolute eigenvalue of W.
         """
         L, mu = positive(constants.smoothness), constants.strong_convexity
-        sigma = max(abs(facts.spectrum[0]), abs(facts.spectrum[1])) if facts.n_nodes > 1 else 0.0
+        sigma = max(abs(info.spectrum[0]), abs(info.spectrum[1])) if info.n_nodes > 1 else 0.0
         safe = (1.0 - sigma) ** 2 / (160.0 * L)
         if not mu > 0:
             return safe
@@ -83,14 +84,14 @@ class Diging(Consensus):
         """One gradient; two vectors to each neighbour."""
         w, y, before = state.w, state.old["y"], state.old["gradient"]
         if self.order == "adapt-first":
-            halo = yield Rows(w - state.step * y)
-            w = halo.mix(np.empty_like(w), team=block.team)
+            halo = yield Outbox(w - state.step * y)
+            w = halo.mix(np.empty_like(w), threads=block.threads)
             gradient = self._gradients(block, w)
-            halo = yield Rows(y + (gradient - before))
-            y = halo.mix(np.empty_like(w), team=block.team)
+            halo = yield Outbox(y + (gradient - before))
+            y = halo.mix(np.empty_like(w), threads=block.threads)
         else:
-            halo = yield Rows(np.hstack([w, y]))
-            mixed = halo.mix(np.empty((block.size, 2 * block.p)), team=block.team)
+            halo = yield Outbox(np.hstack([w, y]))
+            mixed = halo.mix(np.empty((block.size, 2 * block.p)), threads=block.threads)
             w = mixed[:, : block.p] - state.step * y
             gradient = self._gradients(block, w)
             y = mixed[:, block.p :] + (gradient - before)

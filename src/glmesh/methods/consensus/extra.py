@@ -6,30 +6,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.core.block import NetworkInfo
+from glmesh.core.messages import Outbox, Rounds
 from glmesh.methods.consensus.base import Consensus, Copies, positive
 from glmesh.methods.consensus.samples import Constants, Samples
 
 
-def extra_step(constants: Constants, facts: Facts) -> float:
+def extra_step(constants: Constants, info: NetworkInfo) -> float:
     """lambda_min((I + W)/2) / L: half of the largest step that EXTRA and PG-EXTRA are proven to stand."""
-    return 0.5 * (1.0 + facts.spectrum[0]) / positive(constants.smoothness)
+    return 0.5 * (1.0 + info.spectrum[0]) / positive(constants.smoothness)
 
 
 @dataclass(frozen=True)
 class Extra(Consensus):
     """w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w)."""
 
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """lambda_min((I + W)/2) / L."""
-        return extra_step(constants, facts)
+        return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, one exchange."""
         w, old = state.w, state.old
         gradient = block.gradients(w)
-        halo = yield Rows(w)
-        mixed = halo.mix(np.empty_like(w), team=block.team)
+        halo = yield Outbox(w)
+        mixed = halo.mix(np.empty_like(w), threads=block.threads)
         if old:
             new = w + mixed - 0.5 * (old["w"] + old["mixed"]) - state.step * (gradient - old["gradient"])
         else:

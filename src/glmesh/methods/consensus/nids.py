@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.core.block import NetworkInfo
+from glmesh.core.messages import Outbox, Rounds
 from glmesh.methods.consensus.base import Consensus, Copies, positive
 from glmesh.methods.consensus.samples import Constants, Samples
 
@@ -22,7 +23,7 @@ class Nids(Consensus):
 
     composite = True
 
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """1.9/L: below 2/L, whatever the network."""
         return 2.0 * _OF_LIMIT / positive(constants.smoothness)
 
@@ -43,8 +44,8 @@ class Nids(Consensus):
         stepped += w
         sent = w + stepped
         sent -= old["stepped"]
-        halo = yield Rows(sent)
-        z = halo.mix(np.empty_like(w), team=block.team)
+        halo = yield Outbox(sent)
+        z = halo.mix(np.empty_like(w), threads=block.threads)
         z += sent
         z *= 0.5
         z -= w

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import Facts, Rounds, Rows
+from glmesh.core.block import NetworkInfo
+from glmesh.core.messages import Outbox, Rounds
 from glmesh.methods.consensus.base import Consensus, Copies
 from glmesh.methods.consensus.extra import extra_step
 from glmesh.methods.consensus.samples import Constants, Samples
@@ -18,17 +19,17 @@ class PgExtra(Consensus):
 
     composite = True
 
-    def default_step(self, constants: Constants, facts: Facts) -> float:
+    def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """lambda_min((I + W)/2) / L."""
-        return extra_step(constants, facts)
+        return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, one exchange, one prox."""
         w, old = state.w, state.old
         pull = block.gradients(w)  # a grad F(w), and then what the next round takes back of this one
         pull *= state.step
-        halo = yield Rows(w)
-        mixed = halo.mix(np.empty_like(w), team=block.team)
+        halo = yield Outbox(w)
+        mixed = halo.mix(np.empty_like(w), threads=block.threads)
         z = mixed - pull
         if old:
             z += old["z"]

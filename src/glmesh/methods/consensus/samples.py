@@ -16,13 +16,13 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from glmesh.certificate.measures import Measures, best_scale
-from glmesh.core.block import Facts
+from glmesh.core.block import NetworkInfo
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Separable, Smooth, Table
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.linalg.columns import Columns
-from glmesh.parallel.threads import ALONE, Team
-from glmesh.problem.node_data import Form
+from glmesh.parallel.threads import SERIAL, ThreadPool
+from glmesh.problem.node_data import CompositeObjective
 from glmesh.problem.partition import Partition, spread
 from glmesh.problem.problem import Problem
 from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
@@ -78,7 +78,7 @@ class Pool:
         ends = np.cumsum([part.m for part in self.problem.parts])
         return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
 
-    def hosted(self, ids: Indices, partition: Partition, facts: Facts, team: Team = ALONE) -> Samples:
+    def host(self, ids: Indices, partition: Partition, info: NetworkInfo, threads: ThreadPool = SERIAL) -> Samples:
         """The samples of these nodes."""
         own = np.concatenate([partition.columns_of(int(k)) for k in ids])
         starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
@@ -90,11 +90,11 @@ class Pool:
             mine = partition.columns_of(int(k))
             one = self.problem.model.loss.smooth(self.y[mine], self.weight[mine]) if len(mine) else None
             bends.append(0.0 if one is None else 1.0 / one.tau)
-        n_nodes = facts.n_nodes
+        n_nodes = info.n_nodes
         l2, linear, rest = parts_of(self.problem.model.penalty_of(None))
         return Samples(
             ids.astype(np.uint64),
-            facts,
+            info,
             self.columns.take(own),
             starts.astype(np.uint64),
             loss,
@@ -102,7 +102,7 @@ class Pool:
             l2 / n_nodes,
             linear / n_nodes,
             None if rest is None else rest.scaled(1.0 / n_nodes),
-            team,
+            threads,
         )
 
 
@@ -121,7 +121,7 @@ class Samples:
     """The samples of the hosted nodes, side by side, as the kernels read them."""
 
     ids: Unsigned
-    facts: Facts
+    info: NetworkInfo
     columns: Columns  # p x m
     starts: Unsigned  # samples of the hosted nodes: starts[k]..starts[k + 1]
     loss: Smooth  # of all hosted samples
@@ -129,7 +129,7 @@ class Samples:
     l2: Vector  # of F_k: a K-th of the penalty's
     linear: Vector
     rest: Separable | None  # r/K
-    team: Team = ALONE
+    threads: ThreadPool = SERIAL
     constants: Constants = Constants(np.nan, np.nan)
 
     @property
@@ -154,7 +154,7 @@ class Samples:
     @cached_property
     def spans(self) -> list[slice]:
         """The nodes of each of the team's threads."""
-        return self.team.spans(self.work)
+        return self.threads.spans(self.work)
 
     @cached_property
     def _rows(self) -> Unsigned:
@@ -168,7 +168,7 @@ class Samples:
             starts = self.starts[span.start : span.stop + 1]
             transposed_products(starts, columns.indptr, columns.indices, columns.data, self._rows[span], w, out)
 
-        self.team.each(some, self.spans)
+        self.threads.each(some, self.spans)
         return out
 
     def gradients(self, w: Matrix) -> Matrix:
@@ -180,7 +180,7 @@ class Samples:
             starts = self.starts[span.start : span.stop + 1]
             products(starts, columns.indptr, columns.indices, columns.data, slopes, self._rows[span], out)
 
-        self.team.each(some, self.spans)
+        self.threads.each(some, self.spans)
         return out
 
     def prox(self, z: Matrix, step: float) -> Matrix:
@@ -248,7 +248,7 @@ def observe_copies(problem: Problem, copies: Matrix) -> Measures:
         return Measures(objective, objective, objective, max(float(objective + conjugate), 0.0), consensus)
 
 
-def dual_value(form: Form, v: Vector) -> float:
+def dual_value(form: CompositeObjective, v: Vector) -> float:
     """f*(s w) + g*(-s A^T w) with w = grad f(v), at the best s in [0, 1] where it is finite, if any."""
     w = form.f.gradient(v)
     u, zero, s = -form.columns.transposed_dot(w), np.zeros(()), 1.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.core.block import Facts
+from glmesh.core.block import NetworkInfo
 from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
 from glmesh.methods import Consensus
@@ -42,7 +42,7 @@ def settle_constants(method: Consensus, blocks: list[Samples]) -> Constants:
 
 
 def best_of(
-    method: Consensus, constants: Constants, facts: Facts, start: Callable[[Consensus], Any], trial: int = TRIAL
+    method: Consensus, constants: Constants, info: NetworkInfo, start: Callable[[Consensus], Any], trial: int = TRIAL
 ) -> Consensus:
     """The candidate with the lowest mean objective of all copies after some communications on the very network.
 
@@ -52,7 +52,7 @@ def best_of(
     nothing here: in favour of methods that need it.
     """
     tried: list[tuple[float, Consensus]] = []
-    for row in method.grid(constants, facts):
+    for row in method.grid(constants, info):
         tried += _descend([replace(candidate, constants=constants) for candidate in row], start, trial)
     best = min(tried, key=lambda pair: pair[0])[1]
     assert isinstance(best.step, float)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glmesh.collectives.messages import Parcel
-from glmesh.core.block import Halo, Rows
+from glmesh.collectives.messages import PartialSum
+from glmesh.core.messages import Halo, Outbox
 from glmesh.network.mixing import Mixing
 from glmesh.transports import Traffic
 from glmesh.types import Indices, Matrix, Vector
@@ -82,7 +82,7 @@ class MpiExchange:
         self._lanes[id(lane.rows)] = lane
         return lane.own
 
-    def swap(self, rows: list[Rows]) -> list[Halo]:
+    def swap(self, rows: list[Outbox]) -> list[Halo]:
         """One exchange; without vectors it may carry parcels.
 
         The others wait for all that is done here, so most of it is prepared, or done while rows are under way.
@@ -134,11 +134,11 @@ class MpiExchange:
             requests.append(ranks.sends(some, peer, tag))
         return Lane(rows, rows[: self._size], requests, kinds)
 
-    def _swap_parcels(self, parcels: list[Parcel]) -> list[Parcel]:
+    def _swap_parcels(self, parcels: list[PartialSum]) -> list[PartialSum]:
         """All that arrive, those between nodes of this rank too, by senders as in a single process."""
         ends = [self._first, self._first + self._size]
         inside = [parcel for parcel in parcels if ends[0] <= parcel.receiver < ends[1]]
-        by_rank: dict[int, list[Parcel]] = {peer: [] for peer in self._comes}
+        by_rank: dict[int, list[PartialSum]] = {peer: [] for peer in self._comes}
         for parcel in parcels:
             if not ends[0] <= parcel.receiver < ends[1]:
                 by_rank[int(self._rank_of[parcel.receiver])].append(parcel)
@@ -146,7 +146,7 @@ class MpiExchange:
         received = [(peer, unpack(data)) for peer, data in arrived.items()] + [(self._ranks.rank, inside)]
         return [parcel for _, some in sorted(received, key=lambda pair: pair[0]) for parcel in some]
 
-    def _count(self, rows: Rows) -> None:
+    def _count(self, rows: Outbox) -> None:
         """As the simulator does: a row over each link of its node, whoever hosts the other end."""
         numbers = 0 if rows.vectors is None else self._links * rows.vectors.shape[1]
         if rows.scalars is not None:
@@ -173,7 +173,7 @@ class MpiExchange:
         self.traffic = Traffic(state["communications"], state["bytes"])
 
 
-def pack(parcels: list[Parcel]) -> Any:
+def pack(parcels: list[PartialSum]) -> Any:
     """Bytes: whole numbers that say what is what, then all vectors and numbers; what many are sent is sent once."""
     shapes: list[int] = []
     arrays: dict[int, tuple[int, Vector]] = {}  # by identity
@@ -190,7 +190,7 @@ def pack(parcels: list[Parcel]) -> Any:
     return np.concatenate([np.array([len(head)]).view(np.float64), head.view(np.float64), *content]).view(np.uint8)
 
 
-def unpack(data: Any) -> list[Parcel]:
+def unpack(data: Any) -> list[PartialSum]:
     """And back."""
     length = int(data[:8].view(np.int64)[0])
     head, content = data[8 : 8 * (length + 1)].view(np.int64).tolist(), data[8 * (length + 1) :].view(np.float64)
@@ -205,5 +205,5 @@ def unpack(data: Any) -> list[Parcel]:
             node, vector, number = head[at : at + 3]
             at += 3
             vectors[node], numbers[node] = arrays[vector], arrays[number]
-        parcels.append(Parcel(sender, receiver, round, vectors, numbers))
+        parcels.append(PartialSum(sender, receiver, round, vectors, numbers))
     return parcels

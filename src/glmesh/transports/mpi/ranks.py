@@ -19,7 +19,7 @@ from mpi4py import MPI
 from glmesh.errors import InvalidInput, RankFailed
 from glmesh.methods import Cola
 from glmesh.network.mixing import Mixing
-from glmesh.parallel.processes import Together
+from glmesh.parallel.processes import ProcessGroup
 from glmesh.transports.mpi.exchange import MpiExchange
 from glmesh.types import AnyArray, Indices, Vector
 
@@ -33,7 +33,7 @@ _PATIENT, _PAUSE = 500, 5e-5
 _AROUND = 32  # looks until the next one at who has failed
 
 
-class Ranks(Together):
+class Ranks(ProcessGroup):
     """All ranks of an MPI communicator, that of the whole program if none is given."""
 
     def __init__(self, comm: Any = None) -> None:
@@ -152,7 +152,7 @@ class Ranks(Together):
         if method.gossip == "ledger":
             raise InvalidInput("ledgers are for networks that fail; with runtime='mpi' use gossip='auto'")
 
-    def hosted(self, n_nodes: int, n_blocks: int) -> list[Indices]:
+    def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
         """An equal share of all nodes, in one block."""
         if n_nodes < self.size:
             raise InvalidInput(
@@ -160,7 +160,7 @@ class Ranks(Together):
             )
         return [np.array_split(np.arange(n_nodes), self.size)[self.rank]]
 
-    def exchange(self, mixing: Mixing, hosted: list[Indices]) -> MpiExchange:
+    def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> MpiExchange:
         """With the ranks that host neighbours."""
         return MpiExchange(self, mixing, np.array_split(np.arange(mixing.n_nodes), self.size))
 
