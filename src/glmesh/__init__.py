@@ -9,6 +9,7 @@ from glmesh import functions, methods, solvers, theory
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import solve
+from glmesh._moved import install
 from glmesh.errors import GlmeshError
 from glmesh.methods import Cocoa, Cola
 from glmesh.network import mixing, topology
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         lasso_path,
         load_model,
     )
+
+install()
 
 __version__ = "0.1.0"
 

@@ -11,6 +11,7 @@ from glmesh.core.hosted import HostedNodes
 from glmesh.core.protocols import Method
 from glmesh.core.records import Certificate, Event, Measures
 from glmesh.engine import checkpoint, data_changes
+from glmesh.engine.membership import Membership
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
@@ -158,6 +159,11 @@ class Run(Iterator[int]):
     def exchange(self) -> Any:
         """The transport between the nodes."""
         return self.nodes.transport
+
+    @property
+    def membership(self) -> Membership | None:
+        """What carries the fault plan out; None where nothing fails."""
+        return self._driver.membership
 
     @property
     def processes(self) -> ProcessGroup:
