@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glmesh.certificate.measures import best_scale
-from glmesh.collectives.flood import Gather, gather
+from glmesh.collectives.totals import Gather, gather
 from glmesh.core.block import Block
 from glmesh.core.messages import Halo
 from glmesh.core.state import PerColumn, PerNode, Shared

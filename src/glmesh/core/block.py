@@ -71,6 +71,20 @@ class NetworkInfo:
             speeds,
         )
 
+    @cached_property
+    def depths(self) -> Indices:
+        """Links between each node and the root of the spanning tree, shape (K,)."""
+        depths, at = np.zeros(self.n_nodes, dtype=np.int64), self.parents
+        while (at >= 0).any():
+            depths += at >= 0
+            at = np.where(at >= 0, self.parents[at], -1)
+        return depths
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """Children of each node in the spanning tree, ascending."""
+        return [np.flatnonzero(self.parents == node).tolist() for node in range(self.n_nodes)]
+
 
 @dataclass(eq=False)
 class Block:

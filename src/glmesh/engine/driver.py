@@ -40,7 +40,7 @@ from glmesh.problem.partition import Partition
 from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
-from glmesh.transports import FaultyExchange, LocalExchange, Network
+from glmesh.transports import FaultyTransport, LocalTransport, Network
 from glmesh.types import AnyArray, Indices, Vector
 
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
@@ -106,9 +106,9 @@ class Simulation(Overview):
         self.uses_flows = uses_flows
         warm_up()  # so that no round is timed with a compilation in it
         if plan.is_empty and not uses_flows:
-            self.exchange = processes.exchange(self.mixing, ids) or LocalExchange(self.mixing, ids, network)
+            self.exchange = processes.exchange(self.mixing, ids) or LocalTransport(self.mixing, ids, network)
         else:
-            self.exchange = FaultyExchange(self.mixing, ids, network, plan, schedule)
+            self.exchange = FaultyTransport(self.mixing, ids, network, plan, schedule)
         self._info = self._make_info(diameter, schedule, certify=certify and not uses_flows)
         self._agreed = self._agree(ids, diameter)
         blocks = [self._block(b, part) for b, part in enumerate(ids)]
@@ -138,7 +138,7 @@ class Simulation(Overview):
         elif certify:
             self.certifiers = [Certifier(block, by_samples=by_samples, tol=tol) for block in blocks]
         self.elastic = None
-        if isinstance(self.exchange, FaultyExchange):
+        if isinstance(self.exchange, FaultyTransport):
             self.elastic = Elastic(plan, self.hosted, self.exchange, self.events)
         if uses_flows:
             for node in np.flatnonzero(~plan.members(0, self.n_nodes)):
@@ -160,7 +160,7 @@ class Simulation(Overview):
         """Nodes that hold samples: what a method of consensus needs, and nothing of what only CoLA has."""
         pool = Pool.of(self.problem)
         self.partition = pool.deal(self.n_nodes, how, self.seed)
-        self.exchange = LocalExchange(self.mixing, ids, self.network)
+        self.exchange = LocalTransport(self.mixing, ids, self.network)
         self._info = self._make_info(diameter, (self.mixing,), certify=False)
         self.certifiers, self.elastic = [], None
         blocks: Any = [pool.host(part, self.partition, self._info, self.threads) for part in ids]
@@ -266,7 +266,7 @@ class Simulation(Overview):
             if len(returned) == len(generators):
                 return [returned[number] for number in range(len(generators))]
             # a block that is done waits for the others: only where a sum failed do some need longer
-            send = list(self.exchange.swap([Outbox() if done else rows for done, rows in steps]))
+            send = list(self.exchange.exchange([Outbox() if done else outbox for done, outbox in steps]))
 
     def __iter__(self) -> Self:
         return self

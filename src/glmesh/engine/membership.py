@@ -21,7 +21,7 @@ from glmesh.methods.cola.round import ColaState, start_of
 from glmesh.network.faults import Plan
 from glmesh.network.topology import links_of
 from glmesh.solvers import local_gap
-from glmesh.transports import FaultyExchange
+from glmesh.transports import FaultyTransport
 from glmesh.types import Flags, Vector
 
 
@@ -43,13 +43,13 @@ class HostedNodes:
         raise IndexError(node)
 
     def gossip(self, number: int) -> FlowGossip:
-        """The ledger of a block."""
+        """Return the flows of a block."""
         gossip = self.states[number].gossip
         assert isinstance(gossip, FlowGossip)
         return gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
-        """(the ledger of its block, its place there)."""
+        """Return (flows of the node's block, its place there)."""
         number, k = self.find(node)
         return self.gossip(number), k
 
@@ -60,8 +60,7 @@ class HostedNodes:
         state.screening.end(k)
         if forget:
             self.method.solver.forget(block, state.memory, k)
-        if isinstance(state.gossip, FlowGossip):
-            state.gossip.refresh_node(block, state.x, k)
+        state.gossip.refresh_node(block, state.x, k)
         if state.momentum is not None:
             state.momentum.still(block, state, k)
         for every in self.states:  # the sums of all blocks are one
@@ -93,7 +92,7 @@ class HostedNodes:
 class Elastic:
     """Carries a plan out, round by round."""
 
-    def __init__(self, plan: Plan, hosted: HostedNodes, exchange: FaultyExchange, events: list[Event]) -> None:
+    def __init__(self, plan: Plan, hosted: HostedNodes, exchange: FaultyTransport, events: list[Event]) -> None:
         self.plan = plan
         self.hosted = hosted
         self.exchange = exchange
@@ -104,7 +103,7 @@ class Elastic:
 
     @property
     def uses_flows(self) -> bool:
-        """Whether nodes keep ledgers."""
+        """Whether nodes keep flows."""
         return isinstance(self.hosted.states[0].gossip, FlowGossip)
 
     def begin(self, round: int) -> None:

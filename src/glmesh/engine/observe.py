@@ -193,7 +193,7 @@ class Overview:
             own_flows for number in range(len(self.blocks)) for own_flows in self.hosted.gossip(number).node_flows
         ]
         found = [(snapshots[k], node_flows[k]) for k in np.flatnonzero(self.members)]
-        if any(snapshot is None or snapshot.digest != own_flows.digest for snapshot, own_flows in found):
+        if any(snapshot is None or snapshot.view.digest != own_flows.view.digest for snapshot, own_flows in found):
             return
         rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
         certificate = found[0][0].certificate if found[0][0] is not None else None

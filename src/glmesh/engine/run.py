@@ -330,10 +330,7 @@ class Run(Simulation):
         for watcher, saved in zip(self._watchers, watchers, strict=True):
             watcher.state = saved
         for number, saved in enumerate(states):
-            own = self.states[number].gossip
-            if not isinstance(own, FlowGossip):  # its arrays are shared with the exchange
-                own.v[:], own.spare[:], own.before[:] = saved.gossip.v, saved.gossip.spare, saved.gossip.before
-                saved.gossip = own
+            saved.gossip = self.states[number].gossip.restored(saved.gossip)
             self.states[number] = saved
         if self.elastic is not None:
             self.elastic.frozen = state["frozen"]

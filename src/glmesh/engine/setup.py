@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 
 from glmesh.errors import InvalidInput
+from glmesh.gossip.membership import MembershipView
 from glmesh.methods import Cola
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
@@ -16,7 +17,6 @@ from glmesh.network.mixing import Mixing
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
 from glmesh.transports import Network
-from glmesh.types import Indices
 
 DEFAULT_NODES = 16
 
@@ -78,9 +78,9 @@ class Gaps:
         self._links = topology_module.links_of(mixing.matrix)
         self._newest: tuple[Any, float] = (None, 0.0)
 
-    def __call__(self, view: Indices, round: int) -> float:
-        """For a view (odd entries are members) and the links that had not failed for good by this round."""
-        members, gone = (view & 1).astype(bool), self._plan.gone(round, self._links)
+    def __call__(self, view: MembershipView, round: int) -> float:
+        """For the members of a view and the links that had not failed for good by this round."""
+        members, gone = view.flags, self._plan.gone(round, self._links)
         newest = self._newest  # threads share this object
         if newest[0] != (members.tobytes(), gone):
             mixing = mixing_module.among(self._mixing, members, gone)
@@ -89,7 +89,7 @@ class Gaps:
 
 
 def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool) -> bool:
-    """Refuses what does not go together; whether nodes keep ledgers."""
+    """Refuses what does not go together; whether nodes keep flows."""
     uses_flows = method.gossip == "ledger" or (method.gossip == "auto" and plan.loses_messages)
     if method.gossip == "chebyshev" and plan.loses_messages:
         raise InvalidInput("Chebyshev gossip is for networks that stand still; use gossip='auto' where things fail")
