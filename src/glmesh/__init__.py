@@ -6,10 +6,10 @@
 from typing import TYPE_CHECKING, Any
 
 from glmesh import functions, methods, solvers, theory
+from glmesh._moved import install
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import solve
-from glmesh._moved import install
 from glmesh.errors import GlmeshError
 from glmesh.methods import Cocoa, Cola
 from glmesh.network import mixing, topology

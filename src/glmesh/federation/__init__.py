@@ -1,5 +1,5 @@
 """Nodes as processes of their own, between machines: gRPC with mutual TLS, one stream per link, no coordinator.
 
 `keys` and `federation` say who takes part; `frames` is what crosses a link, `link` carries it; `exchange` hands a
-block its neighbours' letters; `node` is the process.
+block its neighbours' mail; `node` is the process.
 """

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from glmesh.core.wire import Layout
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.federation.config.federation import difference
 from glmesh.federation.config.site import Site
@@ -23,8 +24,8 @@ from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.wire.frames import (
     CONTROL,
     Kind,
-    Shape,
     Violation,
+    longest_mail,
     pack_json,
     pack_vector,
     unpack_json,
@@ -106,7 +107,7 @@ class Node:
         return self.federation.members[peer].name
 
     def receive(self, message: Message) -> None:
-        """All but letters."""
+        """Act on a message that is no mail."""
         peer = message.peer
         if message.kind is None:
             self.ready.pop(peer, None)
@@ -153,19 +154,19 @@ class Node:
             self._counts_changed |= kind == "count"  # to be looked at between two rounds
 
     def _learn_counts(self) -> None:
-        """Links to those who were given up carry no letters, so the board tells of them."""
+        """Links to those who were given up carry no mail, so the board tells of them."""
         trainer, self._counts_changed = self.trainer, False
         assert trainer is not None
         for node in range(len(self.federation.members)):
             trainer.learn(node, self.board.get("count", node) or 0)
-        if trainer.view[self.me] > (self.board.get("count", self.me) or trainer.view[self.me]):
+        if trainer.view.counts[self.me] > (self.board.get("count", self.me) or trainer.view.counts[self.me]):
             self.log("joined again")
             self._tell_counts([self.me])
 
     def _tell_counts(self, nodes: list[int]) -> None:
         assert self.trainer is not None
         for node in nodes:
-            count = int(self.trainer.view[node])
+            count = int(self.trainer.view.counts[node])
             self.board.put("count", node, count, count)
         self._spread([("count", node) for node in nodes])
 
@@ -227,10 +228,10 @@ class Node:
         form = self.data.settle(self.agreed, self.me)
         life = max(int(time.time() * 1000), 0 if saved is None else saved["trainer"]["life"] + 1)
         trainer = Trainer(self.federation, self.me, form, life)
-        shape = Shape(trainer.block.d, len(self.federation.members), self.federation.network.wire == "float32")
-        self.links.allow(max(shape.limit, CONTROL))
+        layout = Layout(trainer.block.d, len(self.federation.members), self.federation.network.wire == "float32")
+        self.links.allow(max(longest_mail(layout), CONTROL))
         mixing = self.federation.mixing
-        self.exchange = PeerExchange(self.links, mixing, shape, self.me, self.receive, patient=self.patient)
+        self.exchange = PeerExchange(self.links, mixing, layout, self.me, self.receive, patient=self.patient)
         self.exchange.interrupted = lambda: self.stop.is_set() or self._counts_changed
         self.trainer = trainer
         if saved is not None:
@@ -327,12 +328,13 @@ class Node:
         assert trainer is not None
         assert exchange is not None
         for peer, pace in exchange.paces.items():
-            if trainer.view[peer] > self._counts.setdefault(peer, int(trainer.view[peer])):
-                self._counts[peer], pace.heard = int(trainer.view[peer]), now  # it joined: its time begins anew
+            count = int(trainer.view.counts[peer])
+            if count > self._counts.setdefault(peer, count):
+                self._counts[peer], pace.heard = count, now  # it joined: its time begins anew
             away = now - pace.heard
-            if trainer.view[peer] & 1 and away > self.federation.network.gone_after and not pace.finished:
+            if trainer.view.is_member(peer) and away > self.federation.network.gone_after and not pace.finished:
                 self.log("gone", peer=self.name(peer), away=away, model=self.federation.network.gone)
-                trainer.learn(peer, int(trainer.view[peer]) + 1)
+                trainer.learn(peer, count + 1)
                 self._tell_counts([peer])
                 self.save()
         if any(link.up for link in self.links.links.values()):
@@ -343,7 +345,7 @@ class Node:
         trainer, exchange = self.trainer, self.exchange
         assert trainer is not None
         assert exchange is not None
-        around = [exchange.paces[peer] for peer in exchange.paces if trainer.view[peer] & 1]
+        around = [exchange.paces[peer] for peer in exchange.paces if trainer.view.is_member(peer)]
         left_behind = bool(around) and all(pace.finished for pace in around)
         if trainer.proof is None:
             return Outcome.LEFT_BEHIND if left_behind else None
@@ -377,7 +379,9 @@ class Node:
         assert trainer is not None
         self.store.save(trainer, self.board)
         self.saved_round = trainer.state.round
-        heirs = [peer for peer in sorted(self.links.links) if self.links.links[peer].up and trainer.view[peer] & 1]
+        heirs = [
+            peer for peer in sorted(self.links.links) if self.links.links[peer].up and trainer.view.is_member(peer)
+        ]
         if heirs and self.federation.network.gone == "freeze" and self.exchange is not None:
             if self.exchange.paces[heirs[0]].ready:
                 self._tell(Kind.WILL, pack_vector({}, trainer.share()), heirs[0])

@@ -18,12 +18,13 @@ from glmesh.core.messages import Rounds
 from glmesh.core.records import Certificate
 from glmesh.federation.config.federation import Federation
 from glmesh.federation.wire.transport import PeerExchange
-from glmesh.gossip.flows import FlowGossip, has_left
+from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip.membership import MembershipView
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import ColaBlocks
 from glmesh.network.faults import Plan
 from glmesh.problem.node_data import CompositeObjective
-from glmesh.types import Indices, Vector
+from glmesh.types import Vector
 
 _NOT_YET = 1 << 62  # no round comes this late: a node that returned notes nothing until it has met somebody
 
@@ -83,7 +84,7 @@ class Trainer:
 
     @property
     def state(self) -> Any:
-        """Variables, ledger, momentum."""
+        """Variables, flows, momentum."""
         return self.hosted.states[0]
 
     @property
@@ -97,14 +98,14 @@ class Trainer:
         return self.hosted.flow_gossip(0)
 
     @property
-    def view(self) -> Indices:
+    def view(self) -> MembershipView:
         """Who takes part, as far as it knows."""
         return self.gossip.node_flows[0].view
 
     @property
     def members(self) -> list[int]:
         """The same, as numbers."""
-        return np.flatnonzero(self.view & 1).tolist()
+        return self.view.members()
 
     @property
     def certificate(self) -> Certificate | None:
@@ -121,13 +122,13 @@ class Trainer:
     def round(self, exchange: PeerExchange) -> None:
         """The next round, or that which the neighbours are in."""
         self._catch_up(exchange)
-        before, view = self.gossip.node_flows[0].digest, self.view.copy()
+        view = self.view
         state, method = self.state, self.hosted.method
         attended = self.async_certifier.attend(
             method.round(self.block, state), state, lambda: method.scale(self.block, state)
         )
         self._drive(attended, exchange)
-        if self.gossip.node_flows[0].digest != before:
+        if self.view.digest != view.digest:
             self.members_changed(view)
         self._new_edges()
 
@@ -136,7 +137,7 @@ class Trainer:
         try:
             rows = next(rounds)
             while True:
-                (halo,) = exchange.swap([rows])
+                (halo,) = exchange.exchange([rows])
                 rows = rounds.send(halo)
         except StopIteration:
             return
@@ -168,24 +169,24 @@ class Trainer:
 
     def learn(self, node: int, count: int) -> None:
         """A member was given up, or is back: its count, which only grows. One that hears it of itself joins again."""
-        if count > self.view[node]:
-            view = self.view.copy()
+        if count > self.view.counts[node]:
+            view = self.view
             self.gossip.node_flows[0].count(node, count)
             self.members_changed(view)
 
-    def members_changed(self, before: Indices) -> None:
+    def members_changed(self, before: MembershipView) -> None:
         """After the view has changed: who left is counted by its heir, who returned counts itself."""
         freeze = self.federation.network.gone == "freeze"
-        for node in np.flatnonzero(self.view != before).tolist():
+        for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
                 continue
-            if has_left(int(self.view[node])) and freeze and node in self.wills:
+            if self.view.has_left(node) and freeze and node in self.wills:
                 self.wards[node] = self.wills.pop(node)
-            elif self.view[node] & 1:
+            elif self.view.is_member(node):
                 self.wards.pop(node, None)
         own_flows = self.gossip.node_flows[0]
         own_flows.inherited = np.sum(list(self.wards.values()), axis=0) if self.wards else None
-        if not self.view[self.me] & 1:  # the others had given this node up
+        if not self.view.is_member(self.me):  # the others had given this node up
             self.gossip.join(self.block, 0)
         self.gossip.open(self.block, 0)
         self.life += 1  # links that are opened anew must not be taken for the old ones
@@ -197,7 +198,7 @@ class Trainer:
     def look(self, wanted: int) -> bool:
         """Whether there is a new proof: the first that is good enough, or one of the round that others hold."""
         snapshot = self.async_certifier.state.last[0]
-        if snapshot is None or snapshot.certificate is None or snapshot.digest != self.gossip.node_flows[0].digest:
+        if snapshot is None or snapshot.certificate is None or snapshot.view.digest != self.view.digest:
             return False
         if snapshot.certificate.relative > self.federation.problem.tol:
             return False
@@ -241,4 +242,4 @@ class Trainer:
 
 
 def _proof(snapshot: RoundSnapshot, certificate: Certificate) -> Proof:
-    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.digest)
+    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.view.digest)

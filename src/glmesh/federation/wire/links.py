@@ -1,8 +1,8 @@
 """Links to the neighbours: gRPC with mutual TLS, one bidirectional stream each, in a thread of its own.
 
 Of two neighbours the one with the larger number dials, again and again with growing pauses; the other listens. A stream
-begins with a HELLO from both ends, which must agree. Letters that cannot be sent in time give way to newer ones (the
-ledger repairs that), so a neighbour that reads nothing costs a bounded amount of memory and no waiting.
+begins with a HELLO from both ends, which must agree. Mail that cannot be sent in time gives way to newer (push-flow
+gossip repairs that), so a neighbour that reads nothing costs a bounded amount of memory and no waiting.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from glmesh.federation.wire.probe import probe
 _METHOD, _PATH = "Talk", "/glmesh.Link/Talk"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to reach a neighbour
 _HANDSHAKE = 15.0  # seconds for the HELLO of a neighbour
-_WAITING = 2  # letters kept for a neighbour that does not read
+_WAITING = 2  # mail kept for a neighbour that does not read
 _CONTROLS = 1024  # and other messages, beyond which the stream is given up
 _UNREAD, _BREATH = 4, 0.02  # longest messages that may be unread; seconds until the next look
 _OPTIONS = [
@@ -68,7 +68,7 @@ class Link:
     name: str
     address: str
     controls: deque[tuple[Kind, Content]] = field(default_factory=deque)
-    letters: deque[Content] = field(default_factory=deque)
+    mail: deque[Content] = field(default_factory=deque)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     stream: asyncio.Task[Any] | None = None  # of the session in progress
     up: bool = False
@@ -78,7 +78,7 @@ class Link:
     refused: str = ""  # why one of both ends refuses the other
     sent: int = 0
     received: int = 0
-    dropped: int = 0  # letters that gave way to newer ones
+    dropped: int = 0  # mail that gave way to newer mail
 
 
 class Links:
@@ -163,9 +163,7 @@ class Links:
     def flush(self, seconds: float) -> None:
         """Waits until all is handed over to the network, or the time is over."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and any(
-            link.up and (link.controls or link.letters) for link in self.links.values()
-        ):
+        while time.monotonic() < end and any(link.up and (link.controls or link.mail) for link in self.links.values()):
             time.sleep(0.01)
         time.sleep(0.05)
 
@@ -174,10 +172,10 @@ class Links:
     def _queue(self, link: Link, kind: Kind, content: Content) -> None:
         if not link.up:
             return
-        if kind is Kind.LETTER:
-            link.letters.append(content)
-            while len(link.letters) > _WAITING:
-                link.letters.popleft()
+        if kind is Kind.MAIL:
+            link.mail.append(content)
+            while len(link.mail) > _WAITING:
+                link.mail.popleft()
                 link.dropped += 1
         elif len(link.controls) < _CONTROLS:
             link.controls.append((kind, content))
@@ -286,7 +284,7 @@ class Links:
     ) -> None:
         link.assembler, link.why = Assembler(), "its stream ended"
         link.controls.clear()
-        link.letters.clear()
+        link.mail.clear()
         link.controls.append((Kind.HELLO, self._hello))
         link.wake.set()
         writer = asyncio.create_task(self._write(link, write))
@@ -356,8 +354,8 @@ class Links:
         while True:
             await link.wake.wait()
             link.wake.clear()
-            while link.controls or link.letters:
-                kind, content = link.controls.popleft() if link.controls else (Kind.LETTER, link.letters.popleft())
+            while link.controls or link.mail:
+                kind, content = link.controls.popleft() if link.controls else (Kind.MAIL, link.mail.popleft())
                 for frame in frames(kind, number, content):
                     await write(frame)
                     link.sent += len(frame)

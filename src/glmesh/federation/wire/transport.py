@@ -1,4 +1,4 @@
-"""A block of one node, its neighbours behind links: letters go out, and those of the same exchange are waited for.
+"""A block of one node, its neighbours behind links: mail goes out, and that of the same exchange is waited for.
 
 How long is learned from what each neighbour usually takes. One that stays silent beyond that is skipped, and not waited
 for any more until it is heard of again; so a run never hangs, and a stopped neighbour costs one deadline.
@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glmesh.core.messages import Halo, Outbox
-from glmesh.federation.wire.frames import Kind, Shape, Violation, pack_letter, unpack_letter
+from glmesh.core.messages import Contents, Halo, Mail, Outbox
+from glmesh.core.wire import Layout
+from glmesh.federation.wire.frames import CARRIES, Kind, Violation, pack_mail, unpack_mail
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import Links
-from glmesh.gossip.messages import LinkMessage
 from glmesh.network.mixing import Mixing
 
 _SHORTEST, _LONGEST = 1.0, 30.0  # seconds of a deadline: a pause of the operating system is no failure
 _UNKNOWN = 5.0  # for a neighbour that has not been timed yet
-_FADE = 0.125  # of what is remembered of a neighbour, per letter (as TCP does)
+_FADE = 0.125  # of what is remembered of a neighbour, per message (as TCP does)
 _ALONE = 1.0  # seconds between rounds while nobody is there
 _REMEMBERED = 256  # exchanges whose sending times are kept
 
@@ -38,11 +38,9 @@ class Pace:
     mean: float = math.nan
     spread: float = 0.0
     heard: float = field(default_factory=time.monotonic)  # when it last gave a sign
-    newest: int = -1  # the exchange of its newest letter
+    newest: int = -1  # the exchange of its newest mail
     at: int = -1  # the exchange that it said it was in when it became ready
-    waiting: deque[tuple[int, LinkMessage]] = field(
-        default_factory=lambda: deque(maxlen=8)
-    )  # letters not delivered yet
+    waiting: deque[tuple[int, Mail]] = field(default_factory=lambda: deque(maxlen=8))  # mail not delivered yet
     skipped: int = 0
 
     @property
@@ -62,24 +60,26 @@ class Pace:
 
 
 class PeerExchange:
-    """The Exchange of a node; `patient` waits for every neighbour for ever, so that nothing depends on time."""
+    """The transport of a node; `patient` waits for every neighbour for ever, so that nothing depends on time."""
+
+    carries = CARRIES
 
     def __init__(
         self,
         links: Links,
         mixing: Mixing,
-        shape: Shape,
+        layout: Layout,
         me: int,
         other: Callable[[Message], None],
         *,
         patient: bool = False,
     ) -> None:
-        self._links, self._shape, self._me, self._other, self.patient = links, shape, me, other, patient
+        self._links, self._layout, self._me, self._other, self.patient = links, layout, me, other, patient
         self.clock = 0  # of the coming exchange
         self.communications = 0
         self.paces = {peer: Pace() for peer in links.links}
         self._sent_at: dict[int, float] = {}
-        self._unsent: dict[int, LinkMessage] = {}
+        self._unsent: dict[int, Mail] = {}
         self.interrupted: Callable[[], bool] = lambda: False
         matrix = mixing.matrix
         row = slice(matrix.indptr[me], matrix.indptr[me + 1])
@@ -91,16 +91,17 @@ class PeerExchange:
         """The newest exchange that a neighbour is known to be in."""
         return max((max(pace.newest, pace.at) for pace in self.paces.values()), default=-1)
 
-    def swap(self, rows: list[Outbox]) -> list[Halo]:
-        """One exchange."""
+    def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
+        """Send the node's mail and wait for that of its neighbours, until their deadlines."""
+        self.carries.check(Contents.of(outboxes[0]), "a link between peers", "Use gossip='ledger', which sends offers")
         began = time.monotonic()
         self._sent_at[self.clock] = began
         self._sent_at.pop(self.clock - _REMEMBERED, None)
-        self._unsent = {letter.receiver: letter for letter in rows[0].letters}
-        required_theta = set(self._unsent)
+        self._unsent = {mail.receiver: mail for mail in outboxes[0].mail}
+        receivers = set(self._unsent)
         self._send()
         while not self.interrupted():
-            awaited = {peer: self.paces[peer] for peer in required_theta if self._awaits(peer)}
+            awaited = {peer: self.paces[peer] for peer in receivers if self._awaits(peer)}
             now = time.monotonic()
             for peer, pace in awaited.items():
                 if not self.patient and now >= began + pace.deadline:
@@ -129,13 +130,13 @@ class PeerExchange:
         return [halo]
 
     def _send(self) -> None:
-        """The letters of this exchange, to those who are ready; who becomes so later gets its letter then."""
+        """Send the mail of this exchange to neighbours that are ready; to others once they are."""
         for peer in [peer for peer in self._unsent if self.paces[peer].ready and not self.paces[peer].finished]:
-            letter = self._unsent.pop(peer)
-            self._links.send(peer, Kind.LETTER, pack_letter(self.clock, letter, self._shape))
+            mail = self._unsent.pop(peer)
+            self._links.send(peer, Kind.MAIL, pack_mail(self.clock, mail, self._layout))
 
     def _awaits(self, peer: int) -> bool:
-        """Whether the neighbour's letter of this exchange may still come."""
+        """Return whether the neighbour's mail of this exchange may still come."""
         pace = self.paces[peer]
         there = (pace.ready and self._links.links[peer].up and not pace.silent) or self.patient
         return there and not pace.finished and pace.newest < self.clock
@@ -150,7 +151,7 @@ class PeerExchange:
         now = time.monotonic()
         if message.kind is not None or message.up:
             pace.heard = now
-        if message.kind is not Kind.LETTER:
+        if message.kind is not Kind.MAIL:
             if message.kind is None:
                 pace.ready, pace.silent = False, False
             if message.up:
@@ -160,9 +161,9 @@ class PeerExchange:
             self._send()
             return
         try:
-            clock, letter = unpack_letter(message.content, message.peer, self._me, self._shape)
+            clock, mail = unpack_mail(message.content, message.peer, self._me, self._layout)
             if clock <= pace.newest - _REMEMBERED:
-                raise Violation(f"a letter of exchange {clock}, long after one of {pace.newest}")
+                raise Violation(f"mail of exchange {clock}, long after one of {pace.newest}")
         except Violation as error:
             self._links.drop(message.peer, str(error))
             return
@@ -174,14 +175,14 @@ class PeerExchange:
         elif pace.silent and clock > pace.newest:
             pace.silent = False  # behind, but it moves: it will catch up
         pace.newest = max(pace.newest, clock)
-        pace.waiting.append((clock, letter))
+        pace.waiting.append((clock, mail))
 
-    def _deliver(self) -> list[LinkMessage]:
-        """Letters of this exchange and of earlier ones, in ascending order of neighbours."""
+    def _deliver(self) -> list[Mail]:
+        """Return the mail of this exchange and of earlier ones, in ascending order of neighbours."""
         out = []
         for _, pace in sorted(self.paces.items()):
-            ahead = [(clock, letter) for clock, letter in pace.waiting if clock > self.clock]
-            out += [letter for clock, letter in pace.waiting if clock <= self.clock]
+            ahead = [(clock, mail) for clock, mail in pace.waiting if clock > self.clock]
+            out += [mail for clock, mail in pace.waiting if clock <= self.clock]
             pace.waiting.clear()
             pace.waiting.extend(ahead)
         return out

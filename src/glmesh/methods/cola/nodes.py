@@ -19,7 +19,6 @@ from glmesh.core.records import Certificate, Measures
 from glmesh.core.setup import Setup
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
-from glmesh.gossip.averaging import MatrixGossip
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
@@ -239,7 +238,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         snapshots = [last for certifier in self.by_id.async_certifiers for last in certifier.state.last]
         flows = [one for number in range(len(self.blocks)) for one in self.by_id.flow_gossip(number).node_flows]
         found = [(snapshots[k], flows[k]) for k in np.flatnonzero(members)]
-        if any(snapshot is None or snapshot.digest != flow.digest for snapshot, flow in found):
+        if any(snapshot is None or snapshot.view.digest != flow.view.digest for snapshot, flow in found):
             return
         rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
         certificate = found[0][0].certificate if found[0][0] is not None else None
@@ -276,10 +275,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         for watcher, saved in zip(self.watchers, watchers, strict=True):
             watcher.state = saved
         for number, saved in enumerate(states):
-            own = self.states[number].gossip
-            if isinstance(own, MatrixGossip) and isinstance(saved.gossip, MatrixGossip):
-                own.take_over(saved.gossip)  # its arrays are shared with the transport
-                saved.gossip = own
+            saved.gossip = self.states[number].gossip.restored(saved.gossip)
             self.states[number] = saved
 
     def restart(self) -> None:
