@@ -67,12 +67,12 @@ class Overview:
         """The variables, in the user's order (a copy); with a method of consensus, the mean of all copies."""
         if self.consensual:
             return np.asarray(self.estimates.mean(axis=0))
-        return np.asarray(self.partition.to_user(self.processes.concatenate([state.x for state in self.states])))
+        return np.asarray(self.partition.to_user(self.processes.all_gather_rows([state.x for state in self.states])))
 
     @property
     def estimates(self) -> Matrix:
         """Every node's v_k, or its copy of the coefficients, a row each (a copy)."""
-        return np.asarray(self.processes.concatenate([state.v for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.v for state in self.states]))
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
@@ -84,7 +84,7 @@ class Overview:
         """The local accuracy Theta_k reached in the last round (NaN where none was asked for)."""
         if self.consensual:
             return np.full(self.n_nodes, np.nan)
-        return np.asarray(self.processes.concatenate([state.theta for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.theta for state in self.states]))
 
     @property
     def communications(self) -> int:
@@ -94,13 +94,13 @@ class Overview:
     @property
     def bytes(self) -> int:
         """Bytes sent over all directed edges."""
-        return sum(self.processes.each([self.exchange.traffic.bytes]))
+        return sum(self.processes.all_gather([self.exchange.traffic.bytes]))
 
     @property
     def seconds(self) -> float:
         """Time of the rounds so far: on the virtual clock if there is a network, else on the wall."""
         clock = self.exchange.clock
-        return max(self.processes.each([self._elapsed])) if clock is None else clock.seconds
+        return max(self.processes.all_gather([self._elapsed])) if clock is None else clock.seconds
 
     @property
     def faults(self) -> Plan:
@@ -115,17 +115,21 @@ class Overview:
     @property
     def up(self) -> Flags:
         """Who was there in the last round."""
-        return np.asarray(self.processes.concatenate([state.up for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.up for state in self.states]))
 
     @property
     def skipped(self) -> int:
         """Subproblems not solved because their node was done."""
-        return 0 if self.consensual else sum(self.processes.each([state.screening.skipped for state in self.states]))
+        return (
+            0 if self.consensual else sum(self.processes.all_gather([state.screening.skipped for state in self.states]))
+        )
 
     @property
     def spared(self) -> float:
         """Nonzeros that those would have visited."""
-        return 0.0 if self.consensual else float(sum(self.processes.each([s.screening.spared for s in self.states])))
+        return (
+            0.0 if self.consensual else float(sum(self.processes.all_gather([s.screening.spared for s in self.states])))
+        )
 
     def measure(self) -> Measures:
         """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.
@@ -213,10 +217,10 @@ class Overview:
             raise InvalidInput("there is no certificate yet")
         if self._proof is not None:
             return self._proof[1], self._proof[2]
-        x = self.processes.concatenate(
+        x = self.processes.all_gather_rows(
             [certifier.state.x for certifier in self.certifiers if certifier.state.x is not None]
         )
-        v = self.processes.concatenate(
+        v = self.processes.all_gather_rows(
             [certifier.state.v for certifier in self.certifiers if certifier.state.v is not None]
         )
         return np.asarray(self.partition.to_user(x)), np.asarray(v)

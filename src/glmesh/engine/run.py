@@ -240,11 +240,11 @@ class Run(Simulation):
             "n_blocks": self.n_blocks,
         }
         identity, elapsed, processes = self.identity(), self.seconds, self.processes
-        states = processes.collect(self.states)
-        watchers = processes.collect([watcher.state for watcher in self._watchers])
-        transports = processes.collect([self.exchange.state()])
+        states = processes.gather(self.states)
+        watchers = processes.gather([watcher.state for watcher in self._watchers])
+        transports = processes.gather([self.exchange.state()])
         if states is None or watchers is None or transports is None:
-            processes.first(None)  # so that nobody goes on before the file is there
+            processes.broadcast(None)  # so that nobody goes on before the file is there
             return
         state = {
             "rounds": self.rounds,
@@ -262,7 +262,7 @@ class Run(Simulation):
         }
         tree = checkpoint.problem_tree(self.problem) if data else None
         checkpoint.write(path, {"identity": identity, "setup": setup, "problem": tree, "state": state})
-        processes.first(None)
+        processes.broadcast(None)
 
     @staticmethod
     def resume(path: str | PathLike[str], problem: Problem | None = None, *, n_jobs: int | None = None) -> Run:
@@ -306,18 +306,20 @@ class Run(Simulation):
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
         """From what the first process has read."""
         processes = self.processes
-        identity = processes.first(None if tree is None else tree["identity"])
+        identity = processes.broadcast(None if tree is None else tree["identity"])
         assert identity is not None
         _check_same(self.identity(), identity, path)
         nodes: list[Any] | None = None
         watch: list[Any] | None = None
-        extents = processes.each([Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks])
+        extents = processes.all_gather(
+            [Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks]
+        )
         if tree is not None:
             nodes = regroup.split(tree["state"].pop("nodes"), extents)
             watch = tree["state"].pop("watch")
             watch = [] if watch is None else regroup.split(watch, extents)
-        states, watchers = processes.deal(nodes), processes.deal(watch)
-        state = processes.first(None if tree is None else tree["state"])
+        states, watchers = processes.scatter(nodes), processes.scatter(watch)
+        state = processes.broadcast(None if tree is None else tree["state"])
         assert state is not None
         if state["anchor"] != self.problem.model.anchor:
             self._retarget(self.problem.anchored(state["anchor"]))
@@ -348,7 +350,7 @@ class Run(Simulation):
         mixing, columns = self.mixing.matrix, self.partition.columns_of
         hosted = [k for block in self.blocks for k in block.ids.tolist()]
         names = [checkpoint.node_digest(self.problem, k, columns(k)) for k in hosted]
-        nodes = [name for part in self.processes.each([names]) for name in part]
+        nodes = [name for part in self.processes.all_gather([names]) for name in part]
         parts = {
             "problem": checkpoint.outline(self.problem),
             "method": self.method,

@@ -105,7 +105,7 @@ def solve(
     max_rounds, record_every = whole(max_rounds, "max_rounds", 0), whole(record_every, "record_every", 1)
     checkpoint_every = whole(checkpoint_every, "checkpoint_every", 1)
     with process_group(runtime) as processes:
-        saved = checkpoint is not None and processes.first(Path(checkpoint).exists())
+        saved = checkpoint is not None and processes.broadcast(Path(checkpoint).exists())
         run = Run(
             problem,
             method=method,
@@ -173,7 +173,7 @@ def _loop(
         last = history[-1]
         fresh = last["round"] == run.rounds
         # all processes must stop in the same round: they ask each other when they measure anyway
-        wishes = run.processes.each([(interrupt.hit, stopped)]) if alone or fresh else []
+        wishes = run.processes.all_gather([(interrupt.hit, stopped)]) if alone or fresh else []
         if fresh and not np.isfinite(last["h"]):
             status = Status.DIVERGED
         elif fresh and stop == "gap" and last["gap"] <= tol * abs(last["objective"]):
