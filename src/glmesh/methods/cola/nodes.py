@@ -132,12 +132,12 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def x(self) -> Vector:
         """The variables in the user's order, a copy."""
-        return np.asarray(self.partition.to_user(self.processes.concatenate([state.x for state in self.states])))
+        return np.asarray(self.partition.to_user(self.processes.all_gather_rows([state.x for state in self.states])))
 
     @property
     def estimates(self) -> Matrix:
         """(K, d) every node's v_k, a copy."""
-        return np.asarray(self.processes.concatenate([state.v for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.v for state in self.states]))
 
     @property
     def visited(self) -> Vector:
@@ -152,17 +152,17 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def theta(self) -> Vector:
         """(K,) local accuracy Theta_k of the last round, NaN where none was measured."""
-        return np.asarray(self.processes.concatenate([state.theta for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.theta for state in self.states]))
 
     @property
     def up(self) -> Flags:
         """(K,) which nodes were there in the last round."""
-        return np.asarray(self.processes.concatenate([state.up for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.up for state in self.states]))
 
     @property
     def skipped(self) -> tuple[int, float]:
         """(Subproblems that were skipped because they had nothing to gain, nonzeros that those would have visited)."""
-        each = self.processes.each([(state.screening.skipped, state.screening.spared) for state in self.states])
+        each = self.processes.all_gather([(state.screening.skipped, state.screening.spared) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
     def data_of(self, k: int) -> list[AnyArray]:
@@ -259,8 +259,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         if self.proof is not None:
             return self.proof[1], self.proof[2]
         states = [certifier.state for certifier in self.certifiers]
-        x = self.processes.concatenate([state.x for state in states if state.x is not None])
-        v = self.processes.concatenate([state.v for state in states if state.v is not None])
+        x = self.processes.all_gather_rows([state.x for state in states if state.x is not None])
+        v = self.processes.all_gather_rows([state.v for state in states if state.v is not None])
         return np.asarray(self.partition.to_user(x)), np.asarray(v)
 
     # saving and changes in mid-run
