@@ -18,6 +18,7 @@ from glmesh.kernels.warm import warm_up
 warm_up()  # numba cannot compile what atheris has instrumented
 
 with atheris.instrument_imports(include=["glmesh.federation", "glmesh.gossip.edge"]):
+    from glmesh.collectives.pipeline import ObjectiveDigest
     from glmesh.federation.node.gossip_store import Board
     from glmesh.federation.wire.frames import (
         Assembler,
@@ -32,7 +33,6 @@ with atheris.instrument_imports(include=["glmesh.federation", "glmesh.gossip.edg
         unpack_vector,
     )
     from glmesh.gossip.edge import Edge, Offer
-    from glmesh.collectives.pipeline import ObjectiveDigest
     from glmesh.gossip.messages import CertificateRecord, LinkMessage
 
 SHAPE = Shape(3, 4)

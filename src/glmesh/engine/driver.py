@@ -21,7 +21,7 @@ from glmesh.engine.events import Event
 from glmesh.engine.membership import Elastic, HostedNodes
 from glmesh.engine.observe import Overview
 from glmesh.engine.result import Result
-from glmesh.engine.setup import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
+from glmesh.engine.setup import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
@@ -42,6 +42,7 @@ from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
 from glmesh.transports import FaultyExchange, LocalExchange, Network
 from glmesh.types import AnyArray, Indices, Vector
+from glmesh.validation import whole_number
 
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
 
@@ -76,13 +77,13 @@ class Simulation(Overview):
         self.consensual = isinstance(chosen, Consensus)  # nodes hold samples, and copies of all coefficients
         if network is not None and not isinstance(network, Network):
             raise InvalidInput(f"network must be a Network(...), got {network!r}")
-        self.seed = whole(seed, "seed", 0, 2**63)
+        self.seed = whole_number(seed, "seed", 0, 2**63)
         self.network, self.certify, self.tol = network, certify, tol
         self.mixing, diameter = network_of(problem, self.method, topology, n_nodes, mixing, self.seed)
         self.n_nodes = self.mixing.n_nodes
         plan = Plan.of(faults)
         processes.refuse(method=self.method, network=network, plan=plan)
-        self.n_blocks = min(whole(n_blocks, "n_blocks", 1), self.n_nodes)
+        self.n_blocks = min(whole_number(n_blocks, "n_blocks", 1), self.n_nodes)
         self.threads = ThreadPool(self._n_jobs(n_jobs))
         self._begin()
         ids = processes.local_blocks(self.n_nodes, self.n_blocks)
@@ -200,7 +201,7 @@ class Simulation(Overview):
 
     def _n_jobs(self, n_jobs: int | None) -> int:
         if n_jobs is not None:
-            return min(whole(n_jobs, "n_jobs", 1), self.n_nodes)
+            return min(whole_number(n_jobs, "n_jobs", 1), self.n_nodes)
         if self.processes.size > 1:  # the ranks share the cores out among themselves
             return 1
         parts = self.problem.parts

@@ -16,7 +16,6 @@ from glmesh.core.state import Extent
 from glmesh.engine import checkpoint
 from glmesh.engine.driver import Simulation
 from glmesh.engine.events import Event
-from glmesh.engine.setup import whole
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
 from glmesh.gossip.flows import FlowGossip
@@ -27,6 +26,7 @@ from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
 from glmesh.types import AnyArray, Indices
+from glmesh.validation import whole_number
 
 _STEADIEST = 0.95  # of a move that the next one repeats: more would be a guess
 
@@ -55,7 +55,7 @@ class Run(Simulation):
         column. On pooled data new columns are numbered after all others, on data that is apart after the node's own.
         """
         self._check_alone("add_columns")
-        node = whole(node, "node", 0, self.n_nodes)
+        node = whole_number(node, "node", 0, self.n_nodes)
         self._check_not_left([node])
         part = 0 if self.problem.pooled else node
         problem = self.problem.grown(part, X, y, sample_weight, penalty)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import networkx as nx
-import numpy as np
 
 from glmesh.errors import InvalidInput
 from glmesh.methods import Cola
@@ -17,6 +16,7 @@ from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
 from glmesh.transports import Network
 from glmesh.types import Indices
+from glmesh.validation import whole_number
 
 DEFAULT_NODES = 16
 
@@ -25,7 +25,7 @@ def network_of(
     problem: Problem, method: Any, topology: Any, n_nodes: int, weights: Any, seed: int
 ) -> tuple[Mixing, int]:
     """(mixing, a bound of the diameter)."""
-    n_nodes = whole(n_nodes, "n_nodes", 1)
+    n_nodes = whole_number(n_nodes, "n_nodes", 1)
     if isinstance(problem, Shard) or not problem.pooled:
         spread = problem.n_nodes if isinstance(problem, Shard) else len(problem.parts)
         if n_nodes not in (DEFAULT_NODES, spread):
@@ -61,13 +61,6 @@ def network_of(
     if chosen.n_nodes != n_nodes:
         raise InvalidInput(f"the mixing matrix is for {chosen.n_nodes} nodes, the network has {n_nodes}")
     return chosen, topology_module.diameter(chosen.matrix)  # messages take the edges that carry a weight, no others
-
-
-def whole(value: Any, name: str, least: int, most: float = np.inf) -> int:
-    """The value, if it is a whole number in this range."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < most:
-        raise InvalidInput(f"{name} must be a whole number >= {least}, got {value!r}")
-    return int(value)
 
 
 class Gaps:

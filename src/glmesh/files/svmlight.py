@@ -23,7 +23,8 @@ def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, V
     number, line = 0, b""
     with opened(path) as stream:
         try:
-            for number, line in enumerate(_lines(stream, span), 1):
+            for line in _lines(stream, span):
+                number += 1
                 label, *pairs = line.split(b"#", 1)[0].split() or [b""]
                 if not label:
                     continue
