@@ -165,7 +165,7 @@ def test_every_node_concludes_the_same() -> None:
     for run in runs:
         for _ in range(60):
             next(run)
-    certificates = [certifier.latest for run in runs for certifier in run.certifiers]
+    certificates = [certifier.latest for run in runs for certifier in run.nodes.certifiers]
     assert len(certificates) == 7
     assert all(certificate == certificates[0] for certificate in certificates)
     assert np.isfinite(certificates[0].bound)
@@ -203,7 +203,7 @@ def test_the_printed_proposition_is_false() -> None:
 
 
 def test_relative_needs_an_objective_away_from_zero() -> None:
-    from glmesh.certificate.bound import Certificate
+    from glmesh.core.records import Certificate
 
     assert Certificate(0, 1.0, -0.5, 0.5).relative == np.inf
     assert Certificate(0, 1.0, 10.0, 11.0).relative == pytest.approx(0.1)

@@ -193,7 +193,7 @@ def _share_of_bytes(path: Path, part: int, parts: int) -> tuple[int, int]:
 
 
 def demo() -> tuple[Matrix, Vector]:
-    """Return the 64-feature diabetes data of Efron et al. (2004): X (442, 64), centred, columns of norm 1, and y (442,).
+    """Return the 64-feature diabetes data of Efron et al. (2004): X (442, 64), columns centred and of norm 1, y (442,).
 
     10 measurements, their 45 products and 9 squares; the square of the two-valued sex would repeat sex itself.
     """

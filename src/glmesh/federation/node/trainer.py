@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import Certificate
+from glmesh.certificate.spectral import Gaps
 from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
-from glmesh.engine.membership import HostedNodes
-from glmesh.engine.setup import Gaps
+from glmesh.core.records import Certificate
 from glmesh.federation.config.federation import Federation
 from glmesh.federation.wire.transport import PeerExchange
 from glmesh.gossip.flows import FlowGossip, has_left
 from glmesh.kernels.warm import warm_up
+from glmesh.methods.cola.blocks import ColaBlocks
 from glmesh.network.faults import Plan
 from glmesh.problem.node_data import CompositeObjective
 from glmesh.types import Indices, Vector
@@ -47,7 +47,7 @@ class Trainer:
     me: int
     form: CompositeObjective
     life: int  # grows with every life of this node, and whenever links are opened anew
-    hosted: HostedNodes = field(init=False)
+    hosted: ColaBlocks = field(init=False)
     proof: Proof | None = None
     wills: dict[int, Vector] = field(default_factory=dict)  # shares of neighbours, should they never return
     wards: dict[int, Vector] = field(default_factory=dict)  # those that are counted here
@@ -72,7 +72,7 @@ class Trainer:
             tol=federation.problem.tol,
             extrapolates=acceleration == "momentum",
         )
-        self.hosted = HostedNodes(method, [block], [state], [async_certifier])
+        self.hosted = ColaBlocks(method, [block], [state], [async_certifier])
         self.gossip.single = federation.network.wire == "float32"
         self._new_edges()
 
@@ -94,7 +94,7 @@ class Trainer:
     @property
     def gossip(self) -> FlowGossip:
         """Its flows."""
-        return self.hosted.gossip(0)
+        return self.hosted.flow_gossip(0)
 
     @property
     def view(self) -> Indices:
@@ -163,7 +163,7 @@ class Trainer:
         """This node was away, or is new, or has lost its memory: what it noted is void until it has met others."""
         for edge in self.gossip.node_flows[0].edges.values():
             edge.restart(self.life)
-        self.hosted.disturbed(self.me, _NOT_YET)
+        self.hosted.invalidate(self.me, _NOT_YET)
         self.met = False
 
     def learn(self, node: int, count: int) -> None:
@@ -190,7 +190,7 @@ class Trainer:
         self.gossip.open(self.block, 0)
         self.life += 1  # links that are opened anew must not be taken for the old ones
         self._new_edges()
-        self.hosted.disturbed(self.me, self.state.round)
+        self.hosted.invalidate(self.me, self.state.round)
 
     # the result
 
