@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -13,21 +12,20 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.base import Data, NetworkEstimator, Objective
 from glmesh.functions import EpsilonInsensitiveLoss, Loss, Separable, SquaredEpsilonInsensitiveLoss, Table
 from glmesh.types import AnyArray, Vector
+from glmesh.validation import number_in
 
 
 def number(value: Any, name: str, *, positive: bool = False) -> float:
-    """A finite number >= 0, or > 0."""
-    if not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0 or (positive and value == 0):
-        raise InvalidInput(f"{name} must be a finite number {'> 0' if positive else '>= 0'}, got {value!r}")
-    return float(value)
+    """Return the value as a float if it is a finite number >= 0, or > 0 if `positive`."""
+    wanted = f"a finite number {'> 0' if positive else '>= 0'}"
+    return number_in(value, name, wanted, lambda number: 0 <= number < np.inf and (number > 0 or not positive))
 
 
 def net(l1_ratio: float, *, positive: bool = False) -> Table:
     """l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2, on w >= 0 if positive."""
-    if not isinstance(l1_ratio, Real) or not 0 <= l1_ratio <= 1:
-        raise InvalidInput(f"l1_ratio must be between 0 and 1, got {l1_ratio!r}")
+    ratio = number_in(l1_ratio, "l1_ratio", "between 0 and 1", lambda ratio: 0 <= ratio <= 1)
     low = np.asarray(0.0 if positive else -np.inf)
-    return Table(l1=np.asarray(float(l1_ratio)), l2=np.asarray(1.0 - float(l1_ratio)), lo=low)
+    return Table(l1=np.asarray(ratio), l2=np.asarray(1.0 - ratio), lo=low)
 
 
 class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]

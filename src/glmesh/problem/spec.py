@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,6 +10,7 @@ import numpy as np
 
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
+from glmesh.validation import number_in, one_of, unknown
 
 Split = Literal["features", "samples"]
 SPLITS: tuple[Split, ...] = ("samples", "features")
@@ -40,17 +40,15 @@ class Model:
     ) -> Model:
         """Validates the options and refuses a pair without a form, by name."""
         loss = _loss(loss)
-        if not isinstance(alpha, int | float | np.number) or not 0 <= float(alpha) < np.inf:
-            raise InvalidInput(f"alpha must be a finite number >= 0, got {alpha!r}")
-        if split not in ("features", "samples"):
-            raise InvalidInput(f"split must be 'features' or 'samples', got {split!r}")
+        alpha = number_in(alpha, "alpha", "a finite number >= 0", lambda weight: 0 <= weight < np.inf)
+        one_of(split, "split", ("features", "samples"))
         name, parts = _penalty(penalty, l1_ratio)
-        scaled = [part.scaled(float(alpha)) for part in parts]
+        scaled = [part.scaled(alpha) for part in parts]
         _check_list(penalty, scaled, split)
         _check_pair(loss, scaled, name, split)
         one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
-        return Model(loss, one, name, float(alpha), ratio, split, fit_intercept)  # type: ignore[arg-type]
+        return Model(loss, one, name, alpha, ratio, split, fit_intercept)  # type: ignore[arg-type]
 
     def penalty_of(self, node: int | None) -> Separable:
         """The penalty that a node applies (None: the pooled data)."""
@@ -63,9 +61,7 @@ def _loss(loss: str | Loss) -> Loss:
     if isinstance(loss, Loss):
         return loss
     if loss not in LOSSES:
-        near = difflib.get_close_matches(str(loss), LOSSES, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise InvalidInput(f"unknown loss {loss!r}.{hint} Losses: {', '.join(LOSSES)}")
+        raise unknown("loss", loss, LOSSES)
     return LOSSES[loss]()
 
 
@@ -83,9 +79,8 @@ def _penalty(penalty: str | Separable | Sequence[Separable], l1_ratio: float | N
     if penalty != "elasticnet" and l1_ratio is not None:
         raise InvalidInput(f"l1_ratio goes with penalty='elasticnet', not with {penalty!r}")
     ratio = {"l1": 1.0, "l2": 0.0}.get(str(penalty), 0.5 if l1_ratio is None else l1_ratio)
-    if not isinstance(ratio, int | float | np.number) or not 0 <= ratio <= 1:
-        raise InvalidInput(f"l1_ratio must be between 0 and 1, got {l1_ratio!r}")
-    return str(penalty), [Table(l1=np.asarray(float(ratio)), l2=np.asarray(1.0 - float(ratio)))]
+    ratio = number_in(ratio, "l1_ratio", "between 0 and 1", lambda share: 0 <= share <= 1)
+    return str(penalty), [Table(l1=np.asarray(ratio), l2=np.asarray(1.0 - ratio))]
 
 
 def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Separable], split: str) -> None:
