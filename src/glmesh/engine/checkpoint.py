@@ -23,7 +23,7 @@ from glmesh.errors import UnreadableFile
 from glmesh.files import archive
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.problem import Problem
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 from glmesh.types import Indices
 
 KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
@@ -74,9 +74,9 @@ def _feed(hasher: Any, tree: Any) -> None:
         hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 
 
-def _model(problem: Problem) -> Model:
-    """The anchor of an intercept is no part of the problem but of how far its solution has come."""
-    return replace(problem.model, anchor=0.0)
+def _spec(problem: Problem) -> ProblemSpec:
+    """Return the specification without the anchor of an intercept, which belongs to the solution's state."""
+    return replace(problem.spec, anchor=0.0)
 
 
 def problem_tree(problem: Problem) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def problem_tree(problem: Problem) -> dict[str, Any]:
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
     ]
-    return {"model": _model(problem), "pooled": problem.pooled, "parts": parts}
+    return {"spec": _spec(problem), "pooled": problem.pooled, "parts": parts}
 
 
 def node_digest(problem: Problem, node: int, own: Indices) -> str:
@@ -95,10 +95,10 @@ def node_digest(problem: Problem, node: int, own: Indices) -> str:
 
 def outline(problem: Problem) -> list[Any]:
     """What there is to say of a problem without looking at its data."""
-    return [_model(problem), problem.pooled, problem.n]
+    return [_spec(problem), problem.pooled, problem.n]
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:
-    """And back."""
-    model = tree["model"]
-    return Problem(model, [NodeData.restored(model, **part) for part in tree["parts"]], tree["pooled"])
+    """Rebuild the Problem that `problem_tree` flattened."""
+    spec = tree["spec"]
+    return Problem(spec, [NodeData.restored(spec, **part) for part in tree["parts"]], tree["pooled"])

@@ -40,8 +40,9 @@ from glmesh.problem.partition import Partition
 from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
+from glmesh.problem.summary import DataSummary
 from glmesh.transports import FaultyExchange, LocalExchange, Network
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import AnyArray, Indices
 
 _WORTH_A_THREAD = 200_000  # numbers touched in a round, below which a second thread costs more than it brings
 
@@ -98,7 +99,7 @@ class Simulation(Overview):
         if plan.loses_messages:
             diameter = diameter_of(self.mixing, plan)
         uses_flows = check_plan(plan, self.method, network, certify)
-        if problem.model.split == "samples" and problem.model.fit_intercept and (certify or not plan.is_empty):
+        if problem.spec.split == "samples" and problem.spec.fit_intercept and (certify or not plan.is_empty):
             raise InvalidInput(
                 "split by samples a free intercept goes with a network that stands still and without certificates. "
                 "Use split='features', or penalise the intercept: fit_intercept=False and a column of ones in X"
@@ -110,7 +111,7 @@ class Simulation(Overview):
         else:
             self.exchange = FaultyExchange(self.mixing, ids, network, plan, schedule)
         self._info = self._make_info(diameter, schedule, certify=certify and not uses_flows)
-        self._agreed = self._agree(ids, diameter)
+        self._summary = self._agree(ids, diameter)
         blocks = [self._block(b, part) for b, part in enumerate(ids)]
         self.hosted = HostedNodes(self.method, blocks, [], [])
         xs = self._warm_start(warm_start)
@@ -126,7 +127,7 @@ class Simulation(Overview):
             self.method.init(block, x, members, acceleration, reason, **common)
             for block, x in zip(blocks, xs, strict=True)
         ]
-        by_samples = problem.model.split == "samples"
+        by_samples = problem.spec.split == "samples"
         self.certifiers = []
         if certify and uses_flows:
             gaps = Gaps(self.mixing, plan)
@@ -215,15 +216,15 @@ class Simulation(Overview):
             return self.problem.dealt
         return make_partition(self.problem, self.n_nodes, how, self.seed)
 
-    def _agree(self, ids: list[Indices], diameter: int) -> Vector | None:
-        """What nodes whose data is apart must know of each other, by neighbour messages; all come to know the same."""
+    def _agree(self, ids: list[Indices], diameter: int) -> DataSummary | None:
+        """Return the summary of all nodes' data, merged by flooding over neighbours; None: the data is pooled."""
         if self.problem.pooled:
             return None
-        info = [np.stack([self.problem.parts[k].facts() for k in part]) for part in ids]
-        return np.asarray(self._drive([flood_max(part, diameter) for part in info])[0][0])
+        own = [np.stack([self.problem.parts[k].summary().to_vector() for k in part]) for part in ids]
+        return DataSummary.from_vector(self._drive([flood_max(part, diameter) for part in own])[0][0])
 
     def _block(self, number: int, ids: Indices) -> Block:
-        forms = [self.problem.node_form(int(k), self.partition.columns_of(k), self._agreed) for k in ids]
+        forms = [self.problem.node_composite(int(k), self.partition.columns_of(k), self._summary) for k in ids]
         return Block.of(
             ids, self._info, forms, lambda: self.exchange.allocate(number, forms[0].columns.d), self.threads
         )
@@ -305,7 +306,7 @@ class Simulation(Overview):
         self.problem = self.problem.anchored(f.split(exact.center)[1])
         for number, block in enumerate(self.blocks):
             own = self.partition.columns_of(int(block.ids[0]))
-            held, _ = self.problem.node_functions(int(block.ids[0]), own, self._agreed)
+            held, _ = self.problem.node_functions(int(block.ids[0]), own, self._summary)
             self.hosted.blocks[number] = block.with_functions(held, block.terms)
 
     def _certified(self, number: int, rounds: Rounds) -> Rounds:

@@ -141,7 +141,7 @@ class Overview:
         return self._measured[1]
 
     def _observe(self, xs: list[Vector], vs: list[Matrix]) -> Measures:
-        by_samples = self.problem.model.split == "samples"
+        by_samples = self.problem.spec.split == "samples"
         members = self.members
         if self.elastic is None:
             return observe(self.blocks, xs, vs, by_samples=by_samples, processes=self.processes)

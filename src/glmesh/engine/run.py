@@ -124,7 +124,7 @@ class Run(Simulation):
         """From now on other functions of the same kind on the same columns."""
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
-            own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self._agreed) for k in block.ids]
+            own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self._summary) for k in block.ids]
             self.hosted.blocks[number] = block = block.with_functions(own[0][0], [g for _, g in own])
             self._prepare(number)
             if state.sums is not None:
@@ -158,7 +158,7 @@ class Run(Simulation):
 
     def _forget_measures(self) -> None:
         """The problem or its state is another: what was measured and certified of it is void."""
-        by_samples = self.problem.model.split == "samples"
+        by_samples = self.problem.spec.split == "samples"
         watch = [Certifier(block, by_samples=by_samples, tol=self.tol) for block in self.blocks]
         self.certifiers = watch if self.certifiers else []
         self._whole = self._measured = self._proof = self._identity = None
@@ -256,9 +256,9 @@ class Run(Simulation):
             "watch": regroup.merge(watchers) if watchers else None,
             "exchange": transports[0] | {"bytes": sum(transport["bytes"] for transport in transports)},
             "frozen": {} if self.elastic is None else self.elastic.frozen,
-            "agreed": self._agreed,
+            "summary": self._summary,
             "anchors": self.anchors,
-            "anchor": self.problem.model.anchor,
+            "anchor": self.problem.spec.anchor,
         }
         tree = checkpoint.problem_tree(self.problem) if data else None
         checkpoint.write(path, {"identity": identity, "setup": setup, "problem": tree, "state": state})
@@ -319,13 +319,13 @@ class Run(Simulation):
         states, watchers = processes.deal(nodes), processes.deal(watch)
         state = processes.first(None if tree is None else tree["state"])
         assert state is not None
-        if state["anchor"] != self.problem.model.anchor:
+        if state["anchor"] != self.problem.spec.anchor:
             self._retarget(self.problem.anchored(state["anchor"]))
         self.anchors[:] = state["anchors"]
         self._measured = None
         self.rounds, self._elapsed = state["rounds"], state["elapsed"]
         self.history[:], self.events[:] = state["history"], state["events"]
-        self._proof, self._agreed = state["certified"], state["agreed"]
+        self._proof, self._summary = state["certified"], state["summary"]
         self.exchange.restore(state["exchange"] if processes.rank == 0 else state["exchange"] | {"bytes": 0})
         for watcher, saved in zip(self._watchers, watchers, strict=True):
             watcher.state = saved

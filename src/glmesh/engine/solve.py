@@ -229,10 +229,10 @@ def _result(run: Run, status: Status, tol: float | None) -> Result:
         x, estimates = run.certified_state()
         gap = run.certificate.bound
     members = run.members
-    f = problem.form.f
+    f = problem.composite.f
     if run.consensual:
         coef, intercept = x, 0.0
-    elif problem.model.split == "samples":
+    elif problem.spec.split == "samples":
         coef, intercept = problem.model_of(np.mean([f.gradient(row) for row in estimates[members]], axis=0))
     else:
         coef, intercept = problem.coefficients(x, run.product(x))

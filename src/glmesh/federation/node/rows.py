@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
 from glmesh.files import data_files as datasets
 from glmesh.problem.node_data import NodeData
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 from glmesh.types import AnyArray, Vector
 
 _SEGMENTS = 256  # digests of so many parts of the rows: with fewer rows a digest is about one row
@@ -41,9 +41,9 @@ class Samples:
         """Number of rows."""
         return len(self.y)
 
-    def node_data(self, model: Model, name: str) -> NodeData:
-        """As a holder's part of a problem."""
-        return NodeData(model, self.X, self.y, None, f" of {name}")
+    def node_data(self, spec: ProblemSpec, name: str) -> NodeData:
+        """Return these samples as the data of one node of a problem."""
+        return NodeData(spec, self.X, self.y, None, f" of {name}")
 
     def rows(self, *, labels: bool = True) -> dict[str, Any]:
         """What neighbours compare."""
