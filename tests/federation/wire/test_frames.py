@@ -199,16 +199,16 @@ def test_vectors_with_words() -> None:
 
 
 def test_the_newest_of_a_board_counts() -> None:
-    board, other = Board(3, 6), Board(3, 6)
+    board, other = Board(3, 7), Board(3, 7)
     board.put("done", 1, 5, 5)
     other.put("done", 1, 7, 7)
-    other.put("facts", 2, 1, [1.0] * 6)
+    other.put("facts", 2, 1, [1.0] * 7)
     assert sorted(board.merge(other.message())) == [("done", 1), ("facts", 2)]
     assert not other.merge(board.message())
     assert board.get("done", 1) == 7
-    assert board.agreed([2]) is not None
-    assert board.agreed([1, 2]) is None
-    for entry in (["facts", 0, 1, [1.0] * 5], ["facts", 0, 1, ["x"] * 6], ["done", 3, 1, 1], ["done", 0, "1", 1], 7):
+    assert board.summary([2]) is not None
+    assert board.summary([1, 2]) is None
+    for entry in (["facts", 0, 1, [1.0] * 5], ["facts", 0, 1, ["x"] * 7], ["done", 3, 1, 1], ["done", 0, "1", 1], 7):
         with pytest.raises(Violation):
             board.merge({"entries": [entry]})
 

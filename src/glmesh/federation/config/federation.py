@@ -45,7 +45,7 @@ from glmesh.methods import Cola
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
 from glmesh.network.mixing import Mixing
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 from glmesh.types import Indices
 
 LINKS = "links"  # the topology that is listed link by link
@@ -64,14 +64,14 @@ class ProblemPart:
     tol: float = 1e-6
     max_rounds: int = 100_000
 
-    def model(self) -> Model:
+    def model(self) -> ProblemSpec:
         """Checked, or refused by name."""
         if self.fit_intercept and self.split == "samples":
             raise UnsuitablePair(
                 "an unpenalised intercept needs split='features' between peers; or add a column of ones to all data"
             )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
-        return Model.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
+        return ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import datetime
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
@@ -16,11 +16,11 @@ from glmesh.core.wire import Layout
 from glmesh.errors import GlmeshError
 from glmesh.federation.config.keys import expiry
 from glmesh.federation.config.site import Site
-from glmesh.federation.node.rows import Samples, load
+from glmesh.federation.node.rows import load
 from glmesh.federation.wire.frames import longest_mail
 from glmesh.federation.wire.probe import probe
 from glmesh.formatting import size
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 _SOON = 30  # days before a certificate's end that are worth a word
 _SECONDS_A_BYTE, _LATENCY = 1 / 12.5e6, 0.02  # an ordinary link between sites: 100 Mbit/s, 20 ms
@@ -49,7 +49,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     try:
         samples = load(site.data, target=site.file.target or None, ids=site.file.ids or None)
         data = samples.node_data(federation.problem.model(), site.file.name)
-        data.settle(_alone(samples, site), site.me)
+        data.compose(_alone(data.summary()), site.me)
     except GlmeshError as error:
         yield Finding("data", str(error), "error")
         return
@@ -57,7 +57,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     yield Finding(
         "data", f"{samples.m:,} samples, {samples.X.shape[1]:,} features, split by {federation.problem.split}"
     )
-    if data.model.loss.classifies:
+    if data.spec.loss.classifies:
         yield Finding("labels", " and ".join(f"{label:g}" for label in np.unique(samples.y)))
     gap = 1.0 - federation.mixing.lambda2
     yield Finding("topology", f"{federation.network.topology}, connected, spectral gap {gap:.3f}")
@@ -73,12 +73,9 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
 
 
-def _alone(samples: Samples, site: Site) -> Vector:
-    """The facts of this node as if it were alone; a single class is no error, the others may hold the other."""
-    info = samples.node_data(site.federation.problem.model(), site.file.name).facts()
-    if info[4] == -info[5]:
-        info[5] += 1.0
-    return info
+def _alone(own: DataSummary) -> DataSummary:
+    """Return a summary that the node's own data fits; a single class is no error, other nodes may hold the other."""
+    return replace(own, y_min=own.y_min - 1.0) if own.y_min == own.y_max else own
 
 
 def _certificates(site: Site) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 | kind    | value                                                                    |
 |---------|--------------------------------------------------------------------------|
-| `facts` | the numbers of `NodeData.facts`, of which all take the maximum           |
+| `facts` | the numbers of `DataSummary.to_vector`, of which all take the maximum    |
 | `done`  | the round that the node holds a good enough certificate about, or -1     |
 | `heir`  | the neighbour that would count the node's share, should it never return  |
 | `count` | how often it joined and left, of those who were given up (odd: a member) |
@@ -13,10 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from glmesh.federation.wire.frames import Violation
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 _KINDS = ("facts", "done", "heir", "count")
 
@@ -76,10 +74,9 @@ class Board:
             raise Violation(f"{kind} that cannot be")
         return kind, node, stamp, value
 
-    def agreed(self, nodes: list[int]) -> Vector | None:
-        """The maximum of the facts of these nodes, once all are known."""
-        info = [self.get("facts", node) for node in nodes]
-        if any(one is None for one in info):
+    def summary(self, nodes: list[int]) -> DataSummary | None:
+        """Return the summary of the data of these nodes, or None until all of theirs are known."""
+        known = [self.get("facts", node) for node in nodes]
+        if any(one is None for one in known):
             return None
-        highest: Vector = np.max(np.array(info, dtype=np.float64), axis=0)
-        return highest
+        return DataSummary.merge([DataSummary.from_vector(one) for one in known])

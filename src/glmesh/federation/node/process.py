@@ -34,7 +34,7 @@ from glmesh.federation.wire.frames import (
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import Links
 from glmesh.federation.wire.transport import PeerExchange
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 _START = 60.0  # seconds that a node waits for its neighbours to be ready too, once all facts are known
 _LINGER = 10.0  # seconds that it stays to tell the others that it is done
@@ -69,10 +69,10 @@ class Node:
             hello["rows"] = self.rows
         self.store = Store(site, self.data)
         self.links = Links(site, log, hello, self._check)
-        self.board = Board(len(self.federation.members), len(self.data.facts()))
+        self.board = Board(len(self.federation.members), DataSummary.SIZE)
         self.exchange: PeerExchange | None = None
         self.trainer: Trainer | None = None
-        self.agreed: Vector | None = None
+        self.summary: DataSummary | None = None
         self.ready: dict[int, int] = {}  # neighbours that are ready, and their exchange, before this node is
         self.phase = "starting"
         self.began = time.time()
@@ -198,19 +198,18 @@ class Node:
         if saved is not None:
             self.board.entries = {(kind, node): (stamp, value) for kind, node, stamp, value in saved["board"]}
         if not late:
-            self.board.put("facts", self.me, 1, self.data.facts().tolist())
+            self.board.put("facts", self.me, 1, self.data.summary().to_vector().tolist())
         needed = np.flatnonzero(self.federation.members_at_start).tolist()
         self.phase = "meeting"
-        while (agreed := self.board.agreed(needed)) is None:
+        while (summary := self.board.summary(needed)) is None:
             if self.stop.is_set():
                 return False
             message = self.links.inbox.get(0.2)
             if message is not None:
                 self.receive(message)
             self._refused_by_all()
-        self.agreed = agreed
-        own = self.data.facts()
-        if late and (own[[0, 2, 3, 4, 5]] > agreed[[0, 2, 3, 4, 5]]).any():
+        self.summary = summary
+        if late and not summary.admits(self.data.summary()):
             raise InvalidData(
                 f"the data of {self.site.file.name} does not fit what the federation agreed on: "
                 "it has more features, other rows, or other labels"
@@ -224,10 +223,10 @@ class Node:
 
     def _prepare(self, saved: dict[str, Any] | None) -> bool:
         """State and exchange; then everybody begins together, or this node joins those who have begun."""
-        assert self.agreed is not None
-        form = self.data.settle(self.agreed, self.me)
+        assert self.summary is not None
+        composite = self.data.compose(self.summary, self.me)
         life = max(int(time.time() * 1000), 0 if saved is None else saved["trainer"]["life"] + 1)
-        trainer = Trainer(self.federation, self.me, form, life)
+        trainer = Trainer(self.federation, self.me, composite, life)
         layout = Layout(trainer.block.d, len(self.federation.members), self.federation.network.wire == "float32")
         self.links.allow(max(longest_mail(layout), CONTROL))
         mixing = self.federation.mixing
@@ -275,8 +274,8 @@ class Node:
             if self.trainer is not None:
                 self.save()
                 if outcome is not Outcome.STOPPED:
-                    assert self.agreed is not None
-                    model = model_of(self.trainer, self.site, self.agreed, outcome.name.lower())
+                    assert self.summary is not None
+                    model = model_of(self.trainer, self.site, self.summary, outcome.name.lower())
                     model.save(self.site.state / "model.npz")
                     self._part()
             self.log("end", outcome=outcome.name.lower(), why=outcome.value)

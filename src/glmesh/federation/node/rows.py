@@ -15,7 +15,7 @@ import numpy as np
 
 from glmesh.files.data_files import is_table, load_named
 from glmesh.problem.node_data import NodeData
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 from glmesh.types import AnyArray, Vector
 
 _SEGMENTS = 256  # digests of so many parts of the rows: with fewer rows a digest is about one row
@@ -34,9 +34,9 @@ class Samples:
         """Number of rows."""
         return len(self.y)
 
-    def node_data(self, model: Model, name: str) -> NodeData:
-        """As a holder's part of a problem."""
-        return NodeData(model, self.X, self.y, None, f" of {name}")
+    def node_data(self, spec: ProblemSpec, name: str) -> NodeData:
+        """Return these samples as the data of one node of a problem."""
+        return NodeData(spec, self.X, self.y, None, f" of {name}")
 
     def rows(self, *, labels: bool = True) -> dict[str, Any]:
         """What neighbours compare."""
