@@ -22,13 +22,10 @@ from glmesh.engine.membership import Elastic, HostedNodes
 from glmesh.engine.observe import Overview
 from glmesh.engine.result import Result
 from glmesh.engine.setup import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
-from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
 from glmesh.methods import Cola, Consensus
-from glmesh.methods.cola import exact_sums as sums
-from glmesh.methods.cola import newton
-from glmesh.methods.cola.round import start_of
 from glmesh.methods.consensus import step_search as hosting
 from glmesh.methods.consensus.samples import Pool
 from glmesh.network import topology as topology_module
@@ -115,24 +112,20 @@ class Simulation(Overview):
         self.hosted = HostedNodes(self.method, blocks, [], [])
         xs = self._warm_start(warm_start)
         members = plan.members(0, self.n_nodes).astype(np.int64) if uses_flows else None
-        acceleration, reason = self.method.choose(reliable=uses_flows or not plan.loses_messages)
-        if acceleration in ("sums", "newton") and uses_flows and certify:
-            acceleration, reason = "momentum", "certificates under faults are not made with exact sums"
-        common = {
-            "cold": warm_start is None and not processes.any(any(start_of(block).any() for block in blocks)),
-            "exact": self._exact(),
-        }
-        self.hosted.states = [
-            self.method.init(block, x, members, acceleration, reason, **common)
-            for block, x in zip(blocks, xs, strict=True)
-        ]
+        choice = self.method.choose(
+            blocks,
+            reliable=uses_flows or not plan.loses_messages,
+            allows_sums=not (uses_flows and certify),
+            warm=warm_start is not None,
+            any_process=processes.any,
+        )
+        self.hosted.states = [self.method.start(block, x, members, choice) for block, x in zip(blocks, xs, strict=True)]
         by_samples = problem.model.split == "samples"
         self.certifiers = []
         if certify and uses_flows:
             gaps = Gaps(self.mixing, plan)
-            fast = acceleration == "momentum"
             self.hosted.async_certifiers = [
-                AsyncCertifier(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=fast)
+                AsyncCertifier(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=choice.extrapolates)
                 for block in blocks
             ]
         elif certify:
@@ -228,18 +221,6 @@ class Simulation(Overview):
             ids, self._info, forms, lambda: self.exchange.allocate(number, forms[0].columns.d), self.threads
         )
 
-    def _exact(self) -> str:
-        """Which exact sums suit all nodes, if any."""
-        for name, method in (("newton", newton), ("sums", sums)):
-            if not self.processes.any(not all(method.suits(block) for block in self.blocks)):
-                return name
-            if self.method.acceleration == "newton":
-                raise UnsuitablePair(
-                    "acceleration='newton' needs nodes that hold samples, a smooth loss, a penalty that is a square "
-                    f"and at most {newton.MOST_COEFFICIENTS} coefficients; acceleration='auto' finds what suits"
-                )
-        return ""
-
     def _warm_start(self, start: AnyArray) -> list[Any]:
         if start is None:
             return [None] * len(self.blocks)
@@ -297,12 +278,10 @@ class Simulation(Overview):
 
     def _follow_intercept(self) -> None:
         """Newton's method solves for a free intercept, and everybody knows it: the anchor is where it is."""
-        exact = None if self.consensual else self.states[0].sums
-        if not isinstance(exact, newton.Newton) or exact.center is None:
+        w = None if self.consensual else self.states[0].coefficients
+        if w is None or not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(w)[1]:
             return
-        if not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(exact.center)[1]:
-            return
-        self.problem = self.problem.anchored(f.split(exact.center)[1])
+        self.problem = self.problem.anchored(f.split(w)[1])
         for number, block in enumerate(self.blocks):
             own = self.partition.columns_of(int(block.ids[0]))
             held, _ = self.problem.node_functions(int(block.ids[0]), own, self._agreed)
@@ -311,13 +290,13 @@ class Simulation(Overview):
     def _certified(self, number: int, rounds: Rounds) -> Rounds:
         """A round whose exchanges carry certificate records along: the first, or each where a sum takes several."""
         certifier, state = self.certifiers[number], self.states[number]
-        sums, halo, first = state.sums, None, True
+        halo, first = None, True
         while True:
             try:
                 rows = next(rounds) if halo is None else rounds.send(halo)
             except StopIteration:
                 return
-            if not first and sums is None:
+            if not first and not state.sums_exactly:
                 halo = yield rows
                 continue
             width = 0 if rows.scalars is None else rows.scalars.shape[1]
@@ -327,7 +306,7 @@ class Simulation(Overview):
             halo = yield rows
             q = self.method.scale(self.blocks[number], state)
             theirs = halo.of_scalars(slice(width, None))
-            begin = rows.vectors is not None or (sums is not None and sums.v is not None)
+            begin = rows.vectors is not None or state.knows_product
             v = state.v if rows.vectors is None else rows.vectors
             certifier.incoming(theirs, state.x, v, state.round, q, state.screening, begin=begin)
             halo, first = halo.of_scalars(slice(width)), False

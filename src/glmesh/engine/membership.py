@@ -17,7 +17,8 @@ from glmesh.core.block import Block
 from glmesh.engine.events import Event
 from glmesh.gossip.flows import FlowGossip
 from glmesh.methods import Cola
-from glmesh.methods.cola.round import ColaState, start_of
+from glmesh.methods.cola.iterate import initial_variables
+from glmesh.methods.cola.state import ColaState
 from glmesh.network.faults import Plan
 from glmesh.network.topology import links_of
 from glmesh.solvers import local_gap
@@ -56,17 +57,9 @@ class HostedNodes:
     def disturbed(self, node: int, round: int, *, forget: bool = False) -> None:
         """After a node's state was changed from outside: all that is derived from it follows."""
         number, k = self.find(node)
-        block, state = self.blocks[number], self.states[number]
-        state.screening.end(k)
-        if forget:
-            self.method.solver.forget(block, state.memory, k)
-        if isinstance(state.gossip, FlowGossip):
-            state.gossip.refresh_node(block, state.x, k)
-        if state.momentum is not None:
-            state.momentum.still(block, state, k)
-        for every in self.states:  # the sums of all blocks are one
-            if every.sums is not None:
-                every.sums.forget()
+        self.method.invalidate_node(self.blocks[number], self.states[number], k, forget=forget)
+        for block, state in zip(self.blocks, self.states, strict=True):  # the sums of all blocks are one
+            self.method.forget_sums(block, state)
         if self.async_certifiers:
             self.async_certifiers[number].disturb(k, round)
 
@@ -87,7 +80,7 @@ class HostedNodes:
         """The node's variables as at the start."""
         number, k = self.find(node)
         block, own = self.blocks[number], self.blocks[number].of_node(k)
-        self.states[number].x[own] = start_of(block)[own]
+        self.states[number].x[own] = initial_variables(block)[own]
 
 
 class Elastic:

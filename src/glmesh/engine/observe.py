@@ -120,12 +120,12 @@ class Overview:
     @property
     def skipped(self) -> int:
         """Subproblems not solved because their node was done."""
-        return 0 if self.consensual else sum(self.processes.each([state.screening.skipped for state in self.states]))
+        return 0 if self.consensual else sum(self.processes.each([state.skipped for state in self.states]))
 
     @property
     def spared(self) -> float:
         """Nonzeros that those would have visited."""
-        return 0.0 if self.consensual else float(sum(self.processes.each([s.screening.spared for s in self.states])))
+        return 0.0 if self.consensual else float(sum(self.processes.each([s.work_saved for s in self.states])))
 
     def measure(self) -> Measures:
         """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.

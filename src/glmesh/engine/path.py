@@ -17,7 +17,6 @@ from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.errors import InvalidInput
-from glmesh.methods.cola.newton import Newton
 from glmesh.problem.problem import Problem
 from glmesh.types import AnyArray, Matrix, Vector
 
@@ -103,7 +102,7 @@ def _state(run: Run) -> list[tuple[Vector, Matrix]]:
 
 def _go_ahead(run: Run, before: list[tuple[Vector, Matrix]], step: float) -> None:
     """x + step (x - x before), but nothing crosses a kink or a bound; the estimates follow."""
-    if not np.isfinite(step) or run.uses_flows or isinstance(run.states[0].sums, Newton):  # which knows better
+    if not np.isfinite(step) or run.uses_flows or run.states[0].solves_for_coefficients:  # which knows better
         return
     for block, state, (x, v) in zip(run.blocks, run.states, before, strict=True):
         ahead = state.x + step * (state.x - x)

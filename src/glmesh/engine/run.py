@@ -20,8 +20,6 @@ from glmesh.engine.setup import whole
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
 from glmesh.gossip.flows import FlowGossip
-from glmesh.methods.cola.newton import Newton
-from glmesh.methods.cola.relaxation import Relaxation
 from glmesh.network.mixing import Mixing
 from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
@@ -101,7 +99,7 @@ class Run(Simulation):
         """
         if self.consensual or not isinstance(f := self.blocks[0].f, Anchored):
             return False
-        if isinstance(self.states[0].sums, Newton):
+        if self.states[0].solves_for_coefficients:
             return False
         m = self.measure()
         if m.inner > 0.5 * m.pull:
@@ -126,35 +124,18 @@ class Run(Simulation):
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self._agreed) for k in block.ids]
             self.hosted.blocks[number] = block = block.with_functions(own[0][0], [g for _, g in own])
-            self._prepare(number)
-            if state.sums is not None:
-                state.sums.begin_anew()
-            if state.trial is not None:
-                state.trial.hasten(state.round)
-            for k in range(block.size):
-                state.screening.end(k)
-                if self.hosted.async_certifiers:
-                    self.hosted.async_certifiers[number].disturb(k, self.rounds)
+            self.method.retarget(block, state)
             if self.hosted.async_certifiers:
                 self.hosted.async_certifiers[number].block = block
+                for k in range(block.size):
+                    self.hosted.async_certifiers[number].disturb(k, self.rounds)
         self._forget_measures()
 
     def begin_anew(self) -> None:
         """Variables and estimates were changed from outside, and agree with each other."""
-        for number, state in enumerate(self.states):
-            self._prepare(number)
-            if state.sums is not None:
-                state.sums.forget()
+        for block, state in zip(self.blocks, self.states, strict=True):
+            self.method.reset(block, state)
         self._forget_measures()
-
-    def _prepare(self, number: int) -> None:
-        """What a block has computed of its columns and functions is computed anew, and its momentum is lost."""
-        block, state = self.blocks[number], self.states[number]
-        state.memory = self.method.solver.prepare(block)
-        if state.momentum is not None:
-            state.momentum.forget(state)
-        if state.relaxation is not None:
-            state.relaxation = Relaxation.of(block, self.method.gamma)
 
     def _forget_measures(self) -> None:
         """The problem or its state is another: what was measured and certified of it is void."""
@@ -195,7 +176,7 @@ class Run(Simulation):
         xs = self._by_block(x)
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             state.x = block.inside(xs[number])
-            self._prepare(number)
+            self.method.reset(block, state)
             if hosted.async_certifiers:
                 hosted.async_certifiers[number].block = block
         self._forget_measures()

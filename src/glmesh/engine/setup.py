@@ -89,20 +89,20 @@ class Gaps:
 
 
 def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool) -> bool:
-    """Refuses what does not go together; whether nodes keep ledgers."""
-    uses_flows = method.gossip == "ledger" or (method.gossip == "auto" and plan.loses_messages)
+    """Refuses what does not go together; whether nodes use flow gossip."""
+    uses_flows = method.gossip == "flows" or (method.gossip == "auto" and plan.loses_messages)
     if method.gossip == "chebyshev" and plan.loses_messages:
         raise InvalidInput("Chebyshev gossip is for networks that stand still; use gossip='auto' where things fail")
     if any(entry.delay for entry in plan.straggler) and network is None:
         raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
     if not uses_flows and plan.loses_messages:
         if method.acceleration not in ("auto", "none"):
-            raise InvalidInput("acceleration under faults needs gossip='ledger' (the default under faults)")
+            raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
         models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
         if plan.changes_members or "reset" in models:
-            raise InvalidInput("nodes that join, leave or are reset need gossip='ledger' (the default under faults)")
+            raise InvalidInput("nodes that join, leave or are reset need gossip='flows' (the default under faults)")
         if certify:
-            raise InvalidInput("certificates under faults need gossip='ledger' (the default under faults)")
+            raise InvalidInput("certificates under faults need gossip='flows' (the default under faults)")
     return uses_flows
 
 

@@ -1,6 +1,6 @@
 """Algorithms, one file each: CoLA, and the methods of consensus that it competes with."""
 
-from glmesh.methods.cola.round import Cocoa, Cola
+from glmesh.methods.cola.cola import Cocoa, Cola
 from glmesh.methods.consensus.base import Consensus, Copies
 from glmesh.methods.consensus.dadmm import DAdmm
 from glmesh.methods.consensus.dapg import Dapg

@@ -149,8 +149,8 @@ class Ranks(ProcessGroup):
             raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
         if not isinstance(method, Cola):
             raise InvalidInput(f"{method.name} runs in simulations only; with runtime='mpi' use Cola")
-        if method.gossip == "ledger":
-            raise InvalidInput("ledgers are for networks that fail; with runtime='mpi' use gossip='auto'")
+        if method.gossip == "flows":
+            raise InvalidInput("flow gossip is for networks that fail; with runtime='mpi' use gossip='auto'")
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
         """An equal share of all nodes, in one block."""
