@@ -215,8 +215,8 @@ class Federation:
         return NetworkInfo.of(self.mixing, diameter, self.network.seed)
 
     def method(self) -> Cola:
-        """CoLA over ledgers, which survive what networks do."""
-        return Cola(gossip="ledger")
+        """Return CoLA with flow gossip, whose estimates survive lost messages."""
+        return Cola(gossip="flows")
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, Any]) -> str | None:

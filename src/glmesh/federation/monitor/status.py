@@ -25,13 +25,13 @@ def figures(node: Node) -> dict[str, Any]:
         "neighbours": {link.name: _neighbour(node, peer) for peer, link in links.items()},
     }
     if trainer is not None and exchange is not None:
-        certificate, momentum = trainer.certificate, trainer.state.momentum
+        certificate = trainer.certificate
         out |= {
             "round": trainer.state.round,
             "members": [node.name(k) for k in trainer.members],
             "certificate": None if certificate is None else _finite(certificate.relative),
             "certificate_round": None if certificate is None else certificate.round,
-            "objective": None if momentum is None else _finite(float(momentum.last[0])),
+            "objective": _finite(trainer.state.objective),
             "missed": trainer.skipped,
             "communications": exchange.communications,
             "done": [node.name(k) for k in trainer.members if (node.board.get("done", k) or -1) >= 0],
