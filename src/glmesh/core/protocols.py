@@ -18,11 +18,9 @@ class Method(Protocol[S]):
 
     def init(self, block: Block, x: Vector | None) -> S:
         """The state before the first round, from zero or from the block's variables x."""
-        ...
 
     def round(self, block: Block, state: S) -> Generator[Outbox, Halo, None]:
         """One round: yields each set of rows it wants exchanged and is sent the halo."""
-        ...
 
 
 class Transport(Protocol):
@@ -34,20 +32,15 @@ class Transport(Protocol):
 
     def allocate(self, block: int, width: int) -> Matrix:
         """Return a zeroed (n_hosted, width) array of block number `block`, from which rows go out without a copy."""
-        ...
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Deliver the outbox of every block; return what the nodes of every block received."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """Return all that changes from exchange to exchange, as plain data."""
-        ...
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` of another transport returned."""
-        ...
 
     def close(self) -> None:
         """Give back what the transport holds; no exchange follows."""
-        ...

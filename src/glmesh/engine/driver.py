@@ -137,6 +137,8 @@ class Simulation(Overview):
             ]
         elif certify:
             self.certifiers = [Certifier(block, by_samples=by_samples, tol=tol) for block in blocks]
+        for state in self.hosted.states:
+            self.exchange.carries.check(state.gossip.sends)
         self.elastic = None
         if isinstance(self.exchange, FaultyTransport):
             self.elastic = Elastic(plan, self.hosted, self.exchange, self.events)
