@@ -73,6 +73,8 @@ class Trainer:
             tol=federation.problem.tol,
             extrapolates=choice.extrapolates,
         )
+        for sender in (state.gossip, async_certifier):
+            PeerExchange.carries.check(sender.sends)
         self.hosted = ColaBlocks(method, [block], [state], [async_certifier])
         self.gossip.single = federation.network.wire == "float32"
         self._new_edges()

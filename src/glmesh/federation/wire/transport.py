@@ -93,7 +93,7 @@ class PeerExchange:
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Send the node's mail and wait for that of its neighbours, until their deadlines."""
-        self.carries.check(Contents.of(outboxes[0]), "a link between peers", "Use gossip='ledger', which sends offers")
+        self.carries.check(Contents.of(outboxes[0]))
         began = time.monotonic()
         self._sent_at[self.clock] = began
         self._sent_at.pop(self.clock - _REMEMBERED, None)

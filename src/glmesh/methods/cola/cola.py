@@ -249,6 +249,7 @@ class Cola:
         )
         members = plan.members(0, setup.n_nodes).astype(np.int64) if flows else None
         nodes.states += [self.start(block, x, members, choice) for block, x in zip(nodes.blocks, starts, strict=True)]
+        nodes.transport.carries.check(nodes.states[0].gossip.sends)
         if setup.certify:
             nodes.certify(extrapolates=choice.extrapolates)
         if flows:
