@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
@@ -16,18 +15,6 @@ from glmesh.types import Flags, Matrix
 TARGET_BETA = 0.5
 
 
-class GossipSteps(Protocol):
-    """Exchanges of one round of gossip."""
-
-    def beta(self, block: Block) -> float:
-        """Return the factor by which the exchanges of a round shrink the disagreement of the estimates at least."""
-        ...
-
-    def mix(self, block: Block, gossip: MatrixGossip | FlowGossip, up: Flags, scalars: Matrix | None = None) -> Rounds:
-        """Mix the estimates; `scalars` ride along with the first exchange, whose Halo is returned."""
-        ...
-
-
 @dataclass(frozen=True)
 class PowerGossip:
     """v <- W^B v by B exchanges."""
@@ -35,12 +22,12 @@ class PowerGossip:
     steps: int  # B
 
     def beta(self, block: Block) -> float:
-        """Return max(|lambda_2|, |lambda_K|)^B of W."""
+        """Return max(|lambda_2|, |lambda_K|)^B of W, by which a round shrinks the disagreement at least."""
         low, high = block.info.spectrum
         return float(max(-low, high) ** self.steps)
 
     def mix(self, block: Block, gossip: MatrixGossip | FlowGossip, up: Flags, scalars: Matrix | None = None) -> Rounds:
-        """Make B exchanges; return the Halo of the first."""
+        """Make B exchanges; `scalars` ride along with the first, whose Halo is returned."""
         if isinstance(gossip, MatrixGossip):
             first = yield from gossip.step(block, up, scalars)
         else:
@@ -61,7 +48,7 @@ class ChebyshevGossip:
         return chebyshev_beta(block.info.spectrum, self._steps(block))
 
     def mix(self, block: Block, gossip: MatrixGossip | FlowGossip, up: Flags, scalars: Matrix | None = None) -> Rounds:
-        """Make B exchanges; return the Halo of the first."""
+        """Make B exchanges; `scalars` ride along with the first, whose Halo is returned."""
         assert isinstance(gossip, MatrixGossip)
         return (yield from gossip.chebyshev(block, self._steps(block), scalars))
 
@@ -72,3 +59,6 @@ class ChebyshevGossip:
         while chebyshev_beta(block.info.spectrum, steps) > TARGET_BETA:
             steps += 1
         return steps
+
+
+GossipSteps = PowerGossip | ChebyshevGossip
