@@ -65,15 +65,6 @@ class Point:
 
 
 @dataclass
-class Proposal:
-    """Direction p of a round, on its way through the sum."""
-
-    p: Vector  # (n_columns,)
-    products: Matrix  # (n_hosted, d) A_k p_k; in a refresh (n_hosted, 2 d) with A_k x_k behind
-    solved: Vector  # (n_columns,) where the local solver left the variables
-
-
-@dataclass
 class ExactSums:
     """State of exact sums with a plane search."""
 
@@ -135,14 +126,13 @@ class ExactSums:
         """Find p, sum A p up, and go to the best point of the plane of p and the last change."""
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
-        proposal = self._propose(block, state, how, v)
+        p, products, solved = self._propose(block, state, how, v)
         if refresh := state.round % REFRESH_EVERY == 0:
-            proposal.products = np.hstack([proposal.products, block.shares(x)])
-        numbers = along(block, x, proposal.p, d)
-        found = yield from self.all_reduce.sum(block, state.round, proposal.products, numbers)
+            products = np.hstack([products, block.shares(x)])
+        found = yield from self.all_reduce.sum(block, state.round, products, along(block, x, p, d))
         self.broken = found is None
         if found is None:
-            state.move(block, how.solver, x, proposal.solved)
+            state.move(block, how.solver, x, solved)
             return
         total, numbers = found
         if refresh:
@@ -157,14 +147,14 @@ class ExactSums:
             self.before = Point(x, v)
             step = np.zeros_like(v) if self.step is None else self.step
             a, b = self._best(Plane(block.f, v, np.stack([total, step]), numbers))
-            proposal.p *= a
-            proposal.p += b * d
-            self.d, self.step, self.cautious = proposal.p, a * total + b * step, False
+            p *= a
+            p += b * d
+            self.d, self.step, self.cautious = p, a * total + b * step, False
             x, self.v = block.inside(x + self.d), v + self.step
-        state.move(block, how.solver, x, proposal.solved)
+        state.move(block, how.solver, x, solved)
 
-    def _propose(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Proposal:
-        """Solve all subproblems at v = Ax; x stays as it is."""
+    def _propose(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> tuple[Vector, Matrix, Vector]:
+        """Solve all subproblems at v = Ax; return (p, A_k p_k of every hosted node, where the solver left x)."""
         solved = state.x.copy()
         q, products = self.scale(block), np.zeros((block.size, block.d))
         w = np.broadcast_to(block.f.gradient(v), (block.size, block.d))
@@ -184,7 +174,7 @@ class ExactSums:
         state.record(*how.solver.solve(block, state.memory, task))
         p = solved - state.x
         p *= self.stretch
-        return Proposal(p, products, solved)
+        return p, products, solved
 
     def _best(self, plane: Plane) -> tuple[float, float]:
         """Return (a, b) of the best point of the plane, (0, 0) if nothing is won there; set the next stretch of p."""

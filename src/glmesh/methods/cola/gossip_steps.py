@@ -18,11 +18,9 @@ class GossipSteps(Protocol):
 
     def count(self, block: Block) -> int:
         """Return B, the exchanges of a round."""
-        ...
 
     def beta(self, block: Block) -> float:
         """Return the factor by which the exchanges of a round shrink the disagreement of the estimates at least."""
-        ...
 
 
 @dataclass(frozen=True)

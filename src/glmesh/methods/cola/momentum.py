@@ -97,12 +97,12 @@ class Momentum:
     @property
     def value(self) -> float:
         """H as the block's first node last heard of it; NaN: not known."""
-        return self.policy.value(0)
+        return float(np.ravel(self.policy.last)[0])
 
     @property
     def best(self) -> float:
         """Smallest H that the block's first node has heard of; NaN: none."""
-        return self.policy.least(0)
+        return float(np.ravel(self.policy.best)[0])
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
         """Make one round: extrapolate, gossip, solve locally, decide how strong momentum is in the next."""

@@ -119,14 +119,6 @@ class SharedPolicy:
         self.last = self.best = self.first = np.nan
         self.restart_round, self.good, self.pending = round, None, None
 
-    def value(self, k: int) -> float:
-        """Return H as node k last knew it; NaN: not known."""
-        return self.last
-
-    def least(self, k: int) -> float:
-        """Return the smallest H that node k knows of; NaN: none."""
-        return self.best
-
 
 @dataclass
 class LocalPolicy:
@@ -204,11 +196,3 @@ class LocalPolicy:
         """Ignore H of rounds up to `round`: it is of another function, or another point."""
         self._begin(slice(None), round)
         self.best[:] = self.first[:] = np.nan
-
-    def value(self, k: int) -> float:
-        """Return H as node k last knew it; NaN: not known."""
-        return float(self.last[k])
-
-    def least(self, k: int) -> float:
-        """Return the smallest H that node k knows of; NaN: none."""
-        return float(self.best[k])
