@@ -17,7 +17,7 @@ from glmesh.engine.solve import advance
 from glmesh.errors import InvalidInput, RankFailed
 from glmesh.files import data_files as datasets
 from glmesh.transports.mpi import ranks
-from glmesh.transports.mpi.ranks import Ranks
+from glmesh.transports.mpi.process_group import Ranks
 from tests.cases import SOAK
 
 rng = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from glmesh.network.mixing import Mixing
 from glmesh.types import AnyArray, Indices, Matrix
 
 if TYPE_CHECKING:
-    from glmesh.transports.mpi.ranks import Ranks
+    from glmesh.transports.mpi.process_group import Ranks
 
 ROWS, SCALARS = 0, 1  # tags
 _NO_LAYOUT = Layout(0, 0)  # parts that MPI carries say their own lengths
