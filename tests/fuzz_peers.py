@@ -1,6 +1,7 @@
 """What crosses a link, fuzzed with atheris: `make fuzz`. Whatever comes, there is a Violation or nothing.
 
-An input is first taken as a stream of frames, and then, whole, as a letter for an end of a link, and as a board.
+An input is first taken as a stream of frames, and then, whole, as MAIL for an end of a link, as gossip
+and as other JSON messages.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from glmesh.kernels.warm import warm_up
 warm_up()  # numba cannot compile what atheris has instrumented
 
 with atheris.instrument_imports(include=["glmesh.federation", "glmesh.gossip.edge"]):
-    from glmesh.federation.node.gossip_store import Board
+    from glmesh.collectives.pipeline import ObjectiveDigest
+    from glmesh.federation.node.gossip_store import GossipStore
+    from glmesh.federation.node.rows import RowDigests
     from glmesh.federation.wire.frames import (
         Assembler,
         Kind,
@@ -31,8 +34,8 @@ with atheris.instrument_imports(include=["glmesh.federation", "glmesh.gossip.edg
         unpack_letter,
         unpack_vector,
     )
+    from glmesh.federation.wire.messages import Hello, Ready
     from glmesh.gossip.edge import Edge, Offer
-    from glmesh.collectives.pipeline import ObjectiveDigest
     from glmesh.gossip.messages import CertificateRecord, LinkMessage
 
 SHAPE = Shape(3, 4)
@@ -53,7 +56,14 @@ def one(data: bytes) -> None:
             pass
     if not np.isfinite(edge.flow).all() and np.abs(_largest(data)) < 1e150:
         raise AssertionError("a flow that is not finite")
-    for parse in (lambda: Board(4, 6).merge(unpack_json(data)), lambda: unpack_vector(data, None)):
+    store = GossipStore(4, 6, (), lambda *_: None)
+    for parse in (
+        lambda: store.merge(unpack_json(data)),
+        lambda: unpack_vector(data, None),
+        lambda: Hello.from_json(unpack_json(data)),
+        lambda: Ready.from_json(unpack_json(data)),
+        lambda: RowDigests.from_json(unpack_json(data)),
+    ):
         with suppress(Violation):
             parse()
 
@@ -88,7 +98,7 @@ def seeds() -> list[bytes]:
         LinkMessage(Offer(1, 0, 5, 1, 4, 2, 9, 0.3, np.ones(3), np.ones(3), 0.5, 0.5), 3, np.ones(4, int), note, pulse),
     ]
     content = [b"".join(pack_letter(6, letter, SHAPE)) for letter in letters]
-    content += [pack_json({"entries": [["facts", 1, 1, [0.0] * 6], ["done", 2, 5, 5]]})]
+    content += [pack_json({"entries": [["summary", 1, 1, [0.0] * 6], ["done", 2, 5, 5]]})]
     (frame,) = frames(Kind.BYE, 0, b"{}")
     return [*content, bytes([len(frame) - 1]) + frame]
 

@@ -1,0 +1,145 @@
+"""JSON messages of a link as records; each refuses content that it cannot hold: where, what was expected, what came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from glmesh.federation.wire.frames import Violation
+
+TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
+SUMMARY, DONE, SUCCESSOR, MEMBERSHIP = "summary", "done", "successor", "membership"  # kinds of gossip entries
+_KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP)
+_NUMBERS = 1 << 62  # rounds, exchanges and stamps are below this, so that they fit 64 bits with some to spare
+_WHY = 500  # [characters] of a neighbour's reason that are kept and shown
+
+T = TypeVar("T")
+
+
+def unexpected(where: str, expected: str, got: object) -> Violation:
+    """Return the Violation that says where a message is wrong, what was expected there and what came."""
+    return Violation(f"{where}: expected {expected}, got {got!r:.80}")
+
+
+def typed_field(tree: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
+    """Return tree[key] if it is of exactly this type; raise Violation if it is missing or another."""
+    value = tree.get(key)
+    if type(value) is not kind:
+        raise unexpected(f"{where}, {key}", f"a value of type {kind.__name__}", value)
+    return value
+
+
+@dataclass(frozen=True)
+class Hello:
+    """First message of both ends of a stream: what must agree before anything else is said."""
+
+    name: str  # of the sender; must be that of its certificate
+    entries: dict[str, str]  # `Federation.entries` of the sender
+    purpose: str = TRAIN  # or PREDICT
+    n_rows: int | None = None  # rows to be predicted; None while training
+    rows: dict[str, Any] | None = None  # digests of row names and labels (`RowDigests`); None split by samples
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return dict(vars(self))
+
+    @staticmethod
+    def from_json(tree: Mapping[str, Any]) -> Hello:
+        """Return the record that `to_json` made plain; raise Violation if it is none."""
+        n_rows, rows = tree.get("n_rows"), tree.get("rows")
+        return Hello(
+            typed_field(tree, "name", str, "HELLO"),
+            typed_field(tree, "entries", dict, "HELLO"),
+            typed_field(tree, "purpose", str, "HELLO"),
+            n_rows if n_rows is None else typed_field(tree, "n_rows", int, "HELLO"),
+            rows if rows is None else typed_field(tree, "rows", dict, "HELLO"),
+        )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the sender ends the stream."""
+
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return {"why": self.why[:_WHY]}
+
+    @staticmethod
+    def from_json(tree: Mapping[str, Any]) -> Refusal:
+        """Return the record that `to_json` made plain; raise Violation if it is none."""
+        return Refusal(typed_field(tree, "why", str, "REFUSE")[:_WHY])
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The sender knows the length of vectors, and takes part from exchange `clock` on."""
+
+    clock: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return {"clock": self.clock}
+
+    @staticmethod
+    def from_json(tree: Mapping[str, Any]) -> Ready:
+        """Return the record that `to_json` made plain; raise Violation if it is none."""
+        clock = typed_field(tree, "clock", int, "READY")
+        if not 0 <= clock < _NUMBERS:
+            raise unexpected("READY, clock", "the number of an exchange", clock)
+        return Ready(clock)
+
+
+@dataclass(frozen=True)
+class GossipEntry:
+    """One statement about one node, which all nodes pass on; a larger stamp replaces a smaller one.
+
+    | kind         | value                                                                          |
+    |--------------|--------------------------------------------------------------------------------|
+    | `summary`    | the numbers of `NodeData.facts`; all nodes take their maximum                   |
+    | `done`       | the round that the node holds a good enough certificate about; -1: none any more |
+    | `successor`  | the neighbour that counts the node's share if the node never returns            |
+    | `membership` | the node's counter in the membership view (odd: a member), after it was given up |
+    """
+
+    kind: str
+    node: int
+    stamp: int
+    number: int = -1  # value of all kinds but `summary`
+    numbers: list[float] = field(default_factory=list)  # value of a `summary`
+
+    def to_json(self) -> list[Any]:
+        """Return [kind, node, stamp, value]."""
+        return [self.kind, self.node, self.stamp, self.numbers if self.kind == SUMMARY else self.number]
+
+    @staticmethod
+    def from_json(tree: Any, where: str, n_nodes: int, n_numbers: int) -> GossipEntry:
+        """Return the entry that `to_json` made plain, about one of n_nodes; raise Violation if it is none."""
+        if not isinstance(tree, list) or len(tree) != 4:
+            raise unexpected(where, "[kind, node, stamp, value]", tree)
+        kind, node, stamp, value = tree
+        if kind not in _KINDS:
+            raise unexpected(where, f"one of {', '.join(_KINDS)}", kind)
+        if type(node) is not int or not 0 <= node < n_nodes:
+            raise unexpected(where, f"a node from 0 to {n_nodes - 1}", node)
+        if type(stamp) is not int or not 0 <= stamp < _NUMBERS:
+            raise unexpected(f"{where}, stamp", "a number >= 0", stamp)
+        about = f"{kind} of node {node}"
+        if kind != SUMMARY:
+            if type(value) is not int or not -1 <= value < _NUMBERS:
+                raise unexpected(about, "a whole number >= -1", value)
+            return GossipEntry(kind, node, stamp, value)
+        if not isinstance(value, list) or len(value) != n_numbers or not all(map(_is_finite, value)):
+            raise unexpected(about, f"{n_numbers} finite numbers", value)
+        return GossipEntry(kind, node, stamp, numbers=[float(one) for one in value])
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an int beyond the largest float
+        return False
