@@ -94,7 +94,7 @@ def constants(run: Run, beta: float | None = None) -> Constants:
     if beta is not None and not 0 <= beta < 1:
         raise UnsuitablePair(f"beta must be in [0, 1), got {beta}; over a longer window it is smaller")
     blocks, method = run.blocks, run.method
-    if run.consensual:
+    if run.nodes.replicates:
         raise UnsuitablePair(f"these theorems are about Cola, not about {method.name}")
     steps, sigma = _steps(run), method.sigma
     if isinstance(sigma, str):

@@ -203,7 +203,7 @@ def test_the_printed_proposition_is_false() -> None:
 
 
 def test_relative_needs_an_objective_away_from_zero() -> None:
-    from glmesh.certificate.bound import Certificate
+    from glmesh.core.records import Certificate
 
     assert Certificate(0, 1.0, -0.5, 0.5).relative == np.inf
     assert Certificate(0, 1.0, 10.0, 11.0).relative == pytest.approx(0.1)

@@ -66,7 +66,7 @@ def objective_of(run: Run) -> float:
     """The user's objective at what the nodes have."""
     problem = run.problem
     with np.errstate(over="ignore", invalid="ignore"):
-        if run.consensual or problem.model.split == "features":
+        if run.nodes.replicates or problem.model.split == "features":
             value = problem.objective(run.x)
         else:
             value = problem.objective(np.mean([problem.form.f.gradient(row) for row in run.estimates], axis=0))
@@ -127,7 +127,7 @@ def follow(
 
 def _setting(run: Run) -> str:
     """What was chosen: the step of a rival, the acceleration of CoLA."""
-    if not run.consensual:
+    if not run.nodes.replicates:
         return ", ".join(way if not start else f"{way} from round {start:,}" for start, way, _ in run.story)
     words = [f"step {run.states[0].step:.3g}"]
     for key in ("gossip_steps", "local_passes"):

@@ -25,17 +25,18 @@ turns out larger is discarded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glmesh.certificate.measures import best_scale
 from glmesh.collectives.flood import Gather, gather
 from glmesh.core.block import Block
-from glmesh.core.messages import Halo
+from glmesh.core.messages import Halo, Rounds
+from glmesh.core.records import Certificate
 from glmesh.core.state import PerColumn, PerNode, Shared
-from glmesh.errors import InvalidInput
 from glmesh.functions import Separable
 from glmesh.solvers import local_gap
 from glmesh.solvers.screening import Screening
@@ -45,11 +46,6 @@ _SLACK = 1.25  # delta_w shrinks as a run converges; leave room for it to rise a
 _ROUNDING = 1e-13  # allowance for rounding, relative to the size of what cancels in a bound
 # Rounds between two records: a record costs about two passes over the data, and a long run can wait a little longer.
 _PERIOD, _PATIENCE = 10, 0.02
-
-
-_REST = (
-    1e-10  # a node rests while it could gain at most this part of its share of the tolerance: more would cost rounds
-)
 
 
 class Record(NamedTuple):
@@ -72,44 +68,6 @@ class Record(NamedTuple):
 
 SMALLEST = [Record._fields.index("limit")]  # of all other fields the sum is needed
 _WIDTH = len(Record._fields) + 1  # and what the node could gain in its own subproblem
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A proven bound on the suboptimality of the state of one round."""
-
-    round: int
-    bound: float  # suboptimality of the user-level objective is at most this
-    objective_low: float  # and the objective itself is between these two
-    objective_high: float
-    members: tuple[int, ...] = ()  # who took part; beyond 256 nodes records are summed on the way, and it is empty
-    local_gaps: tuple[float, ...] = ()  # what each of them could still gain in its own subproblem at most
-
-    def work_left(self, tol: float) -> tuple[int, ...]:
-        """The nodes whose own subproblem still has more to gain than their share of a relative gap of `tol`."""
-        if not self.members:
-            raise InvalidInput("this certificate does not tell nodes apart: there were too many for that")
-        share = tol * self.smallest / (2 * len(self.members))
-        return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
-
-    @property
-    def smallest(self) -> float:
-        """The smallest absolute objective that the bound leaves possible."""
-        return max(self.objective_low, -self.objective_high, 0.0)
-
-    def room(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
-        """How far a node's w may move, squared, before its subproblem can gain anything that matters for `tol`.
-
-        The subproblem has the curvature q and at most `gap` to gain; after a move d of w at most 2 gap + |d|^2/q,
-        because <d, A D> + q/4 |A D|^2 >= -|d|^2/q, and half the curvature at most doubles the gain. Negative: no room.
-        """
-        return q * (_REST * tol * self.smallest / (2 * n_nodes) - 2 * gap)
-
-    @property
-    def relative(self) -> float:
-        """The bound divided by the smallest absolute objective that it leaves possible."""
-        smallest = self.smallest
-        return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 
 
 def node_record(
@@ -222,6 +180,28 @@ class Certifier:
     def latest(self) -> Certificate | None:
         """The newest complete certificate; None before the first."""
         return self.state.latest
+
+    def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
+        """Make a round whose exchanges carry certificate records: the first, or each where a sum takes several."""
+        sums, halo, first = state.sums, None, True
+        while True:
+            try:
+                outbox = next(rounds) if halo is None else rounds.send(halo)
+            except StopIteration:
+                return
+            if not first and sums is None:
+                halo = yield outbox
+                continue
+            width = 0 if outbox.scalars is None else outbox.scalars.shape[1]
+            records = self.outgoing()
+            if records is not None:
+                outbox.scalars = records if outbox.scalars is None else np.hstack([outbox.scalars, records])
+            halo = yield outbox
+            theirs = halo.of_scalars(slice(width, None))
+            begin = outbox.vectors is not None or (sums is not None and sums.v is not None)
+            v = state.v if outbox.vectors is None else outbox.vectors
+            self.incoming(theirs, state.x, v, state.round, curvature(), state.screening, begin=begin)
+            halo, first = halo.of_scalars(slice(width)), False
 
     def outgoing(self) -> Matrix | None:
         """What rides along with the next exchange."""

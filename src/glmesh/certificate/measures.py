@@ -5,33 +5,13 @@ These need everybody's vectors at once, so only a simulation (or a test) has the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from glmesh.core.block import Block
+from glmesh.core.records import Measures
 from glmesh.functions import Anchored
 from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
-
-
-@dataclass(frozen=True)
-class Measures:
-    """One look at (x, {v_k}).
-
-    objective: the user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples.
-    value: O_A(x). h: (1/K) sum f(v_k) + g(x). gap: G_H. consensus: sum |v_k - Ax|^2.
-    With a free intercept split by samples, objective and gap are those of the problem without an anchor; inner is the
-    gap with it, and pull what the anchor costs. Without one they mean nothing.
-    """
-
-    objective: float
-    value: float
-    h: float
-    gap: float
-    consensus: float
-    inner: float = 0.0
-    pull: float = 0.0
 
 
 def observe(

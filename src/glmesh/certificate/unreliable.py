@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import SMALLEST, Certificate, Record, bound, node_record
+from glmesh.certificate.bound import SMALLEST, Record, bound, node_record
 from glmesh.core.block import Block
 from glmesh.core.messages import Halo, Rounds
+from glmesh.core.records import Certificate
 from glmesh.core.state import PerNode
 from glmesh.gossip.flows import FlowGossip
 from glmesh.gossip.messages import CertificateRecord, LinkMessage

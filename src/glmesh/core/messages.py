@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,14 +78,6 @@ class Halo:
     def ids_around(self, k: int) -> Indices:
         """The ids of the same."""
         return self.ids[int(self.pointers[k]) : int(self.pointers[k + 1])].astype(np.int64)
-
-
-class Exchange(Protocol):
-    """Moves rows between nodes; knows no algebra. One entry per block of this process."""
-
-    def swap(self, rows: list[Outbox]) -> list[Halo]:
-        """Sends every block's rows to the neighbours of its nodes and returns what came back."""
-        ...
 
 
 Rounds = Generator[Outbox, Halo, Any]

@@ -1,24 +1,27 @@
-"""The protocols that methods, transports and accelerators satisfy."""
+"""The protocol at the centre: a method prepares nodes and makes rounds; all else is the engine's.
+
+A class of your own that satisfies `Method` runs through `solve`, `glmesh bench` and MPI; nothing has to be registered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Protocol, TypeVar
 
-from glmesh.core.block import Block
-from glmesh.core.messages import Halo, Outbox
-from glmesh.types import Vector
+from glmesh.core.hosted import HostedNodes
+from glmesh.core.messages import Rounds
+from glmesh.core.setup import Setup
 
-S = TypeVar("S")
+BlockT = TypeVar("BlockT")
+StateT = TypeVar("StateT")
 
 
-class Method(Protocol[S]):
-    """An algorithm, written once over a block; its round does no I/O, it yields what it wants exchanged."""
+class Method(Protocol[BlockT, StateT]):
+    """An algorithm, written once for any number of hosted nodes; its round does no I/O."""
 
-    def init(self, block: Block, x: Vector | None) -> S:
-        """The state before the first round, from zero or from the block's variables x."""
+    def prepare(self, setup: Setup) -> HostedNodes[BlockT, StateT]:
+        """Return the nodes that this process hosts, ready for round 0; refuse, by name, what the method is not for."""
         ...
 
-    def round(self, block: Block, state: S) -> Generator[Outbox, Halo, None]:
-        """One round: yields each set of rows it wants exchanged and is sent the halo."""
+    def round(self, block: BlockT, state: StateT) -> Rounds:
+        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
         ...

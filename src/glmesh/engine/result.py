@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import Certificate
-from glmesh.engine.events import Event
+from glmesh.core.records import Certificate, Event
 from glmesh.formatting import size
 from glmesh.network.faults import Plan
 from glmesh.problem.problem import Problem
@@ -40,7 +40,7 @@ class Result:
     coef, intercept: the model. gap: the duality gap; the certified bound if certified. objective: the
     user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
     consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of. faults: the run's fault
-    plan. events: who joined and left, and whose data changed. skipped, spared: subproblems that nodes which were done
+    plan. events: who joined and left, and whose data changed. skipped, work_saved: subproblems that nodes which were done
     did not solve, and the nonzeros that those would have visited. thetas: a row per entry of the history, the local
     accuracy that each node reached in that round (1: it did nothing; NaN: not measured, as none was asked for). story:
     (round, acceleration from then on, why), as the method chose. copies: after a method of consensus x and coef are the
@@ -65,10 +65,16 @@ class Result:
     faults: dict[str, Any] = field(default_factory=dict, repr=False)
     events: tuple[Event, ...] = ()
     skipped: int = 0
-    spared: float = 0.0
+    work_saved: float = 0.0
     thetas: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
     story: tuple[tuple[int, str, str], ...] = ()
     copies: bool = False
+
+    @property
+    def spared(self) -> float:
+        """Deprecated name of `work_saved`."""
+        warnings.warn("Result.spared is now Result.work_saved", DeprecationWarning, stacklevel=2)
+        return self.work_saved
 
     @cached_property
     def presence(self) -> Matrix:

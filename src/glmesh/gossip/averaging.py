@@ -64,6 +64,10 @@ class MatrixGossip:
         block.threads.each(share, block.spans)
         self.v, self.before = self.before, self.v
 
+    def take_over(self, other: MatrixGossip) -> None:
+        """Copy the estimates of another into the arrays of this one."""
+        self.v[:], self.spare[:], self.before[:] = other.v, other.spare, other.before
+
     def move(self, block: Block, k: int, change: Vector) -> None:
         """The variables of the k-th hosted node are changed from outside."""
         self.v[k] += self.members_seen[k] * block.node_columns(k).dot(change)

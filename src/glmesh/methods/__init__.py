@@ -1,7 +1,7 @@
 """Algorithms, one file each: CoLA, and the methods of consensus that it competes with."""
 
 from glmesh.methods.cola.round import Cocoa, Cola
-from glmesh.methods.consensus.base import Consensus, Copies
+from glmesh.methods.consensus.base import Consensus
 from glmesh.methods.consensus.dadmm import DAdmm
 from glmesh.methods.consensus.dapg import Dapg
 from glmesh.methods.consensus.dgd import Dgd
@@ -9,6 +9,7 @@ from glmesh.methods.consensus.diging import Diging
 from glmesh.methods.consensus.extra import Extra
 from glmesh.methods.consensus.nids import Nids
 from glmesh.methods.consensus.pg_extra import PgExtra
+from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 
 __all__ = [

@@ -22,6 +22,7 @@ class ProcessGroup:
 
     rank = 0
     size = 1
+    simulates = True  # the network is simulated within this process
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
         """The ids of the nodes of each block of this process, ascending."""
@@ -60,7 +61,7 @@ class ProcessGroup:
         """The transport between these nodes and those of other processes; None: there are no others."""
         return None
 
-    def refuse(self, *, method: Any, network: Any, plan: Any) -> None:
+    def refuse(self, *, network: Any, plan: Any) -> None:
         """Raises InvalidInput for what is asked for and cannot be had with several processes."""
 
     def trade(self, parts: list[T]) -> list[T]:

@@ -1,7 +1,8 @@
 """Transports: how rows and letters get from node to node."""
 
+from glmesh.core.records import Traffic
 from glmesh.network.timing import Network
 from glmesh.transports.faulty import FaultyExchange
-from glmesh.transports.local import LocalExchange, Traffic, Transport
+from glmesh.transports.local import LocalExchange
 
-__all__ = ["FaultyExchange", "LocalExchange", "Network", "Traffic", "Transport"]
+__all__ = ["FaultyExchange", "LocalExchange", "Network", "Traffic"]

@@ -31,6 +31,8 @@ class FaultyExchange(LocalExchange):
     one way spoils that, and with it the mean of rows: the reason for letters, whose ledger repairs itself.)
     """
 
+    fails = True
+
     def __init__(
         self,
         mixing: Mixing,
@@ -56,6 +58,10 @@ class FaultyExchange(LocalExchange):
         self._graph: Vector = self._schedule[0]  # the weights of the links in the last exchange
         self._alive: Flags = np.ones(len(senders), dtype=bool)  # links between nodes that were up
         self._received: Flags = self._alive  # and those whose message was not lost
+
+    def begin_round(self, plan: Plan, round: int) -> None:
+        """From now on exchanges are those of this round, and fail as this plan says."""
+        self.plan, self.round = plan, round
 
     def state(self) -> dict[str, Any]:
         """Letters on their way count too."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from glmesh.collectives.messages import PartialSum
-from glmesh.core.messages import Exchange, Halo, Outbox
+from glmesh.core.messages import Halo, Outbox
+from glmesh.core.records import Traffic
 from glmesh.gossip.messages import LinkMessage
+from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
 from glmesh.network.timing import Clock, Network
 from glmesh.types import Indices, Matrix, Unsigned, Vector
@@ -18,42 +19,13 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 Mail = LinkMessage | PartialSum
 
 
-@dataclass
-class Traffic:
-    """What was sent so far: exchanges that a node waited for, and bytes over all directed edges."""
-
-    communications: int = 0
-    bytes: int = 0
-
-
-class Transport(Exchange, Protocol):
-    """An exchange that a run can be built on."""
-
-    traffic: Traffic
-    clock: Clock | None
-
-    def allocate(self, block: int, width: int) -> Matrix:
-        """A zeroed array for a block's rows, from which they go out without a copy."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """All that changes from exchange to exchange, as plain data."""
-        ...
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over another's."""
-        ...
-
-    def close(self) -> None:
-        """The run is over."""
-        ...
-
-
 class LocalExchange:
     """Rows stay where they are: blocks share arrays, and a halo refers to all of them.
 
     `blocks` are the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
     """
+
+    fails = False
 
     def __init__(self, mixing: Mixing, blocks: list[Indices], network: Network | None = None) -> None:
         self.mixing = mixing
@@ -81,6 +53,9 @@ class LocalExchange:
             self._shared.append(np.zeros((self.mixing.n_nodes, width)))
         ids = self.blocks[block]
         return self._shared[turn][int(ids[0]) : int(ids[-1]) + 1]
+
+    def begin_round(self, plan: Plan, round: int) -> None:
+        """Do nothing: no exchange fails."""
 
     def swap(self, rows: list[Outbox]) -> list[Halo]:
         """Everybody sees everybody's rows; the kernels read only the neighbours'."""

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from glmesh import Cocoa, Cola, Problem, Run, solve
+from glmesh.collectives.pipeline import TreeAggregate
 from glmesh.errors import InvalidInput
 from glmesh.functions import Logistic, Squared, Table
 from glmesh.methods.cola import plane
-from glmesh.collectives.pipeline import TreeAggregate
 from glmesh.solvers import CoordinateDescent, SklearnCoordinateDescent, Subproblems
 from tests.cases import prop
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import Certificate
+from glmesh.certificate.spectral import Gaps
 from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
-from glmesh.engine.membership import HostedNodes
-from glmesh.engine.setup import Gaps
+from glmesh.core.records import Certificate
 from glmesh.federation.config.federation import Federation
 from glmesh.federation.wire.transport import PeerExchange
 from glmesh.gossip.flows import FlowGossip, has_left
 from glmesh.kernels.warm import warm_up
-from glmesh.methods.cola.round import ColaState
+from glmesh.methods.cola.blocks import ColaBlocks
+from glmesh.methods.cola.state import ColaState
 from glmesh.network.faults import Plan
 from glmesh.problem.node_data import CompositeObjective
 from glmesh.types import Indices, Vector
@@ -48,7 +48,7 @@ class Trainer:
     me: int  # number of this node
     form: CompositeObjective  # f(Ax) + g(x) over this node's columns
     life: int  # incarnation of this node's links; grows when the node starts and when links are opened anew
-    hosted: HostedNodes = field(init=False)
+    hosted: ColaBlocks = field(init=False)
     proof: Proof | None = None
     handovers: dict[int, Vector] = field(default_factory=dict)  # (d,) A_l x_l of neighbours l, if they never return
     adopted: dict[int, Vector] = field(default_factory=dict)  # (d,) shares of given-up neighbours that this node counts
@@ -73,7 +73,7 @@ class Trainer:
             tol=federation.problem.tol,
             extrapolates=acceleration == "momentum",
         )
-        self.hosted = HostedNodes(method, [block], [state], [async_certifier])
+        self.hosted = ColaBlocks(method, [block], [state], [async_certifier])
         self.gossip.single = federation.network.wire == "float32"
         self._new_edges()
 
@@ -95,7 +95,7 @@ class Trainer:
     @property
     def gossip(self) -> FlowGossip:
         """Return the flows over this node's links."""
-        return self.hosted.gossip(0)
+        return self.hosted.flow_gossip(0)
 
     @property
     def view(self) -> Indices:
@@ -171,7 +171,7 @@ class Trainer:
         """Void the snapshots of a node that was away, is late or has lost its memory, until it has met others."""
         for edge in self.gossip.node_flows[0].edges.values():
             edge.restart(self.life)
-        self.hosted.disturbed(self.me, _NEVER)
+        self.hosted.invalidate(self.me, _NEVER)
         self.met = False
 
     def learn(self, node: int, count: int) -> None:
@@ -198,7 +198,7 @@ class Trainer:
         self.gossip.open(self.block, 0)
         self.life += 1  # links that are opened anew must not be taken for the old ones
         self._new_edges()
-        self.hosted.disturbed(self.me, self.state.round)
+        self.hosted.invalidate(self.me, self.state.round)
 
     # the result
 

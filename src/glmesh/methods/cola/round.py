@@ -12,49 +12,26 @@ import numpy as np
 
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
-from glmesh.core.state import PerColumn, PerNode, Shared
-from glmesh.errors import InvalidInput
+from glmesh.core.setup import Setup
+from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.gossip.averaging import MatrixGossip, chebyshev_beta
 from glmesh.gossip.flows import FlowGossip
+from glmesh.methods.cola import exact_sums, newton
 from glmesh.methods.cola.choice import Trial
 from glmesh.methods.cola.exact_sums import Sums
 from glmesh.methods.cola.momentum import Momentum
 from glmesh.methods.cola.newton import Newton
+from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.methods.cola.relaxation import Relaxation
+from glmesh.methods.cola.state import ColaState, start_of
 from glmesh.solvers import CoordinateDescent, LocalSolver, Subproblems
 from glmesh.solvers.screening import Screening
-from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
+from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 _ACCELERATIONS = ("momentum", "sums", "newton")
 _BETA = 0.5  # of as many gossip steps as "auto" does
 _IDLE = 6  # sums in a row that win nothing
 _LEAST_BEND = 1e-2  # of 1/tau: where the Hessian is almost zero it tells nothing of what is a step away
-
-
-@dataclass
-class ColaState:
-    """All that a block of nodes carries from round to round."""
-
-    x: PerColumn[Vector]  # the variables of the hosted nodes, node after node
-    gossip: MatrixGossip | FlowGossip  # the estimates, and how they are mixed
-    w: PerNode[Matrix]  # a row per node: the gradient of f at its mixed estimate
-    memory: Any  # the local solver's; None if it remembers nothing
-    up: PerNode[Flags]  # nodes that take part in the coming round
-    screening: Screening  # nodes that skip their subproblem because it has nothing to gain
-    required_theta: PerNode[Vector]  # the accuracy Theta that circumstances impose on a node; NaN: none
-    theta: PerNode[Vector]  # local accuracy reached in the last round
-    visited: PerNode[Vector]  # nonzeros visited in the last round
-    round: Shared[int] = 0
-    momentum: Momentum | None = None
-    sums: Sums | Newton | None = None  # in use, if there
-    story: Shared[list[tuple[int, str, str]]] = field(default_factory=list)  # (round, acceleration from then on, why)
-    trial: Shared[Trial | None] = None  # whether sums pay
-    relaxation: Relaxation | None = None  # where sigma' is looked for
-
-    @property
-    def v(self) -> Matrix:
-        """A row per node: its estimate of Ax."""
-        return self.gossip.v
 
 
 @dataclass(frozen=True)
@@ -234,6 +211,98 @@ class Cola:
             state.sums.v = np.zeros(block.d)
         return state
 
+    def reset(self, block: Block, state: ColaState) -> None:
+        """Begin anew from the present variables and estimates, which somebody changed from outside."""
+        self._prepare_anew(block, state)
+        self.forget_sums(state)
+
+    def retarget(self, block: Block, state: ColaState) -> None:
+        """Begin anew with other functions on the same columns."""
+        self._prepare_anew(block, state)
+        if state.sums is not None:
+            state.sums.begin_anew()
+        if state.trial is not None:
+            state.trial.hasten(state.round)
+        for k in range(block.size):
+            state.screening.end(k)
+
+    def forget_sums(self, state: ColaState) -> None:
+        """Drop A x as far as exact sums know it."""
+        if state.sums is not None:
+            state.sums.forget()
+
+    def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool) -> None:
+        """Drop all that is derived from the k-th node's variables; forget: and what its solver remembers."""
+        state.screening.end(k)
+        if forget:
+            self.solver.forget(block, state.memory, k)
+        if isinstance(state.gossip, FlowGossip):
+            state.gossip.refresh_node(block, state.x, k)
+        if state.momentum is not None:
+            state.momentum.still(block, state, k)
+
+    def _prepare_anew(self, block: Block, state: ColaState) -> None:
+        """Compute anew what a block knows of its columns and functions; its momentum is lost."""
+        state.memory = self.solver.prepare(block)
+        if state.momentum is not None:
+            state.momentum.forget(state)
+        if state.relaxation is not None:
+            state.relaxation = Relaxation.of(block, self.gamma)
+
+    def prepare(self, setup: Setup) -> ColaNodes:
+        """Return the nodes that this process hosts, ready for round 0."""
+        plan, processes = setup.plan, setup.processes
+        flows = self.uses_flows(setup)
+        nodes = ColaNodes(self, setup, flows=flows)
+        starts = nodes.warm_start(setup.warm_start)
+        acceleration, why = self.choose(reliable=flows or not plan.loses_messages)
+        if acceleration in ("sums", "newton") and flows and setup.certify:
+            acceleration, why = "momentum", "certificates under faults are not made with exact sums"
+        members = plan.members(0, setup.n_nodes).astype(np.int64) if flows else None
+        cold = setup.warm_start is None and not processes.any(any(start_of(block).any() for block in nodes.blocks))
+        exact = self._suitable_sums(nodes)
+        nodes.states += [
+            self.init(block, x, members, acceleration, why, cold=cold, exact=exact)
+            for block, x in zip(nodes.blocks, starts, strict=True)
+        ]
+        if setup.certify:
+            nodes.certify(extrapolates=acceleration == "momentum")
+        if flows:
+            nodes.greet()
+        return nodes
+
+    def uses_flows(self, setup: Setup) -> bool:
+        """Return whether nodes use flow gossip; refuse settings and fault plans that do not go together."""
+        plan = setup.plan
+        flows = self.gossip == "ledger" or (self.gossip == "auto" and plan.loses_messages)
+        if self.gossip == "chebyshev" and plan.loses_messages:
+            raise InvalidInput("Chebyshev gossip is for networks that stand still; use gossip='auto' where things fail")
+        if any(entry.delay for entry in plan.straggler) and setup.timing is None:
+            raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
+        if not flows and plan.loses_messages:
+            if self.acceleration not in ("auto", "none"):
+                raise InvalidInput("acceleration under faults needs gossip='ledger' (the default under faults)")
+            models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
+            if plan.changes_members or "reset" in models:
+                raise InvalidInput(
+                    "nodes that join, leave or are reset need gossip='ledger' (the default under faults)"
+                )
+            if setup.certify:
+                raise InvalidInput("certificates under faults need gossip='ledger' (the default under faults)")
+        return flows
+
+    def _suitable_sums(self, nodes: ColaNodes) -> str:
+        """Return which exact sums suit all nodes: "newton", "sums", or "" for none."""
+        for name, suits in (("newton", newton.suits), ("sums", exact_sums.suits)):
+            if not nodes.processes.any(not all(suits(block) for block in nodes.blocks)):
+                return name
+            if self.acceleration == "newton":
+                raise UnsuitablePair(
+                    "acceleration='newton' needs nodes that hold samples, a smooth loss, a penalty that is a square "
+                    f"and at most {newton.MOST_COEFFICIENTS} coefficients; acceleration='auto' finds what suits"
+                )
+        return ""
+
     def _switch(self, block: Block, state: ColaState, to: str, why: str) -> None:
         """From now on another acceleration."""
         at = state.round
@@ -396,11 +465,6 @@ class Cola:
 
 def _exact(block: Block, kind: str) -> Sums | Newton:
     return Newton.of(block) if kind == "newton" else Sums()
-
-
-def start_of(block: Block) -> Vector:
-    """x = 0, or the nearest feasible point."""
-    return block.inside(np.zeros(block.columns.n))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from glmesh.core.block import NetworkInfo
 from glmesh.core.messages import Outbox, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.functions import Table
-from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.base import Consensus, positive
+from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.problem.problem import Problem
 from glmesh.types import Matrix

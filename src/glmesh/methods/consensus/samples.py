@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from glmesh.certificate.measures import Measures, best_scale
+from glmesh.certificate.measures import best_scale
 from glmesh.core.block import NetworkInfo
+from glmesh.core.records import Measures
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Separable, Smooth, Table
 from glmesh.kernels.columns import products, transposed_products

@@ -14,8 +14,9 @@ import numpy as np
 
 from glmesh.collectives.messages import PartialSum
 from glmesh.core.messages import Halo, Outbox
+from glmesh.core.records import Traffic
+from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
-from glmesh.transports import Traffic
 from glmesh.types import Indices, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Lane:
 class MpiExchange:
     """The Transport of a rank; `hosts` are the ids of the nodes on each rank, contiguous and ascending."""
 
-    clock = None
+    clock, fails = None, False
 
     def __init__(self, ranks: Ranks, mixing: Mixing, hosts: list[Indices]) -> None:
         self._ranks, self.traffic = ranks, Traffic()
@@ -81,6 +82,9 @@ class MpiExchange:
         lane = self._lane(width, ROWS)
         self._lanes[id(lane.rows)] = lane
         return lane.own
+
+    def begin_round(self, plan: Plan, round: int) -> None:
+        """Do nothing: no exchange fails."""
 
     def swap(self, rows: list[Outbox]) -> list[Halo]:
         """One exchange; without vectors it may carry parcels.

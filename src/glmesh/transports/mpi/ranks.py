@@ -17,7 +17,6 @@ import numpy as np
 from mpi4py import MPI
 
 from glmesh.errors import InvalidInput, RankFailed
-from glmesh.methods import Cola
 from glmesh.network.mixing import Mixing
 from glmesh.parallel.processes import ProcessGroup
 from glmesh.transports.mpi.exchange import MpiExchange
@@ -35,6 +34,8 @@ _AROUND = 32  # looks until the next one at who has failed
 
 class Ranks(ProcessGroup):
     """All ranks of an MPI communicator, that of the whole program if none is given."""
+
+    simulates = False
 
     def __init__(self, comm: Any = None) -> None:
         self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
@@ -139,7 +140,7 @@ class Ranks(ProcessGroup):
 
     # Together
 
-    def refuse(self, *, method: Any, network: Any, plan: Any) -> None:
+    def refuse(self, *, network: Any, plan: Any) -> None:
         """What a cluster has not."""
         if network is not None:
             raise InvalidInput(
@@ -147,10 +148,6 @@ class Ranks(ProcessGroup):
             )
         if not plan.is_empty:
             raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
-        if not isinstance(method, Cola):
-            raise InvalidInput(f"{method.name} runs in simulations only; with runtime='mpi' use Cola")
-        if method.gossip == "ledger":
-            raise InvalidInput("ledgers are for networks that fail; with runtime='mpi' use gossip='auto'")
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
         """An equal share of all nodes, in one block."""
