@@ -3,12 +3,12 @@
     python benchmarks/same_speed.py BASE [NEW] [--only TEXT]
 
 BASE and NEW are revisions or folders with a checkout, as in same_bits.py; NEW is the working tree unless it is given.
-A process for each commit stays alive, compiles everything first, and then the two take turns, so that whatever else the
-machine does hits both alike. Everything is done 7 times, in the processor time of one thread, and each round counts as
-long as in the best of the 7, because round t is the same work each time: so a row needs no quiet second of the machine,
-only a quiet moment for each of its rounds. Imports are counted in the same way, module by module, in new processes.
-Rows above 1.10 times BASE are measured anew by new processes, up to three times, and the best of all counts for both
-commits: what is slower stays slower, and noise goes away. The exit code is 1 if a row stays above.
+A process for each commit stays alive on the same core and compiles everything first. Then the two take turns every few
+rounds, so that whatever else the machine does hits both alike. Everything is done 7 times, in processor time of one
+thread, and each round counts as long as in the best of the 7, because round t is the same work each time. Imports are
+counted in the same way, module by module, in new processes. Rows beyond 1.10 times BASE, or below the inverse of that,
+are measured anew by new processes, up to three times, and the best of all counts for both commits: what is slower stays
+slower, and noise goes away. The exit code is 1 if a row stays above 1.10.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import argparse
 import contextlib
 import gc
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,10 @@ import scipy.sparse as sp
 REPEATS = 7
 LIMIT = 1.10
 AGAIN = 3  # times that rows above the limit are measured anew
-IMPORTS = {"import glmesh, with all that it needs": "", "import glmesh, its own modules": "glmesh"}
-IMPORTED = "ms of imports"
+MODULES, IMPORTED = "import glmesh", "ms of imports"
 SCALES = {"µs a round": 1e6, "ms": 1e3, IMPORTED: 1e3}
 
-Work = Callable[[], list[float]]  # it does something, and tells how many seconds each part of it took
+Work = Callable[[], Iterator[list[float]]]  # it tells how many seconds each part of it took, a few at a time
 
 
 # --- a child: what is timed ----------------------------------------------------------------------------------
@@ -68,48 +68,52 @@ def rows() -> dict[str, tuple[str, Work]]:
     found = problems()
     plan = {"seed": 1, "random": [{"dropout": 0.2, "loss": 0.05}]}
 
-    def rounds(problem: str, count: int, runs: int = 1, warm: int = 3, **options: Any) -> tuple[str, Work]:
-        def work() -> list[float]:
-            spent = []
-            for _ in range(runs):
-                with Run(found[problem], n_jobs=1, **options) as run:
-                    for _ in range(warm):
-                        next(run)
-                    spent += timed(lambda run=run: next(run), count)
-            return spent
+    def rounds(problem: str, count: int, turn: int, warm: int = 3, **options: Any) -> tuple[str, Work]:
+        def work() -> Iterator[list[float]]:
+            with Run(found[problem], n_jobs=1, **options) as run:
+                for _ in range(warm):
+                    next(run)
+                gc.collect()
+                for _ in range(count // turn):
+                    yield timed(lambda: next(run), turn)
 
         return "µs a round", work
 
-    def setup(problem: str, **options: Any) -> tuple[str, Work]:
-        return "ms", lambda: timed(lambda: Run(found[problem], n_jobs=1, **options).close(), 3)
+    def calls(what: Callable[[], Any]) -> tuple[str, Work]:
+        def work() -> Iterator[list[float]]:
+            for _ in range(3):
+                gc.collect()
+                yield timed(what, 1)
 
-    def stated() -> list[float]:
-        return timed(lambda: Problem.glm(*found["arrays"], penalty="l1", alpha=0.5), 3)
+        return "ms", work
+
+    def setup(problem: str, **options: Any) -> tuple[str, Work]:
+        return calls(lambda: Run(found[problem], n_jobs=1, **options).close())
 
     medium = {"n_nodes": 64, "topology": "torus"}
     failing = {"topology": "torus", "faults": plan}
+    newton = {"method": Cola(acceleration="newton"), "warm": 1}
     return {
-        "round: default (momentum), lasso, 16 nodes": rounds("lasso", 50),
-        "round: printed, lasso, 16 nodes": rounds("lasso", 100, method=Cola.printed()),
-        "round: sums, ridge, 16 nodes": rounds("ridge", 20, method=Cola(acceleration="sums")),
-        "round: newton, logistic, 16 nodes": rounds("logistic", 5, runs=3, method=Cola(acceleration="newton"), warm=1),
-        "round: ledger under faults, lasso, 16 nodes": rounds("lasso", 20, **failing),
-        "round: certificates under faults, logistic, 16 nodes": rounds("logistic", 20, certify=True, **failing),
-        "round: certificates, lasso, 16 nodes": rounds("lasso", 30, certify=True),
-        "round: Nids, lasso, 16 nodes": rounds("lasso", 100, method=Nids()),
-        "round: default, medium lasso, 64 nodes": rounds("medium lasso", 15, **medium),
-        "round: printed, medium svm, 64 nodes": rounds("medium svm", 20, method=Cola.printed(), **medium),
+        "round: default (momentum), lasso, 16 nodes": rounds("lasso", 50, 5),
+        "round: printed, lasso, 16 nodes": rounds("lasso", 100, 20, method=Cola.printed()),
+        "round: sums, ridge, 16 nodes": rounds("ridge", 20, 2, method=Cola(acceleration="sums")),
+        "round: newton, logistic, 16 nodes": rounds("logistic", 5, 1, **newton),
+        "round: ledger under faults, lasso, 16 nodes": rounds("lasso", 20, 2, **failing),
+        "round: certificates under faults, logistic, 16 nodes": rounds("logistic", 20, 2, certify=True, **failing),
+        "round: certificates, lasso, 16 nodes": rounds("lasso", 30, 2, certify=True),
+        "round: Nids, lasso, 16 nodes": rounds("lasso", 100, 20, method=Nids()),
+        "round: default, medium lasso, 64 nodes": rounds("medium lasso", 16, 2, **medium),
+        "round: printed, medium svm, 64 nodes": rounds("medium svm", 20, 2, method=Cola.printed(), **medium),
         "set-up: lasso, 16 nodes": setup("lasso"),
         "set-up: faults and certificates, logistic, 16 nodes": setup("logistic", certify=True, **failing),
         "set-up: Nids, lasso, 16 nodes": setup("lasso", method=Nids()),
         "set-up: medium lasso, 64 nodes": setup("medium lasso", **medium),
-        "set-up: Problem.glm, medium lasso": ("ms", stated),
+        "set-up: Problem.glm, medium lasso": calls(lambda: Problem.glm(*found["arrays"], penalty="l1", alpha=0.5)),
     }
 
 
 def timed(what: Callable[[], Any], count: int) -> list[float]:
     """Seconds of each of so many calls."""
-    gc.collect()
     spent = []
     for _ in range(count):
         began = time.process_time()
@@ -119,17 +123,24 @@ def timed(what: Callable[[], Any], count: int) -> list[float]:
 
 
 def child(checkout: Path) -> None:
-    """Compiles everything, tells what rows there are, and times the row that each line of the input names."""
+    """Compiles everything, tells what rows there are, and waits: a name begins that row, a null is its next turn."""
     import glmesh
 
     if not Path(glmesh.__file__).resolve().is_relative_to(checkout.resolve() / "src"):
         sys.exit(f"glmesh is imported from {glmesh.__file__}, not from {checkout}")
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     found = rows()
     for _, work in found.values():
-        work()
+        for _ in work():
+            pass
     print(json.dumps({name: unit for name, (unit, _) in found.items()}), flush=True)
+    turns: Iterator[list[float]] = iter(())
     for line in sys.stdin:
-        print(json.dumps(found[json.loads(line)][1]()), flush=True)
+        name = json.loads(line)
+        if name is not None:
+            turns = found[name][1]()
+        print(json.dumps(next(turns, None) if name is None else 0), flush=True)
 
 
 # --- the parent: who is to do what, and when -----------------------------------------------------------------
@@ -163,16 +174,14 @@ class Commit:
             sys.exit("a process has ended; its last words are above")
         return json.loads(line)
 
-    def measure(self, row: str) -> dict[str, float]:
-        """Seconds of each part of a row."""
-        if row in IMPORTS:
-            return {name: own for name, own in self._imported().items() if name.startswith(IMPORTS[row])}
+    def ask(self, order: str | None) -> Any:
+        """The answer to an order: a row to begin, or None for its next turn."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(row) + "\n")
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
-        return {str(number): seconds for number, seconds in enumerate(self.answer())}
+        return self.answer()
 
-    def _imported(self) -> dict[str, float]:
+    def imported(self) -> dict[str, float]:
         """Seconds that each module took to be imported, without those that it imports itself."""
         command = [sys.executable, "-X", "importtime", "-c", "import glmesh"]
         told = subprocess.run(command, env=self._env, capture_output=True, text=True)
@@ -196,12 +205,28 @@ def ratio(both: list[dict[str, float]], unit: str) -> float:
     return new / base
 
 
+def turns(commits: list[Commit], name: str) -> list[dict[str, float]]:
+    """The seconds of each part of a row, of both commits, which take turns; the first in the list begins."""
+    if name == MODULES:
+        return [one.imported() for one in commits]
+    for one in commits:
+        one.ask(name)
+    found: list[dict[str, float]] = [{} for _ in commits]
+    news: list[Any] = [[]]
+    while any(part is not None for part in news):
+        news = [one.ask(None) for one in commits]
+        for parts, part in zip(found, news, strict=True):
+            parts |= {str(len(parts) + number): value for number, value in enumerate(part or [])}
+    return found
+
+
 def sweep(commits: list[Commit], names: list[str], best: Best) -> None:
-    """All rows, time after time, the two commits in turn."""
+    """All rows, time after time."""
     for number in range(REPEATS):
+        step = 1 if number % 2 == 0 else -1
         for name in names:
-            for which in (0, 1) if number % 2 == 0 else (1, 0):
-                found, kept = commits[which].measure(name), best[name][which]
+            for which, found in zip((0, 1)[::step], turns(commits[::step], name), strict=True):
+                kept = best[name][which]
                 best[name][which] = {part: min(value, kept.get(part, value)) for part, value in found.items()}
         print(f"{number + 1} of {REPEATS}, {len(names)} rows", file=sys.stderr, flush=True)
 
@@ -225,12 +250,17 @@ def main() -> int:
         for number in range(1 + AGAIN):
             with contextlib.ExitStack() as living:
                 commits = [living.enter_context(Commit(folder, environment(folder))) for folder in folders]
-                units, _ = (commit.answer() | dict.fromkeys(IMPORTS, IMPORTED) for commit in commits)
+                units, _ = (commit.answer() | {MODULES: IMPORTED} for commit in commits)
                 if number == 0:
                     best = {name: [{}, {}] for name in units if options.only in name}
-                sweep(commits, [name for name in best if number == 0 or ratio(best[name], units[name]) > LIMIT], best)
-            if all(ratio(both, units[name]) <= LIMIT for name, both in best.items()):
+                    doubtful = list(best)
+                sweep(commits, doubtful, best)
+            doubtful = [name for name in best if not 1 / LIMIT <= ratio(best[name], units[name]) <= LIMIT]
+            if not doubtful:
                 break
+    if MODULES in best:
+        own = [{name: value for name, value in parts.items() if name.startswith("glmesh")} for parts in best[MODULES]]
+        best[f"{MODULES}, its own modules"], units[f"{MODULES}, its own modules"] = own, IMPORTED
     print("| what | unit | base | new | new / base |\n|---|---|---|---|---|")
     for name, both in best.items():
         base, new = (f"{SCALES[units[name]] * seconds(parts, units[name]):.4g}" for parts in both)

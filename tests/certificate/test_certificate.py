@@ -165,7 +165,7 @@ def test_every_node_concludes_the_same() -> None:
     for run in runs:
         for _ in range(60):
             next(run)
-    certificates = [certifier.latest for run in runs for certifier in run.certifiers]
+    certificates = [certifier.latest for run in runs for certifier in run.nodes.certifiers]
     assert len(certificates) == 7
     assert all(certificate == certificates[0] for certificate in certificates)
     assert np.isfinite(certificates[0].bound)

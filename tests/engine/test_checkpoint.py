@@ -77,7 +77,7 @@ def outcome(result):
     """All of a result, except how long it took on the wall."""
     names = "x coef intercept estimates rounds communications bytes gap objective certificate events presence faults"
     seen = {name: getattr(result, name) for name in names.split()}
-    seen |= {"skipped": result.skipped, "spared": result.spared, "status": result.status.name}
+    seen |= {"skipped": result.skipped, "spared": result.work_saved, "status": result.status.name}
     return plain(seen | {key: values for key, values in result.history.items() if key != "seconds"})
 
 
@@ -278,7 +278,7 @@ def test_the_settings_do_show_what_they_are_about():
         assert runs[name].certificate.round > 0
     assert np.isfinite(runs["matrix_certified"].certificate.bound)
     assert {event.kind for event in runs["comings_and_goings"].events} == {"join", "freeze", "leave"}
-    assert runs["comings_and_goings"].elastic.frozen
+    assert runs["comings_and_goings"].membership.frozen
     assert runs["heavy"].exchange.late
     assert any(runs["resets"].faults.resets(round, NODES).any() for round in range(ROUNDS))
     assert runs["stragglers"].seconds > 0.5

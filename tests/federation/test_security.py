@@ -15,23 +15,24 @@ import grpc
 import numpy as np
 import pytest
 
+from glmesh.core.messages import Mail
+from glmesh.core.wire import Layout
 from glmesh.federation.config import keys
 from glmesh.federation.config.site import Site
 from glmesh.federation.wire.frames import (
     CHUNK,
     Assembler,
     Kind,
-    Shape,
     Violation,
     frames,
     pack_json,
-    pack_letter,
+    pack_mail,
     unpack_json,
 )
 from glmesh.federation.wire.messages import Hello
 from glmesh.federation.wire.probe import probe
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import LinkMessage
+from glmesh.gossip.membership import Membership
 from tests.peers import Sites, sites
 
 
@@ -106,9 +107,9 @@ def _hello(peers: Sites, name: str, **other: Any) -> bytes:
     return frame
 
 
-def _letter(d: int = 10, value: float = 1.0, clock: int = 3) -> bytes:
-    offer = Offer(1, 0, 10**15, 0, clock, -1, 0, 0.3, np.full(d, value))
-    return b"".join(pack_letter(clock, LinkMessage(offer, 0), Shape(d, 3)))
+def _mail(d: int = 10, value: float = 1.0, clock: int = 3) -> bytes:
+    offer = Offer(10**15, 0, clock, -1, 0, 0.3, np.full(d, value))
+    return b"".join(pack_mail(clock, Mail(1, 0, [offer, Membership(0)]), Layout(d, 3)))
 
 
 def _await_logged(peers: Sites, event: str, words: str) -> None:
@@ -187,7 +188,7 @@ def test_only_listed_certificates_take_part(running: Sites) -> None:
 )
 def test_a_message_that_breaks_the_protocol_is_refused(running: Sites, what: str, words: str) -> None:
     hello = _hello(running, "n1")
-    letter = list(frames(Kind.MAIL, 1, _letter()))
+    mail = list(frames(Kind.MAIL, 1, _mail()))
     messages = {
         "another's name": [_hello(running, "n2")],
         "another configuration": [
@@ -196,13 +197,13 @@ def test_a_message_that_breaks_the_protocol_is_refused(running: Sites, what: str
         "a future protocol": [hello[:2] + b"\x09" + hello[3:]],
         "no hello": list(frames(Kind.BYE, 0, b"{}")),
         "a repeated message": [hello, hello],
-        "a message out of order": [hello, *frames(Kind.MAIL, 5, _letter())],
+        "a message out of order": [hello, *frames(Kind.MAIL, 5, _mail())],
         "a message too large": [hello, next(frames(Kind.MAIL, 1, bytes(5 * CHUNK)))],
-        "damage": [hello, letter[0][:-1] + b"\x55"],
+        "damage": [hello, mail[0][:-1] + b"\x55"],
         "garbage": [hello, os.urandom(400)],
-        "NaN": [hello, *frames(Kind.MAIL, 1, _letter(value=np.nan))],
-        "infinity": [hello, *frames(Kind.MAIL, 1, _letter(value=np.inf))],
-        "another dimension": [hello, *frames(Kind.MAIL, 1, _letter(d=12))],
+        "NaN": [hello, *frames(Kind.MAIL, 1, _mail(value=np.nan))],
+        "infinity": [hello, *frames(Kind.MAIL, 1, _mail(value=np.inf))],
+        "another dimension": [hello, *frames(Kind.MAIL, 1, _mail(d=12))],
         "gossip about nobody": [hello, *frames(Kind.GOSSIP, 1, pack_json({"entries": [["summary", 99, 1, []]]}))],
     }[what]
     assert words in _talk(running, "n1", messages)

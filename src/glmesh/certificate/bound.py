@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glmesh.certificate.measures import best_scale
-from glmesh.collectives.flood import Gather, gather
+from glmesh.collectives.totals import Gather, gather
 from glmesh.core.block import Block
 from glmesh.core.messages import Halo, Rounds
 from glmesh.core.records import Certificate

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from glmesh.gossip.membership import MembershipView
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
-from glmesh.types import Indices
 
 
 class Gaps:
@@ -19,9 +19,9 @@ class Gaps:
         self._links = topology_module.links_of(mixing.matrix)
         self._newest: tuple[Any, float] = (None, 0.0)
 
-    def __call__(self, view: Indices, round: int) -> float:
-        """For a view (odd entries are members) and the links that had not failed for good by this round."""
-        members, gone = (view & 1).astype(bool), self._plan.gone(round, self._links)
+    def __call__(self, view: MembershipView, round: int) -> float:
+        """Return the bound for the members of a view and the links that had not failed for good by this round."""
+        members, gone = view.flags, self._plan.gone(round, self._links)
         newest = self._newest  # threads share this object
         if newest[0] != (members.tobytes(), gone):
             mixing = mixing_module.among(self._mixing, members, gone)

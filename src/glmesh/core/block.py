@@ -74,6 +74,19 @@ class NetworkInfo:
     def spectrum(self) -> tuple[float, float]:
         """The smallest and the second largest eigenvalue of the mixing matrix, or bounds of them."""
         return 1.0 - self.mixing.top, self.mixing.lambda2
+    @cached_property
+    def depths(self) -> Indices:
+        """Links between each node and the root of the spanning tree, shape (K,)."""
+        depths, at = np.zeros(self.n_nodes, dtype=np.int64), self.parents
+        while (at >= 0).any():
+            depths += at >= 0
+            at = np.where(at >= 0, self.parents[at], -1)
+        return depths
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """Children of each node in the spanning tree, ascending."""
+        return [np.flatnonzero(self.parents == node).tolist() for node in range(self.n_nodes)]
 
 
 @dataclass(eq=False)

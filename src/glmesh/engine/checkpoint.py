@@ -85,11 +85,11 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
         "n_blocks": len(nodes.blocks) if processes.simulates else 1,
     }
     elapsed = driver.seconds
-    states = processes.collect(nodes.states)
-    watchers = processes.collect([watcher.state for watcher in nodes.watchers])
-    transports = processes.collect([nodes.transport.state()])
+    states = processes.gather(nodes.states)
+    watchers = processes.gather([watcher.state for watcher in nodes.watchers])
+    transports = processes.gather([nodes.transport.state()])
     if states is None or watchers is None or transports is None:
-        processes.first(None)  # so that nobody goes on before the file is there
+        processes.broadcast(None)  # so that nobody goes on before the file is there
         return
     state = {
         "rounds": driver.made,
@@ -107,7 +107,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
     }
     tree = problem_tree(problem) if data else None
     write(path, {"identity": saved.identity, "setup": made_with, "problem": tree, "state": state})
-    processes.first(None)
+    processes.broadcast(None)
 
 
 def settings(
@@ -137,12 +137,12 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
     """Go on from what the first process has read; the other processes give None."""
     nodes = check_method(driver.nodes)
     processes = nodes.processes
-    identity = processes.first(None if tree is None else tree["identity"])
+    identity = processes.broadcast(None if tree is None else tree["identity"])
     assert identity is not None
     for key, name in own.identity.items():
         if identity.get(key) != name:
             raise _differs(path, key)
-    extents = processes.each(
+    extents = processes.all_gather(
         [regroup.Extent(block.size, block.columns.n, len(block.units[2])) for block in nodes.blocks]
     )
     states: list[Any] | None = None
@@ -151,8 +151,8 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
         states = regroup.split(tree["state"].pop("nodes"), extents)
         watch = tree["state"].pop("watch")
         watch = [] if watch is None else regroup.split(watch, extents)
-    own_states, own_watch = processes.deal(states), processes.deal(watch)
-    state = processes.first(None if tree is None else tree["state"])
+    own_states, own_watch = processes.scatter(states), processes.scatter(watch)
+    state = processes.broadcast(None if tree is None else tree["state"])
     assert state is not None
     if state["anchor"] != nodes.problem.model.anchor:
         nodes.retarget(nodes.problem.anchored(state["anchor"]))
@@ -180,7 +180,7 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
         "way to stop (certificate or not)": setup.certify,
         "fault plan": nodes.plan.to_dict(),
         # last, because another partition deals it out in another way
-        "data": [name for part in nodes.processes.each([names]) for name in part],
+        "data": [name for part in nodes.processes.all_gather([names]) for name in part],
     }
     return {key: digest(part) for key, part in parts.items()}
 

@@ -11,6 +11,7 @@ from glmesh.core.hosted import HostedNodes
 from glmesh.core.protocols import Method
 from glmesh.core.records import Certificate, Event, Measures
 from glmesh.engine import checkpoint, data_changes
+from glmesh.engine.membership import Membership
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
@@ -160,6 +161,11 @@ class Run(Iterator[int]):
         return self.nodes.transport
 
     @property
+    def membership(self) -> Membership | None:
+        """What carries the fault plan out; None where nothing fails."""
+        return self._driver.membership
+
+    @property
     def processes(self) -> ProcessGroup:
         """All processes that host nodes."""
         return self.nodes.processes
@@ -204,7 +210,7 @@ class Run(Iterator[int]):
     @property
     def bytes(self) -> int:
         """Bytes sent over all directed edges."""
-        return sum(self.processes.each([self.nodes.transport.traffic.bytes]))
+        return sum(self.processes.all_gather([self.nodes.transport.traffic.bytes]))
 
     @property
     def seconds(self) -> float:

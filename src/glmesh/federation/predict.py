@@ -21,7 +21,7 @@ from glmesh.federation.wire.flood import Flood
 from glmesh.federation.wire.frames import CONTROL, Kind, Violation, pack_json, pack_vector, unpack_vector
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import PeerLinks
-from glmesh.federation.wire.messages import PREDICT, Hello, typed_field, unexpected
+from glmesh.federation.wire.messages import PREDICT, Hello, JsonRecord, unexpected
 from glmesh.files.model_files import Model
 from glmesh.types import AnyArray, Matrix, Vector
 
@@ -60,44 +60,52 @@ def predict_together(
     site = Site.read(path)
     if site.federation.problem.split != "features":
         raise InvalidInput("split by samples every site has the whole model; predict without --node")
-    own = Part(site.me, replace(model, intercept=0.0).decision(X), float(model.intercept))
+    about = AboutPart(site.me, float(model.intercept))
+    own = PredictionPart(about, replace(model, intercept=0.0).decision(X))
     with node_log(site.file.name) as log:
         log.addHandler(line_handler())
         scores, intercept = _Prediction(site, own, log).run(seconds)
     return replace(model, coef=np.ones(1), intercept=intercept), scores[:, None]
 
 
+@dataclass(frozen=True)
+class AboutPart(JsonRecord):
+    """What a PART message says beside the scores."""
+
+    node: int  # whose part it is
+    intercept: float  # of that node's model
+
+
 @dataclass(frozen=True, eq=False)
-class Part:
+class PredictionPart:
     """One site's part of a prediction."""
 
-    node: int
+    about: AboutPart
     scores: Vector  # (m,) X_k w_k
-    intercept: float
 
     def pack(self) -> bytes:
         """Return the content of a PART message."""
-        return pack_vector({"node": self.node, "intercept": self.intercept}, self.scores)
+        return pack_vector(self.about.to_json(), self.scores)
 
     @staticmethod
-    def unpack(content: bytes | bytearray, n_nodes: int, n_rows: int) -> Part:
+    def unpack(content: bytes | bytearray, n_nodes: int, n_rows: int) -> PredictionPart:
         """Return the part that `pack` packed, of one of n_nodes; raise Violation if it is none."""
         info, scores = unpack_vector(content, n_rows)
-        node = typed_field(info, "node", int, "PART")
-        if not 0 <= node < n_nodes:
-            raise unexpected("PART, node", f"a node from 0 to {n_nodes - 1}", node)
-        return Part(node, scores, typed_field(info, "intercept", float, "PART"))
+        about = AboutPart.from_json(info)
+        if not 0 <= about.node < n_nodes:
+            raise unexpected("PART, node", f"a node from 0 to {n_nodes - 1}", about.node)
+        return PredictionPart(about, scores)
 
 
 class _Prediction:
     """The parts that have come so far, and the links that they come over."""
 
-    def __init__(self, site: Site, own: Part, log: logging.Logger) -> None:
+    def __init__(self, site: Site, own: PredictionPart, log: logging.Logger) -> None:
         self._site, self._n_rows, self._n_nodes = site, len(own.scores), len(site.federation.members)
         hello = Hello(site.file.name, site.federation.entries(), PREDICT, n_rows=self._n_rows)
         self._links = PeerLinks(site, log, hello, self._check)
-        self._parts: Flood[int, Part] = Flood(self._links.links, self._send)
-        self._parts.keep(own.node, 0, own)
+        self._parts: Flood[int, PredictionPart] = Flood(self._links.links, self._send)
+        self._parts.keep(own.about.node, 0, own)
         self._finished: set[int] = set()  # neighbours that have all parts
 
     def _check(self, peer: int, hello: Hello) -> str | None:
@@ -111,7 +119,7 @@ class _Prediction:
             return f"predicts {hello.n_rows} rows, {self._n_rows} are predicted here"
         return None
 
-    def _send(self, peer: int, parts: list[Part]) -> None:
+    def _send(self, peer: int, parts: list[PredictionPart]) -> None:
         """Send parts to a neighbour."""
         for part in parts:
             self._links.send(peer, Kind.PART, part.pack())
@@ -138,7 +146,7 @@ class _Prediction:
         total = np.zeros(self._n_rows)
         for part in parts:
             total += part.scores
-        return total, parts[0].intercept
+        return total, parts[0].about.intercept
 
     def _is_complete(self) -> bool:
         """Return whether the parts of all sites are here."""
@@ -164,9 +172,9 @@ class _Prediction:
             elif message.kind is Kind.BYE:
                 self._finished.add(peer)
             elif message.kind is Kind.PART:
-                part = Part.unpack(message.content, self._n_nodes, self._n_rows)
-                if self._parts.keep(part.node, 0, part):
-                    self._parts.spread([part.node], source=peer)
+                part = PredictionPart.unpack(message.content, self._n_nodes, self._n_rows)
+                if self._parts.keep(part.about.node, 0, part):
+                    self._parts.spread([part.about.node], source=peer)
             elif message.kind is not None:
                 raise Violation(f"a message of kind {message.kind.name} in a prediction")
         except Violation as error:

@@ -53,5 +53,5 @@ def test_rows_that_are_not_aligned_are_named() -> None:
 def test_row_digests_of_a_neighbour_are_checked() -> None:
     rows = SiteTable(np.zeros((3, 1)), np.arange(3.0)).digests()
     assert RowDigests.from_json(rows.to_json()) == rows
-    with pytest.raises(Violation, match=r"HELLO, rows, count: expected a value of type int, got '3'"):
+    with pytest.raises(Violation, match=r"RowDigests, count: expected a value of type int, got '3'"):
         RowDigests.from_json(rows.to_json() | {"count": "3"})

@@ -12,11 +12,12 @@ from os import PathLike
 
 import numpy as np
 
+from glmesh.core.wire import Layout
 from glmesh.errors import GlmeshError
 from glmesh.federation.config.keys import expiry
 from glmesh.federation.config.site import Site
 from glmesh.federation.node.rows import SiteTable, read_site_table
-from glmesh.federation.wire.frames import Shape
+from glmesh.federation.wire.frames import longest_mail
 from glmesh.federation.wire.probe import probe
 from glmesh.formatting import size
 from glmesh.types import Vector
@@ -64,7 +65,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         look = partial(_reach, address, site, member.name, member.fingerprint)
         yield _tried(f"neighbour {member.name}", look)
     d = data.columns.d if by_samples else table.m
-    message = Shape(d, len(federation.members), federation.network.wire == "float32").limit / 4
+    message = longest_mail(Layout(d, len(federation.members), federation.network.wire == "float32")) / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")
     rounds = _ROUNDS / math.sqrt(gap)
     minutes = rounds * (_LATENCY + message * len(site.addresses) * _SECONDS_A_BYTE) / 60

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from glmesh.core.wire import Layout
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.gossip_store import Key
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.trainer import Trainer
-from glmesh.federation.wire.frames import CONTROL, Kind, Shape, pack_json, pack_vector, unpack_vector
+from glmesh.federation.wire.frames import CONTROL, Kind, longest_mail, pack_json, pack_vector, unpack_vector
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.messages import DONE, MEMBERSHIP, SUCCESSOR, GossipEntry, Ready
 from glmesh.federation.wire.transport import PeerExchange
@@ -19,12 +20,12 @@ class Participant:
         self.neighbourhood, self.trainer, self._store = neighbourhood, trainer, store
         self.federation, self._me = neighbourhood.site.federation, neighbourhood.site.me
         links, network = neighbourhood.links, self.federation.network
-        shape = Shape(trainer.block.d, len(self.federation.members), network.wire == "float32")
-        links.allow(max(shape.limit, CONTROL))
+        layout = Layout(trainer.block.d, len(self.federation.members), network.wire == "float32")
+        links.allow(max(longest_mail(layout), CONTROL))
         self.exchange = PeerExchange(
             links,
             self.federation.mixing,
-            shape,
+            layout,
             self.receive,
             patient=patient,
             interrupted=lambda: neighbourhood.stop.is_set() or self._membership_changed,
@@ -80,7 +81,7 @@ class Participant:
         for node in range(len(self.federation.members)):
             trainer.learn(node, gossip.number(MEMBERSHIP, node) or 0)
         own = gossip.number(MEMBERSHIP, self._me)
-        if own is not None and 0 < own < trainer.view[self._me]:
+        if own is not None and 0 < own < trainer.view.counts[self._me]:
             self.neighbourhood.log.info("joined again")
             self._say_membership(self._me)
 
@@ -91,7 +92,7 @@ class Participant:
 
     def _say_membership(self, node: int) -> None:
         """Publish the membership counter of a node."""
-        counter = int(self.trainer.view[node])
+        counter = int(self.trainer.view.counts[node])
         self.neighbourhood.gossip.publish(GossipEntry(MEMBERSHIP, node, counter, counter))
 
     def _say(self, kind: str, value: int, before: int | None) -> None:
@@ -121,11 +122,11 @@ class Participant:
         """Give up the neighbours that gave no sign for `gone_after` seconds, and tell all members."""
         trainer, network = self.trainer, self.federation.network
         for peer, timing in self.timing.items():
-            counter = int(trainer.view[peer])
+            counter = int(trainer.view.counts[peer])
             if counter > self._counters.setdefault(peer, counter):
                 self._counters[peer], timing.heard = counter, now  # it has joined: its time begins anew
             away = now - timing.heard
-            if trainer.is_member(peer) and away > network.gone_after and not timing.finished:
+            if trainer.view.is_member(peer) and away > network.gone_after and not timing.finished:
                 about = {"peer": self.neighbourhood.name(peer), "away": away, "model": network.gone}
                 self.neighbourhood.log.warning("gone", extra=about)
                 trainer.learn(peer, counter + 1)
@@ -138,7 +139,7 @@ class Participant:
         self._store.save(trainer, neighbourhood.gossip)
         self.saved_round = trainer.state.round
         links = neighbourhood.links
-        successors = [peer for peer in self.timing if links.links[peer].up and trainer.is_member(peer)]
+        successors = [peer for peer in self.timing if links.links[peer].up and trainer.view.is_member(peer)]
         if successors and self.federation.network.gone == "freeze":
             successor = successors[0]
             if self.timing[successor].is_ready:

@@ -10,17 +10,17 @@ import csv
 import hashlib
 import io
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
-from glmesh.federation.wire.messages import typed_field
+from glmesh.federation.wire.messages import JsonRecord
 from glmesh.files import data_files as datasets
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.spec import Model
@@ -30,23 +30,13 @@ _SEGMENTS = 256  # [digests] segments of the rows; up to 256 rows, a digest is a
 
 
 @dataclass(frozen=True)
-class RowDigests:
+class RowDigests(JsonRecord):
     """Digests of a node's row names and labels, one per segment of the rows."""
 
     count: int  # rows
     named: bool  # the rows have names; else their numbers stand for them
     ids: list[str]
     labels: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as plain data."""
-        return dict(vars(self))
-
-    @staticmethod
-    def from_json(tree: Mapping[str, Any]) -> RowDigests:
-        """Return the record that `to_json` made plain; raise Violation if it is none."""
-        kinds = {"count": int, "named": bool, "ids": list, "labels": list}
-        return RowDigests(**{key: typed_field(tree, key, kind, "HELLO, rows") for key, kind in kinds.items()})
 
     def misaligned(self, other: RowDigests) -> str | None:
         """Return what differs from the rows of another node; None if nothing does."""

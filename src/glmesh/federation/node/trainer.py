@@ -18,13 +18,14 @@ from glmesh.core.messages import Rounds
 from glmesh.core.records import Certificate
 from glmesh.federation.config.federation import Federation
 from glmesh.federation.wire.transport import PeerExchange
-from glmesh.gossip.flows import FlowGossip, has_left
+from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip.membership import MembershipView
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import ColaBlocks
 from glmesh.methods.cola.state import ColaState
 from glmesh.network.faults import Plan
 from glmesh.problem.node_data import CompositeObjective
-from glmesh.types import Indices, Vector
+from glmesh.types import Vector
 
 _NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned certifies nothing until it has met others
 
@@ -98,18 +99,14 @@ class Trainer:
         return self.hosted.flow_gossip(0)
 
     @property
-    def view(self) -> Indices:
-        """Return the membership counters (K,) that this node knows; odd: a member."""
+    def view(self) -> MembershipView:
+        """Return who takes part, as far as this node knows."""
         return self.gossip.node_flows[0].view
 
     @property
     def members(self) -> list[int]:
         """Return the numbers of the members that this node knows, ascending."""
-        return [node for node in range(len(self.view)) if self.is_member(node)]
-
-    def is_member(self, node: int) -> bool:
-        """Return whether a node takes part, as far as this node knows."""
-        return int(self.view[node]) % 2 == 1
+        return self.view.members()
 
     @property
     def certificate(self) -> Certificate | None:
@@ -126,13 +123,13 @@ class Trainer:
     def round(self, exchange: PeerExchange) -> None:
         """Make the next round, or the one that the neighbours are in if that is later."""
         self._catch_up(exchange)
-        before, view = self.gossip.node_flows[0].digest, self.view.copy()
+        view = self.view
         state, method = self.state, self.hosted.method
         attended = self.async_certifier.attend(
             method.round(self.block, state), state, lambda: method.scale(self.block, state)
         )
         self._drive(attended, exchange)
-        if self.gossip.node_flows[0].digest != before:
+        if self.view.digest != view.digest:
             self.members_changed(view)
         self._new_edges()
 
@@ -142,7 +139,7 @@ class Trainer:
         try:
             rows = next(rounds)
             while True:
-                (halo,) = exchange.swap([rows])
+                (halo,) = exchange.exchange([rows])
                 rows = rounds.send(halo)
         except StopIteration:
             return
@@ -176,24 +173,24 @@ class Trainer:
 
     def learn(self, node: int, count: int) -> None:
         """Take over a node's membership counter, which only grows; a node that was given up itself joins again."""
-        if count > self.view[node]:
-            view = self.view.copy()
+        if count > self.view.counts[node]:
+            view = self.view
             self.gossip.node_flows[0].count(node, count)
             self.members_changed(view)
 
-    def members_changed(self, before: Indices) -> None:
+    def members_changed(self, before: MembershipView) -> None:
         """Follow a change of the view: a node that left is counted by its successor, one that returned by itself."""
         freeze = self.federation.network.gone == "freeze"
-        for node in np.flatnonzero(self.view != before).tolist():
+        for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
                 continue
-            if has_left(int(self.view[node])) and freeze and node in self.handovers:
+            if self.view.has_left(node) and freeze and node in self.handovers:
                 self.adopted[node] = self.handovers.pop(node)
-            elif self.is_member(node):
+            elif self.view.is_member(node):
                 self.adopted.pop(node, None)
         own_flows = self.gossip.node_flows[0]
         own_flows.inherited = np.sum(list(self.adopted.values()), axis=0) if self.adopted else None
-        if not self.is_member(self.me):  # the others had given this node up
+        if not self.view.is_member(self.me):  # the others had given this node up
             self.gossip.join(self.block, 0)
         self.gossip.open(self.block, 0)
         self.life += 1  # links that are opened anew must not be taken for the old ones
@@ -209,7 +206,7 @@ class Trainer:
         round, so a proof that is not older than `wanted` is kept.
         """
         snapshot = self.async_certifier.state.last[0]
-        if snapshot is None or snapshot.certificate is None or snapshot.digest != self.gossip.node_flows[0].digest:
+        if snapshot is None or snapshot.certificate is None or snapshot.view.digest != self.view.digest:
             return False
         if snapshot.certificate.relative > self.federation.problem.tol:
             return False
@@ -254,4 +251,4 @@ class Trainer:
 
 def _proof(snapshot: RoundSnapshot, certificate: Certificate) -> Proof:
     """Return the proof that a certificate and the snapshot of its round make."""
-    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.digest)
+    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.view.digest)

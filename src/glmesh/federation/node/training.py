@@ -118,7 +118,7 @@ class Training:
     def _outcome(self, now: float) -> TrainingOutcome | None:
         """Return how the run ends if it ends at time `now`: when all members hold a proof about the same round."""
         participant, trainer = self.participant, self._trainer
-        around = [timing for peer, timing in participant.timing.items() if trainer.is_member(peer)]
+        around = [timing for peer, timing in participant.timing.items() if trainer.view.is_member(peer)]
         left_behind = bool(around) and all(timing.finished for timing in around)
         if trainer.proof is None:
             return TrainingOutcome.LEFT_BEHIND if left_behind else None

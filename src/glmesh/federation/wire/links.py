@@ -45,6 +45,7 @@ _MAIL_KEPT = 2  # [messages] MAIL kept for a neighbour that does not read: that 
 _CONTROLS_KEPT = 1024  # [messages] other messages kept for it, beyond which the stream is given up
 _UNREAD = 4  # [longest messages] of a neighbour that the node may leave unread before its stream is read no further
 _UNREAD_POLL = 0.02  # [s] between two looks whether the node has caught up
+_WHY = 500  # [characters] of a reason that are sent, and shown of a neighbour's
 _LAST_WORD = 0.2  # [s] that a stream stays open after a REFUSE, so that the other end can read why
 _OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
@@ -213,7 +214,7 @@ class PeerLinks:
         """Log a neighbour's violation and queue the REFUSE that tells the neighbour."""
         self.log.warning("violation", extra={"peer": link.name, "why": why})
         link.why = why
-        link.controls.append((Kind.REFUSE, pack_json(Refusal(why).to_json())))
+        link.controls.append((Kind.REFUSE, pack_json(Refusal(why[:_WHY]).to_json())))
         link.wake.set()
 
     async def _serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
@@ -390,4 +391,4 @@ class _Refused(Violation):
 
 def _reason(content: bytearray) -> str:
     """Return the reason in the content of a REFUSE, as words after the neighbour's name."""
-    return f"refuses this node: {Refusal.from_json(unpack_json(content)).why}"
+    return f"refuses this node: {Refusal.from_json(unpack_json(content)).why[:_WHY]}"

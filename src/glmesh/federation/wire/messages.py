@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, Self, get_args, get_origin, get_type_hints
 
 from glmesh.federation.wire.frames import Violation
 
@@ -13,9 +14,6 @@ TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
 SUMMARY, DONE, SUCCESSOR, MEMBERSHIP = "summary", "done", "successor", "membership"  # kinds of gossip entries
 _KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP)
 _NUMBERS = 1 << 62  # rounds, exchanges and stamps are below this, so that they fit 64 bits with some to spare
-_WHY = 500  # [characters] of a neighbour's reason that are kept and shown
-
-T = TypeVar("T")
 
 
 def unexpected(where: str, expected: str, got: object) -> Violation:
@@ -23,16 +21,27 @@ def unexpected(where: str, expected: str, got: object) -> Violation:
     return Violation(f"{where}: expected {expected}, got {got!r:.80}")
 
 
-def typed_field(tree: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
-    """Return tree[key] if it is of exactly this type; raise Violation if it is missing or another."""
-    value = tree.get(key)
-    if type(value) is not kind:
-        raise unexpected(f"{where}, {key}", f"a value of type {kind.__name__}", value)
-    return value
+class JsonRecord:
+    """Base of dataclasses that are JSON objects on a link, a key per field; each field has exactly its type."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> Self:
+        """Return the record that `to_json` made plain; raise Violation if a field is missing or of another type."""
+        values = {}
+        for name, hint in get_type_hints(cls).items():
+            kinds = [get_origin(one) or one for one in (get_args(hint) if isinstance(hint, UnionType) else (hint,))]
+            values[name] = tree.get(name)
+            if type(values[name]) not in kinds:
+                raise unexpected(f"{cls.__name__}, {name}", f"a value of type {kinds[0].__name__}", values[name])
+        return cls(**values)
 
 
 @dataclass(frozen=True)
-class Hello:
+class Hello(JsonRecord):
     """First message of both ends of a stream: what must agree before anything else is said."""
 
     name: str  # of the sender; must be that of its certificate
@@ -41,56 +50,23 @@ class Hello:
     n_rows: int | None = None  # rows to be predicted; None while training
     rows: dict[str, Any] | None = None  # digests of row names and labels (`RowDigests`); None split by samples
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as plain data."""
-        return dict(vars(self))
-
-    @staticmethod
-    def from_json(tree: Mapping[str, Any]) -> Hello:
-        """Return the record that `to_json` made plain; raise Violation if it is none."""
-        n_rows, rows = tree.get("n_rows"), tree.get("rows")
-        return Hello(
-            typed_field(tree, "name", str, "HELLO"),
-            typed_field(tree, "entries", dict, "HELLO"),
-            typed_field(tree, "purpose", str, "HELLO"),
-            n_rows if n_rows is None else typed_field(tree, "n_rows", int, "HELLO"),
-            rows if rows is None else typed_field(tree, "rows", dict, "HELLO"),
-        )
-
 
 @dataclass(frozen=True)
-class Refusal:
+class Refusal(JsonRecord):
     """Why the sender ends the stream."""
 
     why: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as plain data."""
-        return {"why": self.why[:_WHY]}
-
-    @staticmethod
-    def from_json(tree: Mapping[str, Any]) -> Refusal:
-        """Return the record that `to_json` made plain; raise Violation if it is none."""
-        return Refusal(typed_field(tree, "why", str, "REFUSE")[:_WHY])
-
 
 @dataclass(frozen=True)
-class Ready:
+class Ready(JsonRecord):
     """The sender knows the length of vectors, and takes part from exchange `clock` on."""
 
     clock: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as plain data."""
-        return {"clock": self.clock}
-
-    @staticmethod
-    def from_json(tree: Mapping[str, Any]) -> Ready:
-        """Return the record that `to_json` made plain; raise Violation if it is none."""
-        clock = typed_field(tree, "clock", int, "READY")
-        if not 0 <= clock < _NUMBERS:
-            raise unexpected("READY, clock", "the number of an exchange", clock)
-        return Ready(clock)
+    def __post_init__(self) -> None:
+        if not 0 <= self.clock < _NUMBERS:
+            raise unexpected("Ready, clock", "the number of an exchange", self.clock)
 
 
 @dataclass(frozen=True)

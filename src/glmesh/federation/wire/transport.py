@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glmesh.core.messages import Halo, Outbox
+from glmesh.core.messages import Contents, Halo, Mail, Outbox
+from glmesh.core.wire import Layout
 from glmesh.federation.wire.barrier import Barrier, Done, WaitUntil
-from glmesh.federation.wire.frames import Kind, Shape, Violation, pack_letter, unpack_letter
+from glmesh.federation.wire.frames import CARRIES, Kind, Violation, pack_mail, unpack_mail
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import PeerLinks
-from glmesh.gossip.messages import LinkMessage
 from glmesh.network.mixing import Mixing
 
 _POLL = 0.5  # [s] longest sleep: a signal or a change of membership is noticed after this
@@ -24,30 +24,33 @@ class PeerExchange:
     Messages that are not MAIL go to `other`. `interrupted` ends an exchange early when it returns True.
     """
 
+    carries = CARRIES
+
     def __init__(
         self,
         links: PeerLinks,
         mixing: Mixing,
-        shape: Shape,
+        layout: Layout,
         other: Callable[[Message], None],
         *,
         patient: bool = False,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._links, self._shape, self._other, self._interrupted = links, shape, other, interrupted
+        self._links, self._layout, self._other, self._interrupted = links, layout, other, interrupted
         self._me = links.site.me
-        self.barrier: Barrier[LinkMessage] = Barrier(links.links, time.monotonic(), patient=patient)
+        self.barrier: Barrier[Mail] = Barrier(links.links, time.monotonic(), patient=patient)
         self.communications = 0
-        self._unsent: dict[int, LinkMessage] = {}  # of this exchange, for neighbours that are not ready yet
+        self._unsent: dict[int, Mail] = {}  # of this exchange, for neighbours that are not ready yet
         matrix = mixing.matrix
         row = slice(matrix.indptr[self._me], matrix.indptr[self._me + 1])
         around = matrix.indices[row].astype(np.uint64)
         self._halo = (np.array([0, len(around)], dtype=np.uint64), around, matrix.data[row].copy(), around)
 
-    def swap(self, rows: list[Outbox]) -> list[Halo]:
-        """Send this node's messages of one exchange; wait for and return the neighbours'."""
+    def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
+        """Send this node's mail of one exchange; wait for the neighbours' and return it."""
+        self.carries.check(Contents.of(outboxes[0]), "a link between peers", "Use gossip='ledger', which sends offers")
         barrier, began = self.barrier, time.monotonic()
-        self._unsent = {letter.receiver: letter for letter in rows[0].letters}
+        self._unsent = {mail.receiver: mail for mail in outboxes[0].mail}
         barrier.begin(self._unsent, began)
         self._send()
         while not self._interrupted():
@@ -72,7 +75,7 @@ class PeerExchange:
     def _send(self) -> None:
         """Send the messages of this exchange to the neighbours that are ready; the others get theirs when they are."""
         for peer in [peer for peer in self._unsent if self.barrier.takes(peer)]:
-            content = pack_letter(self.barrier.clock, self._unsent.pop(peer), self._shape)
+            content = pack_mail(self.barrier.clock, self._unsent.pop(peer), self._layout)
             self._links.send(peer, Kind.MAIL, content)
 
     def take(self, message: Message) -> None:
@@ -82,8 +85,8 @@ class PeerExchange:
             self.barrier.signed(peer, now)
         if message.kind is Kind.MAIL:
             try:
-                clock, letter = unpack_letter(message.content, peer, self._me, self._shape)
-                if self.barrier.received(peer, clock, letter, now):
+                clock, mail = unpack_mail(message.content, peer, self._me, self._layout)
+                if self.barrier.received(peer, clock, mail, now):
                     self._links.log.info("heard", extra={"peer": self._links.name(peer)})
             except Violation as error:
                 self._links.drop(peer, str(error))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.collectives.totals import waits
+from glmesh.collectives.totals import exchanges_per_sum
 from glmesh.core.block import Block
 from glmesh.methods.cola.newton import width
 
@@ -36,7 +36,7 @@ class Trial:
     def of(block: Block, exact: str) -> Trial:
         """Before the first, of these."""
         newton = exact == "newton"
-        one = waits(block, width(block.d) if newton else block.d)
+        one = exchanges_per_sum(block, width(block.d) if newton else block.d)
         lead = (_NEWTONS_LEAD if newton else _LEAD) * one
         return Trial(exact, one, lead, lead)
 

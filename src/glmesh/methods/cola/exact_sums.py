@@ -8,8 +8,7 @@ objective falls in every round, whatever p is. A sum is made in one of two ways,
 - by flooding: everybody's vector to everybody, and each adds them up; `diameter` exchanges and many more bytes, so for
   short vectors, or where all are neighbours.
 
-The tree is found by messages to neighbours: the smallest id becomes the root. A sum that lacks somebody's part is not
-made, nothing is lost by it, and the run goes on with momentum.
+A sum that lacks a node's part is not made, nothing is lost by it, and the run goes on with momentum.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.collectives.totals import Summation
+from glmesh.collectives.totals import AllReduce
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
 from glmesh.core.state import PerColumn, Shared
@@ -68,7 +67,7 @@ class Sums:
         1.0  # p is times this: shorter where nothing is won along it, longer where its end is not enough
     )
     idle: Shared[int] = 0  # rounds in which nothing was won
-    summation: Summation = field(default_factory=Summation)
+    all_reduce: AllReduce = field(default_factory=AllReduce)
     broken: Shared[bool] = False  # a part was missing: the network does not stand still
 
     def forget(self) -> None:
@@ -108,7 +107,7 @@ class Sums:
     def round(self, block: Block, state: Any, solver: LocalSolver, passes: Passes, bends: Bends) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
         if self.v is None:  # where something else left off
-            self.v = yield from self.summation.product(block, state.round, state.x)
+            self.v = yield from self.all_reduce.product(block, state.round, state.x)
             self.broken = self.v is None
             return
         x, v = state.x, self.v
@@ -138,7 +137,7 @@ class Sums:
         p *= self.reach
         if refresh := state.round % _REFRESH == 0:
             vectors = np.hstack([vectors, block.shares(x)])
-        found = yield from self.summation.sum(block, state.round, vectors, along(block, x, p, d))
+        found = yield from self.all_reduce.sum(block, state.round, vectors, along(block, x, p, d))
         self.broken = found is None
         if found is None:
             solver.moved(block, state.memory, target != x)

@@ -22,10 +22,8 @@ import numpy as np
 
 from glmesh.collectives.pipeline import EpidemicAggregate, TreeAggregate
 from glmesh.core.block import Block
-from glmesh.core.messages import Halo
+from glmesh.core.messages import Halo, Riding
 from glmesh.core.state import Largest, PerColumn, PerNode, Shared
-from glmesh.gossip.averaging import MatrixGossip
-from glmesh.gossip.flows import FlowGossip
 from glmesh.solvers import LocalSolver
 from glmesh.types import Indices, Matrix, Vector
 
@@ -81,9 +79,7 @@ class Momentum:
     def of(block: Block, state: Any) -> Momentum:
         """At rest."""
         size, unknown = block.size, np.full(block.size, np.nan)
-        matrix = isinstance(state.gossip, MatrixGossip)
-        news = TreeAggregate.of(block) if matrix else EpidemicAggregate.of(block)
-        views = [-1] * size if matrix else [own_flows.digest for own_flows in state.gossip.node_flows]
+        news = TreeAggregate.of(block) if state.gossip.reliable else EpidemicAggregate.of(block)
         return Momentum(
             x=state.x.copy(),
             t=np.ones(size),
@@ -93,7 +89,7 @@ class Momentum:
             best=unknown.copy(),
             first=unknown.copy(),
             since=np.zeros(size, dtype=np.int64),
-            views=np.array(views),
+            views=np.array(state.gossip.view_digests()),
             wait=np.zeros(size, dtype=np.int64),
             noisy=np.zeros(size, dtype=np.int64),
             stride=np.full(size, max(2.0 * _STRIDE * block.info.depth, _SHORTEST)),
@@ -113,19 +109,17 @@ class Momentum:
         own = block.of_node(k)
         self.x[own] = state.x[own]
         self.theta[k] = 0.0
-        if isinstance(state.gossip, FlowGossip):
-            state.gossip.still(k)
+        state.gossip.reset_node(k)
 
-    def begin(self, block: Block, state: Any, solver: LocalSolver) -> Any:
+    def begin(self, block: Block, state: Any, solver: LocalSolver) -> Riding:
         """Extrapolates; returns what rides along with the exchange."""
         parts = parts_of_h(block, state)
-        riding: Any
         if isinstance(self.news, TreeAggregate):
             if self.pending is None:
                 self.pending = Snapshot(state.round, state.x.copy(), state.gossip.v.copy())
-            riding = self.news.outgoing(block, parts)
+            riding = Riding(scalars=self.news.outgoing(block, parts))
         else:
-            riding = self.news.outgoing(block, parts, state.round, state.up)
+            riding = Riding(parts=self.news.outgoing(block, parts, state.round, state.up))
         theta = np.where(state.up, self.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x)
         y = block.inside(ahead)
@@ -159,8 +153,8 @@ class Momentum:
     def _listen(self, block: Block, state: Any, halo: Halo) -> None:
         """The less a node hears of its neighbours the less momentum it dares."""
         senders: list[set[int]] = [set() for _ in range(block.size)]
-        for letter in halo.letters:
-            senders[letter.receiver - int(block.ids[0])].add(letter.sender)
+        for mail in halo.mail:
+            senders[mail.receiver - int(block.ids[0])].add(mail.sender)
         for k in np.flatnonzero(state.up):
             links = len(state.gossip.node_flows[k].edges)
             share = min(len(senders[k]) / links, 1.0) if links else 1.0
@@ -208,9 +202,9 @@ class Momentum:
         assert isinstance(news, EpidemicAggregate)
         for k in np.flatnonzero(state.up):
             own_flows = state.gossip.node_flows[k]
-            h, whole = news.at(int(k), of, (own_flows.view & 1).astype(bool))
-            if own_flows.digest != self.views[k]:  # H of other members, or other data, is another function
-                self.views[k] = own_flows.digest
+            h, whole = news.at(int(k), of, own_flows.view.flags)
+            if own_flows.view.digest != self.views[k]:  # H of other members, or other data, is another function
+                self.views[k] = own_flows.view.digest
                 self._restart(k, state.round)
                 self.best[k], self.first[k], self.cap[k] = np.nan, np.nan, np.inf
             if not whole:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.collectives.totals import Summation
+from glmesh.collectives.totals import AllReduce
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
 from glmesh.core.state import Shared
@@ -94,13 +94,13 @@ class Newton:
     idle: Shared[int] = 0  # rounds in which nothing was won
     careful: Shared[int] = 0  # rounds to come with bounds of the curvature in the place of the Hessian
     patience: Shared[int] = 1  # rounds of that kind when the Hessian misleads next
-    summation: Summation = field(default_factory=Summation)
+    all_reduce: AllReduce = field(default_factory=AllReduce)
     broken: Shared[bool] = False  # a part was missing: the network does not stand still
 
     @staticmethod
     def of(block: Block) -> Newton:
         """Before the first round."""
-        return Newton(summation=Summation(width(block.d)))
+        return Newton(all_reduce=AllReduce(width(block.d)))
 
     def forget(self) -> None:
         """Variables were changed from outside."""
@@ -114,7 +114,7 @@ class Newton:
     def round(self, block: Block, state: Any, solver: LocalSolver) -> Rounds:
         """One round; sets `broken` instead if the sum could not be made."""
         if self.v is None:  # where something else left off
-            self.v = yield from self.summation.product(block, state.round, state.x)
+            self.v = yield from self.all_reduce.product(block, state.round, state.x)
             self.broken = self.v is None
             return
         w, g = block.f.gradient(self.v) if self.w is None else self.w, block.g
@@ -126,7 +126,7 @@ class Newton:
         numbers: Matrix = np.stack([np.bincount(block.node_of, row, minlength=block.size) for row in losses], axis=1)
         vectors = np.hstack([block.shares(x), _triangles(block, bends)])
         state.theta, state.visited = np.full(block.size, np.nan), (2.0 + _ROW * block.d) * block.stored
-        found = yield from self.summation.sum(block, state.round, vectors, numbers)
+        found = yield from self.all_reduce.sum(block, state.round, vectors, numbers)
         self.broken = found is None
         if found is None:
             return

@@ -19,7 +19,6 @@ from glmesh.core.records import Certificate, Measures
 from glmesh.core.setup import Setup
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
-from glmesh.gossip.averaging import MatrixGossip
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
@@ -133,12 +132,12 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def x(self) -> Vector:
         """The variables in the user's order, a copy."""
-        return np.asarray(self.partition.to_user(self.processes.concatenate([state.x for state in self.states])))
+        return np.asarray(self.partition.to_user(self.processes.all_gather_rows([state.x for state in self.states])))
 
     @property
     def estimates(self) -> Matrix:
         """(K, d) every node's v_k, a copy."""
-        return np.asarray(self.processes.concatenate([state.v for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.v for state in self.states]))
 
     @property
     def visited(self) -> Vector:
@@ -153,17 +152,17 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def theta(self) -> Vector:
         """(K,) local accuracy Theta_k of the last round, NaN where none was measured."""
-        return np.asarray(self.processes.concatenate([state.theta for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.theta for state in self.states]))
 
     @property
     def up(self) -> Flags:
         """(K,) which nodes were there in the last round."""
-        return np.asarray(self.processes.concatenate([state.up for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.up for state in self.states]))
 
     @property
     def skipped(self) -> tuple[int, float]:
         """(Subproblems that were skipped because they had nothing to gain, nonzeros that those would have visited)."""
-        each = self.processes.each([(state.screening.skipped, state.screening.spared) for state in self.states])
+        each = self.processes.all_gather([(state.screening.skipped, state.screening.spared) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
     def data_of(self, k: int) -> list[AnyArray]:
@@ -239,7 +238,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         snapshots = [last for certifier in self.by_id.async_certifiers for last in certifier.state.last]
         flows = [one for number in range(len(self.blocks)) for one in self.by_id.flow_gossip(number).node_flows]
         found = [(snapshots[k], flows[k]) for k in np.flatnonzero(members)]
-        if any(snapshot is None or snapshot.digest != flow.digest for snapshot, flow in found):
+        if any(snapshot is None or snapshot.view.digest != flow.view.digest for snapshot, flow in found):
             return
         rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
         certificate = found[0][0].certificate if found[0][0] is not None else None
@@ -260,8 +259,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         if self.proof is not None:
             return self.proof[1], self.proof[2]
         states = [certifier.state for certifier in self.certifiers]
-        x = self.processes.concatenate([state.x for state in states if state.x is not None])
-        v = self.processes.concatenate([state.v for state in states if state.v is not None])
+        x = self.processes.all_gather_rows([state.x for state in states if state.x is not None])
+        v = self.processes.all_gather_rows([state.v for state in states if state.v is not None])
         return np.asarray(self.partition.to_user(x)), np.asarray(v)
 
     # saving and changes in mid-run
@@ -276,10 +275,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         for watcher, saved in zip(self.watchers, watchers, strict=True):
             watcher.state = saved
         for number, saved in enumerate(states):
-            own = self.states[number].gossip
-            if isinstance(own, MatrixGossip) and isinstance(saved.gossip, MatrixGossip):
-                own.take_over(saved.gossip)  # its arrays are shared with the transport
-                saved.gossip = own
+            saved.gossip = self.states[number].gossip.restored(saved.gossip)
             self.states[number] = saved
 
     def restart(self) -> None:

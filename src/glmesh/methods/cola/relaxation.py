@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse.linalg import lsqr
 
 from glmesh.collectives.pipeline import TreeAggregate
-from glmesh.collectives.totals import Summation
+from glmesh.collectives.totals import AllReduce
 from glmesh.core.block import Block
 from glmesh.core.messages import Halo, Rounds
 from glmesh.core.state import PerNode, Shared
@@ -50,11 +50,11 @@ class Relaxation:
         """Power steps, from a start that all draw alike."""
         z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]
-        largest, summation = 1.0, Summation()
+        largest, all_reduce = 1.0, AllReduce()
         for step in range(_STEPS):
             z = z / np.linalg.norm(z)
             parts = np.stack([_project(matrix, z) for matrix in matrices])
-            found = yield from summation.sum(block, step, parts, np.zeros((block.size, 1)))
+            found = yield from all_reduce.sum(block, step, parts, np.zeros((block.size, 1)))
             if found is None:
                 return
             largest = max(largest, float(z @ found[0]))

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from glmesh.core.block import Block
-from glmesh.core.messages import Rounds
+from glmesh.core.messages import Riding, Rounds
 from glmesh.core.setup import Setup
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.gossip.averaging import MatrixGossip, chebyshev_beta
+from glmesh.gossip.averaging import ChebyshevGossip, MatrixGossip, chebyshev_beta
+from glmesh.gossip.base import Gossip
 from glmesh.gossip.flows import FlowGossip
 from glmesh.methods.cola import exact_sums, newton
 from glmesh.methods.cola.choice import Trial
@@ -179,9 +180,12 @@ class Cola:
             raise InvalidInput("time_budget needs a clock: give network=Network(nonzeros_per_second=...)")
         x = np.array(start_of(block) if x is None else x, dtype=np.float64)
         momentum = acceleration != "none"
-        gossip: MatrixGossip | FlowGossip = MatrixGossip.of(block, x, momentum=momentum)
+        gossip: Gossip
         if members is not None:
             gossip = FlowGossip.of(block, x, members, momentum=momentum)
+        else:
+            kind = ChebyshevGossip if self.gossip == "chebyshev" else MatrixGossip
+            gossip = kind.of(block, x, momentum=momentum)
         state = ColaState(
             x=x,
             gossip=gossip,
@@ -341,7 +345,7 @@ class Cola:
                 rows=self._bends(block, state, gossip.v),
             ),
         )
-        gossip.settle(block, state.x, state.round)
+        gossip.finish_round(block, state.x, state.round)
         if momentum is not None:
             momentum.end(block, state, halo, self.solver)
         state.round += 1
@@ -356,16 +360,9 @@ class Cola:
         else:
             bends = partial(self._bends, block, state)
             yield from sums.round(block, state, self.solver, partial(self._passes, block, state), bends)
-        gossip = state.gossip
-        if isinstance(gossip, FlowGossip):
-            gossip.clock += 1  # as in every round, so that all ends of links count alike
-            gossip.refresh(block, state.x)
-        if sums.v is not None:
-            gossip.v[:] = sums.v
+        state.gossip.finish_sum(block, state.x, sums.v, broken=sums.broken)
         state.round += 1
         if sums.broken:
-            if isinstance(gossip, FlowGossip):
-                gossip.derive()
             self._switch(block, state, "momentum", "a part of a sum was missing: the network does not stand still")
         elif state.trial is not None and not state.trial.pays(state.round, sums.value):
             self._switch(block, state, "momentum", "exact sums were slower")
@@ -383,13 +380,8 @@ class Cola:
             low, high = block.info.spectrum
             beta = chebyshev_beta((low, high), steps) if chebyshev else max(-low, high) ** steps
             yield from relaxation.find(block, self.gamma, beta)
-        riding: Any = None if relaxation is None else relaxation.outgoing(block)
-        if chebyshev and isinstance(gossip, MatrixGossip):
-            halo = yield from gossip.chebyshev(block, steps, riding)
-        else:
-            halo = yield from gossip.step(block, state.up, riding)
-            for _ in range(steps - 1):
-                yield from gossip.step(block, state.up)
+        riding = Riding(None if relaxation is None else relaxation.outgoing(block))
+        halo = yield from gossip.mix(block, state.up, steps, riding)
         if relaxation is not None:
             relaxation.incoming(block, halo, state, self.gamma)
 

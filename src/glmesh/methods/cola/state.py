@@ -9,8 +9,7 @@ import numpy as np
 
 from glmesh.core.block import Block
 from glmesh.core.state import PerColumn, PerNode, Shared
-from glmesh.gossip.averaging import MatrixGossip
-from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip.base import Gossip
 from glmesh.methods.cola.choice import Trial
 from glmesh.methods.cola.exact_sums import Sums
 from glmesh.methods.cola.momentum import Momentum
@@ -25,7 +24,7 @@ class ColaState:
     """All that a block of nodes carries from round to round."""
 
     x: PerColumn[Vector]  # the variables of the hosted nodes, node after node
-    gossip: MatrixGossip | FlowGossip  # the estimates, and how they are mixed
+    gossip: Gossip  # the estimates, and how they are mixed
     w: PerNode[Matrix]  # a row per node: the gradient of f at its mixed estimate
     memory: Any  # the local solver's; None if it remembers nothing
     up: PerNode[Flags]  # nodes that take part in the coming round

@@ -1,4 +1,7 @@
-"""A run on several machines: the ranks of an MPI program, each with its share of the nodes."""
+"""A run on several machines: the ranks of an MPI program, each with its share of the nodes.
+
+What every process of a run needs lives in `glmesh.parallel`; only code that calls mpi4py enters here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["ranks"]
 
 
 def ranks() -> Ranks:
-    """All ranks of this program, to be used in a `with`; a lone process is one rank."""
+    """Return all ranks of this program, to be used in a `with`; a lone process is one rank."""
     try:
         from glmesh.transports.mpi.ranks import Ranks
     except ImportError as error:
