@@ -862,6 +862,7 @@ def environment(folder: Path) -> dict[str, str]:
     """What makes a child import glmesh from a checkout, and compute with one thread unless it asks for more."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     path = {"PYTHONPATH": str(folder / "src"), "PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0"}
+    path["PYTHONDONTWRITEBYTECODE"] = ""  # a checkout that is new is compiled once, and not by every child
     return os.environ | threads | path
 
 

@@ -62,7 +62,7 @@ def one(data: bytes) -> None:
             pass
     if not np.isfinite(edge.flow).all() and np.abs(_largest(data)) < 1e150:
         raise AssertionError("a flow that is not finite")
-    store = GossipStore(4, 6, (), lambda *_: None)
+    store = GossipStore(4, (), lambda *_: None)
     for parse in (
         lambda: store.merge(unpack_json(data)),
         lambda: unpack_vector(data, None),
@@ -107,7 +107,7 @@ def seeds() -> list[bytes]:
         Mail(1, 0, [offer, Membership(3, np.ones(4, int)), record, digest]),
     ]
     content = [b"".join(pack_mail(6, mail, LAYOUT)) for mail in mails]
-    content += [pack_json({"entries": [["summary", 1, 1, [0.0] * 6], ["done", 2, 5, 5]]})]
+    content += [pack_json({"entries": [["summary", 1, 1, [0.0] * 7], ["done", 2, 5, 5]]})]
     (frame,) = frames(Kind.BYE, 0, b"{}")
     return [*content, bytes([len(frame) - 1]) + frame]
 

@@ -345,7 +345,7 @@ class Watch:
         if key not in self.best:
             self.best[key] = _minimum(f, g, A, constant)
         low, value = self.best[key], f.value(A @ x + constant) + g.value(x)
-        if self.run.problem.model.split == "samples":
+        if self.run.problem.spec.split == "samples":
             w = f.gradient(len(certificate.members) * s)
             low, value = -low, f.conjugate(w) - constant @ w + g.conjugate(-A.T @ w)
         slack = 1e-9 * max(abs(low), 1.0)
@@ -501,7 +501,7 @@ def test_a_node_leaves_for_good(model, split):
     assert violation(run) < 1e-12
     assert run.measure().gap <= 1e-6 * abs(run.measure().objective)
     rest = np.setdiff1d(np.arange(problem.n), own)
-    form = problem.form
+    form = problem.composite
     A = form.columns.take(rest).to_scipy()
     constant = share if model == "freeze" else np.zeros(form.columns.d)
     low = _minimum(form.f, form.g.take(rest), A, constant)
@@ -671,7 +671,7 @@ def test_columns_come_and_go(gossip, pooled, split):
     target = np.insert(y, new[0], labels) if by_samples else y
     final = (np.delete(full, gone, axis=0), np.delete(target, gone)) if by_samples else (np.delete(full, gone, 1), y)
     exact = Ridge(alpha=3.0, fit_intercept=False).fit(*final)
-    shared = run.problem.form.columns.dot(run.x)
+    shared = run.problem.composite.columns.dot(run.x)
     np.testing.assert_allclose(run.problem.coefficients(run.x, shared)[0], exact.coef_, atol=1e-5)
     assert run.certificate.relative < 1e-3
     assert next(event.kind for event in run.events) == "add_columns"

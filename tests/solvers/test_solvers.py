@@ -217,7 +217,7 @@ def test_a_run_keeps_the_mean_and_finds_scikit_learns_solution(solver, penalty):
 
     def mean_is_kept(run):
         if run.rounds % 10 == 1:
-            mean, shared = run.estimates.mean(axis=0), problem.form.columns.dot(run.x)
+            mean, shared = run.estimates.mean(axis=0), problem.composite.columns.dot(run.x)
             np.testing.assert_allclose(mean, shared, rtol=1e-9, atol=1e-10)
 
     result = solve(problem, method=method, n_nodes=3, topology="path", tol=1e-9, callback=mean_is_kept, record_every=5)

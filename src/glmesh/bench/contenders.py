@@ -28,7 +28,7 @@ class Contender:
     def suits(self, problem: Problem) -> bool:
         """Whether it takes the problem."""
         method = self.make()
-        if self.kinks_only and parts_of(problem.model.penalty_of(None))[2] is None:
+        if self.kinks_only and parts_of(problem.spec.penalty_of(None))[2] is None:
             return False
         if not isinstance(method, Consensus):
             return True

@@ -74,6 +74,7 @@ class NetworkInfo:
     def spectrum(self) -> tuple[float, float]:
         """The smallest and the second largest eigenvalue of the mixing matrix, or bounds of them."""
         return 1.0 - self.mixing.top, self.mixing.lambda2
+
     @cached_property
     def depths(self) -> Indices:
         """Links between each node and the root of the spanning tree, shape (K,)."""

@@ -32,7 +32,7 @@ from glmesh.network.mixing import Mixing
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 
 KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
 
@@ -103,7 +103,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
         "frozen": {} if driver.membership is None else driver.membership.frozen,
         "summary": nodes.summary,
         "anchors": saved.anchors,
-        "anchor": problem.model.anchor,
+        "anchor": problem.spec.anchor,
     }
     tree = problem_tree(problem) if data else None
     write(path, {"identity": saved.identity, "setup": made_with, "problem": tree, "state": state})
@@ -154,7 +154,7 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
     own_states, own_watch = processes.scatter(states), processes.scatter(watch)
     state = processes.broadcast(None if tree is None else tree["state"])
     assert state is not None
-    if state["anchor"] != nodes.problem.model.anchor:
+    if state["anchor"] != nodes.problem.spec.anchor:
         nodes.retarget(nodes.problem.anchored(state["anchor"]))
     own.anchors[:], own.history[:], driver.events[:] = state["anchors"], state["history"], state["events"]
     driver.made, driver.elapsed = state["rounds"], state["elapsed"]
@@ -171,7 +171,7 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
     hosted = sum(block.size for block in nodes.blocks)
     names = [digest(nodes.data_of(k)) for k in range(hosted)]
     parts = {
-        "problem": [_model(nodes.problem), nodes.problem.pooled, nodes.problem.n],
+        "problem": [_spec(nodes.problem), nodes.problem.pooled, nodes.problem.n],
         "method": nodes.method,
         "seed": setup.seed,
         "network": [matrix.indptr, matrix.indices, matrix.data],
@@ -232,9 +232,9 @@ def _feed(hasher: Any, tree: Any) -> None:
         hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 
 
-def _model(problem: Problem) -> Model:
-    """The anchor of an intercept is no part of the problem but of how far its solution has come."""
-    return replace(problem.model, anchor=0.0)
+def _spec(problem: Problem) -> ProblemSpec:
+    """Return the specification without the anchor of an intercept, which belongs to the solution's state."""
+    return replace(problem.spec, anchor=0.0)
 
 
 def problem_tree(problem: Problem) -> dict[str, Any]:
@@ -242,10 +242,10 @@ def problem_tree(problem: Problem) -> dict[str, Any]:
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
     ]
-    return {"model": _model(problem), "pooled": problem.pooled, "parts": parts}
+    return {"spec": _spec(problem), "pooled": problem.pooled, "parts": parts}
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:
-    """And back."""
-    model = tree["model"]
-    return Problem(model, [NodeData.restored(model, **part) for part in tree["parts"]], tree["pooled"])
+    """Rebuild the Problem that `problem_tree` flattened."""
+    spec = tree["spec"]
+    return Problem(spec, [NodeData.restored(spec, **part) for part in tree["parts"]], tree["pooled"])

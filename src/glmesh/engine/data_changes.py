@@ -11,7 +11,6 @@ from glmesh.collectives.flood import flood_max
 from glmesh.core.drive import drive
 from glmesh.core.records import Measures
 from glmesh.engine.driver import Driver
-from glmesh.engine.setup import whole
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
 from glmesh.gossip.flows import FlowGossip
@@ -19,6 +18,7 @@ from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
 from glmesh.types import AnyArray, Indices
+from glmesh.validation import whole_number
 
 # part of a move of the anchor that the next move is taken to repeat; more would be a guess
 STEADIEST = 0.95
@@ -27,7 +27,7 @@ STEADIEST = 0.95
 def add_columns(driver: Driver, node: int, X: AnyArray, y: AnyArray, sample_weight: AnyArray, penalty: Any) -> Indices:
     """Give a node new columns; return their numbers."""
     nodes = _of_simulation(driver, "add_columns")
-    node = whole(node, "node", 0, nodes.setup.n_nodes)
+    node = whole_number(node, "node", 0, nodes.setup.n_nodes)
     _check_not_left(driver, [node])
     old = nodes.problem
     problem = old.grown(0 if old.pooled else node, X, y, sample_weight, penalty)

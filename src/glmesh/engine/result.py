@@ -90,8 +90,8 @@ class Result:
         """The model that one node would write: split by samples, its own w_k; split by features, everybody's x."""
         if self.copies:
             return np.asarray(self.estimates[node])
-        if self.problem.model.split == "samples":
-            return self.problem.model_of(self.problem.form.f.gradient(self.estimates[node]))[0]
+        if self.problem.spec.split == "samples":
+            return self.problem.model_of(self.problem.composite.f.gradient(self.estimates[node]))[0]
         return self.coef
 
     def without_data(self) -> Result:

@@ -20,7 +20,8 @@ from glmesh.parallel.processes import ProcessGroup
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.partition import Partition, spread
 from glmesh.problem.shard import Shard
-from glmesh.problem.spec import Model, Split
+from glmesh.problem.spec import ProblemSpec, Split
+from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Indices, Vector
 
 _NONE = np.iinfo(np.int32).max
@@ -69,10 +70,8 @@ def scatter(
 
     n_nodes, partition and seed are those of the run to come.
     """
-    model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-    data = NodeData(
-        model, X, y, sample_weight, f" of rank {processes.rank}"
-    )  # refuses what is no data, before it moves
+    spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+    data = NodeData(spec, X, y, sample_weight, f" of rank {processes.rank}")  # refuses what is no data, before it moves
     sparse = any(processes.all_gather([sp.issparse(X)]))
     m, p, _ = shape_of(X, processes)
     if m == 0 or p == 0:
@@ -98,10 +97,9 @@ def scatter(
     else:
         mine = _trade_columns(rows, hosts, processes)
         held = labels, weights
-    shared = float(p if by_samples else m)
-    info = np.array([shared, -shared, 0.0, 0.0, labels.max(), -labels.min(), weights.sum()])
-    own = NodeData.restored(model, mine, *held, data.where)
-    return Shard(own, info, dealt, int(processes.local_blocks(n_nodes, processes.size)[0][0]))
+    summary = DataSummary.of(p if by_samples else m, labels, weights)
+    own = NodeData.restored(spec, mine, *held, data.where)
+    return Shard(own, summary, dealt, int(processes.local_blocks(n_nodes, processes.size)[0][0]))
 
 
 def _loads(rows: AnyArray, processes: ProcessGroup, *, by_samples: bool) -> Indices:

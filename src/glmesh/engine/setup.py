@@ -9,7 +9,6 @@ from os import PathLike
 from typing import Any
 
 import networkx as nx
-import numpy as np
 
 from glmesh.core.protocols import Method
 from glmesh.core.setup import Setup
@@ -28,6 +27,7 @@ from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
 from glmesh.transports import FaultyTransport, LocalTransport
 from glmesh.types import AnyArray
+from glmesh.validation import whole_number
 
 DEFAULT_NODES = 16
 # numbers touched in a round, below which a second thread costs more than it brings: benchmarks/reports/simulator.md
@@ -61,11 +61,11 @@ def start(problem: Problem, options: RunOptions) -> Driver:
         raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {options.method!r}")
     if options.network is not None and not isinstance(options.network, Network):
         raise InvalidInput(f"network must be a Network(...), got {options.network!r}")
-    seed = whole(options.seed, "seed", 0, 2**63)
+    seed = whole_number(options.seed, "seed", 0, 2**63)
     mixing, diameter = network_of(problem, method, options, seed)
     plan, processes = Plan.of(options.faults), options.processes
     processes.refuse(network=options.network, plan=plan)
-    n_blocks = min(whole(options.n_blocks, "n_blocks", 1), mixing.n_nodes)
+    n_blocks = min(whole_number(options.n_blocks, "n_blocks", 1), mixing.n_nodes)
     threads = ThreadPool(_n_threads(problem, mixing, options))
     links = sorted(topology_module.links_of(mixing.matrix))
     mixing, schedule = schedule_of(plan, mixing, options.mixing)
@@ -106,7 +106,7 @@ def connect(setup: Setup, flows: bool) -> Transport:
 def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
     """Return the number of threads: as asked for, or as many as cores if a round is worth it."""
     if options.n_jobs is not None:
-        return min(whole(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
+        return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
     if options.processes.size > 1:  # the ranks share the cores out among themselves
         return 1
     d = problem.parts[0].columns.d
@@ -117,7 +117,7 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
 
 def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
     """Return (mixing, a bound of the diameter) of the network that was asked for."""
-    n_nodes, topology = whole(options.n_nodes, "n_nodes", 1), options.topology
+    n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
     if isinstance(problem, Shard) or not problem.pooled:
         spread = problem.n_nodes if isinstance(problem, Shard) else len(problem.parts)
         if n_nodes not in (DEFAULT_NODES, spread):
@@ -156,13 +156,6 @@ def _mixing_of(graph: nx.Graph, weights: Any) -> Mixing:
         names = ", ".join(map(repr, named))
         raise InvalidInput(f"mixing must be {names}, a Mixing or a matrix, got {weights!r}")
     return named[weights](graph)
-
-
-def whole(value: Any, name: str, least: int, most: float = np.inf) -> int:
-    """The value, if it is a whole number in this range."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < most:
-        raise InvalidInput(f"{name} must be a whole number >= {least}, got {value!r}")
-    return int(value)
 
 
 def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, tuple[Mixing, ...]]:

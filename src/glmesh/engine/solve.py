@@ -14,7 +14,7 @@ from glmesh.core.protocols import Method
 from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
-from glmesh.engine.setup import DEFAULT_NODES, whole
+from glmesh.engine.setup import DEFAULT_NODES
 from glmesh.engine.stopping import Certified, Diverged, RoundLimit, SmallGap, StoppingRule, Wishes
 from glmesh.errors import InvalidInput
 from glmesh.network.faults import Plan
@@ -23,6 +23,7 @@ from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem.problem import Problem
 from glmesh.transports.mpi import ranks
 from glmesh.types import AnyArray
+from glmesh.validation import whole_number
 
 Runtime = Literal["simulation", "mpi"] | ProcessGroup
 
@@ -129,8 +130,8 @@ def solve(
         raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
     if not isinstance(tol, int | float | np.number) or not tol >= 0:
         raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
-    max_rounds, record_every = whole(max_rounds, "max_rounds", 0), whole(record_every, "record_every", 1)
-    checkpoint_every = whole(checkpoint_every, "checkpoint_every", 1)
+    max_rounds, record_every = whole_number(max_rounds, "max_rounds", 0), whole_number(record_every, "record_every", 1)
+    checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
     with process_group(runtime) as processes:
         saved = checkpoint is not None and processes.broadcast(Path(checkpoint).exists())
         run = Run(

@@ -260,7 +260,7 @@ def test_sums_on_a_quadratic_are_conjugate_gradients():
     for split, sums in (("features", 40), ("samples", 60)):
         problem = Problem.glm(X, y, penalty="l2", alpha=1e-3, split=split)
         run = advance(Run(problem, n_nodes=4, method=Cola(acceleration="sums")), sums)
-        coef = run.x if split == "features" else problem.form.f.gradient(run.estimates[0])
+        coef = run.x if split == "features" else problem.composite.f.gradient(run.estimates[0])
         assert np.linalg.norm(coef - exact) < 1e-5 * np.linalg.norm(exact)
 
 

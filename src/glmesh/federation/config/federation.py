@@ -46,7 +46,7 @@ from glmesh.methods import Cola
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
 from glmesh.network.mixing import Mixing
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 from glmesh.types import Indices
 
 LINKS = "links"  # name of the topology that is listed link by link
@@ -65,14 +65,14 @@ class ProblemPart:
     tol: float = 1e-6  # relative gap to be proven
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
-    def model(self) -> Model:
-        """Return the model; raise UnsuitablePair or InvalidInput if it cannot be trained between peers."""
+    def model(self) -> ProblemSpec:
+        """Return what is fitted; raise UnsuitablePair or InvalidInput if it cannot be trained between peers."""
         if self.fit_intercept and self.split == "samples":
             raise UnsuitablePair(
                 "an unpenalised intercept needs split='features' between peers; or add a column of ones to all data"
             )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
-        return Model.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
+        return ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
 
 
 @dataclass(frozen=True)

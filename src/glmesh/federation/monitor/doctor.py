@@ -6,7 +6,7 @@ import datetime
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
@@ -16,11 +16,11 @@ from glmesh.core.wire import Layout
 from glmesh.errors import GlmeshError
 from glmesh.federation.config.keys import expiry
 from glmesh.federation.config.site import Site
-from glmesh.federation.node.rows import SiteTable, read_site_table
+from glmesh.federation.node.rows import read_site_table
 from glmesh.federation.wire.frames import longest_mail
 from glmesh.federation.wire.probe import probe
 from glmesh.formatting import size
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 _SOON = 30  # [days] before the end of a certificate from which on a finding is a warning
 _SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
@@ -50,13 +50,13 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     try:
         table = read_site_table(site.data, target=site.file.target or None, ids=site.file.ids or None)
         data = table.node_data(federation.problem.model(), site.file.name)
-        data.settle(_alone(table, site), site.me)
+        data.compose(_alone(data.summary()), site.me)
     except GlmeshError as error:
         yield Finding("data", str(error), "error")
         return
     by_samples = federation.problem.split == "samples"
     yield Finding("data", f"{table.m:,} samples, {table.X.shape[1]:,} features, split by {federation.problem.split}")
-    if data.model.loss.classifies:
+    if data.spec.loss.classifies:
         yield Finding("labels", " and ".join(f"{label:g}" for label in np.unique(table.y)))
     gap = 1.0 - federation.mixing.lambda2
     yield Finding("topology", f"{federation.network.topology}, connected, spectral gap {gap:.3f}")
@@ -72,12 +72,9 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
 
 
-def _alone(table: SiteTable, site: Site) -> Vector:
-    """Return the summary of this node as if it were alone; with one class only, another is assumed elsewhere."""
-    info = table.node_data(site.federation.problem.model(), site.file.name).facts()
-    if info[4] == -info[5]:
-        info[5] += 1.0
-    return info
+def _alone(own: DataSummary) -> DataSummary:
+    """Return a summary that the node's own data fits; a single class is no error, other nodes may hold the other."""
+    return replace(own, y_min=own.y_min - 1.0) if own.y_min == own.y_max else own
 
 
 def _certificates(site: Site) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.node.training import Training
 from glmesh.problem.node_data import NodeData
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Agreed:
 
     neighbourhood: Neighbourhood
     data: NodeData
-    summary: Vector  # maximum over the members of `NodeData.facts`
+    summary: DataSummary  # of the data of all members that are not late
     store: Store
     saved: dict[str, Any] | None  # the checkpoint that the node goes on from; None: there is none
 
@@ -34,7 +34,7 @@ class Agreed:
         life = int(time.time() * 1000)  # larger than that of any earlier life, with or without a checkpoint
         if self.saved is not None:
             life = max(life, self.saved["trainer"]["life"] + 1)
-        trainer = Trainer(site.federation, site.me, self.data.settle(self.summary, site.me), life)
+        trainer = Trainer(site.federation, site.me, self.data.compose(self.summary, site.me), life)
         if self.saved is not None:
             trainer.restore(self.saved["trainer"])
             self.neighbourhood.log.info("resumed", extra={"round": trainer.state.round})

@@ -13,7 +13,7 @@ from glmesh.federation.node.trainer import Trainer
 from glmesh.files.model_files import Model
 from glmesh.functions import Profiled
 from glmesh.problem.node_data import NodeData
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 
 class Store:
@@ -53,9 +53,9 @@ class Store:
         checkpoint.write(self.path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
 
 
-def model_of(trainer: Trainer, site: Site, summary: Vector, status: str) -> Model:
+def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) -> Model:
     """Return the model: all coefficients split by samples, this node's own split by features."""
-    part, model = site.federation.problem, site.federation.problem.model()
+    part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f
     info: dict[str, Any] = {
@@ -75,7 +75,7 @@ def model_of(trainer: Trainer, site: Site, summary: Vector, status: str) -> Mode
         loss=part.loss,
         penalty=part.penalty,
         alpha=part.alpha,
-        l1_ratio=float(model.l1_ratio or 0.0),
-        classes=(float(-summary[5]), float(summary[4])) if model.loss.classifies else None,
+        l1_ratio=float(spec.l1_ratio or 0.0),
+        classes=summary.classes if spec.loss.classifies else None,
         info=info,
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-import numpy as np
-
 from glmesh.federation.wire.flood import Flood
 from glmesh.federation.wire.messages import SUMMARY, GossipEntry, unexpected
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 Key = tuple[str, int]  # (kind, node)
 
@@ -17,10 +15,8 @@ Key = tuple[str, int]  # (kind, node)
 class GossipStore:
     """What a node knows of all nodes, by (kind, node); what is news it sends to its neighbours."""
 
-    def __init__(
-        self, n_nodes: int, n_numbers: int, peers: Collection[int], send: Callable[[int, dict[str, Any]], None]
-    ) -> None:
-        self._n_nodes, self._n_numbers = n_nodes, n_numbers
+    def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, Any]], None]) -> None:
+        self._n_nodes = n_nodes
         self._flood: Flood[Key, GossipEntry] = Flood(peers, lambda peer, entries: send(peer, _message(entries)))
         self.greet = self._flood.greet
 
@@ -34,8 +30,7 @@ class GossipStore:
         if not isinstance(entries, list):
             raise unexpected("GOSSIP, entries", "a list", entries)
         read = [
-            GossipEntry.from_json(one, f"GOSSIP entry {number}", self._n_nodes, self._n_numbers)
-            for number, one in enumerate(entries)
+            GossipEntry.from_json(one, f"GOSSIP entry {number}", self._n_nodes) for number, one in enumerate(entries)
         ]
         news = [(one.kind, one.node) for one in read if self._keep(one)]
         self._flood.spread(news, source)
@@ -54,14 +49,11 @@ class GossipStore:
         """Return the stamp of what is known; -1 if nothing is."""
         return self._flood.stamp((kind, node))
 
-    def summary(self, nodes: Collection[int]) -> Vector | None:
-        """Return the maximum of the summaries of these nodes, number by number; None until all are known."""
+    def summary(self, nodes: Collection[int]) -> DataSummary | None:
+        """Return the summary of the data of these nodes; None until those of all are known."""
         found = [self._flood.entries.get((SUMMARY, node)) for node in nodes]
-        numbers = [one[1].numbers for one in found if one is not None]
-        if len(numbers) < len(nodes):
-            return None
-        highest: Vector = np.max(np.array(numbers, dtype=np.float64), axis=0)
-        return highest
+        known = [DataSummary.from_vector(one[1].numbers) for one in found if one is not None]
+        return DataSummary.merge(known) if len(known) == len(nodes) else None
 
     def to_json(self) -> dict[str, Any]:
         """Return all entries as a message that `merge` takes."""

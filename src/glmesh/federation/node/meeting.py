@@ -15,7 +15,6 @@ from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.rows import RowDigests, read_site_table
 from glmesh.federation.wire.frames import Violation
 from glmesh.federation.wire.messages import SUMMARY, TRAIN, GossipEntry, Hello
-from glmesh.types import Vector
 
 
 class Meeting:
@@ -28,7 +27,7 @@ class Meeting:
         self._rows = table.digests() if site.federation.problem.split == "features" else None
         rows = None if self._rows is None else self._rows.to_json()
         hello = Hello(site.file.name, site.federation.entries(), rows=rows)
-        self.neighbourhood = Neighbourhood(site, log, hello, self._check, len(self._data.facts()))
+        self.neighbourhood = Neighbourhood(site, log, hello, self._check)
 
     def _check(self, peer: int, hello: Hello) -> str | None:
         """Return why a neighbour with this HELLO cannot take part; None if it can."""
@@ -51,7 +50,7 @@ class Meeting:
         InvalidInput is raised if all neighbours refuse this node, InvalidData if a late node's data does not fit.
         """
         neighbourhood, me = self.neighbourhood, self._site.me
-        gossip, own = neighbourhood.gossip, self._data.facts()
+        gossip, own = neighbourhood.gossip, self._data.summary()
         store = Store(self._site, self._data)
         saved = store.load()
         neighbourhood.links.start()
@@ -59,7 +58,7 @@ class Meeting:
             gossip.merge(saved["gossip"])
         late = self._federation.members[me].late
         if not late:
-            gossip.publish(GossipEntry(SUMMARY, me, 1, numbers=own.tolist()))
+            gossip.publish(GossipEntry(SUMMARY, me, 1, numbers=own.to_vector().tolist()))
         neighbourhood.phase = "meeting"
         needed = np.flatnonzero(self._federation.members_at_start).tolist()
         while (summary := gossip.summary(needed)) is None:
@@ -69,14 +68,9 @@ class Meeting:
             if message is not None:
                 neighbourhood.receive(message, lambda *_: None)
             neighbourhood.raise_if_refused()
-        if late and _exceeds(own, summary):
+        if late and not summary.admits(own):
             raise InvalidData(
                 f"the data of {self._site.file.name} does not fit what the federation agreed on: "
                 "it has more features, other rows, or other labels"
             )
         return Agreed(neighbourhood, self._data, summary, store, saved)
-
-
-def _exceeds(own: Vector, summary: Vector) -> bool:
-    """Return whether a late node's summary would change that of the federation (its weight may)."""
-    return bool((own[[0, 2, 3, 4, 5]] > summary[[0, 2, 3, 4, 5]]).any())

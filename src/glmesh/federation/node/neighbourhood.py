@@ -27,13 +27,11 @@ class Neighbourhood:
         log: logging.Logger,
         hello: Hello,
         check: Callable[[int, Hello], str | None],
-        n_numbers: int,
     ) -> None:
         self.site, self.log = site, log
         self.links = PeerLinks(site, log, hello, check)
         self.gossip = GossipStore(
             len(site.federation.members),
-            n_numbers,
             self.links.links,
             lambda peer, message: self.links.send(peer, Kind.GOSSIP, pack_json(message)),
         )

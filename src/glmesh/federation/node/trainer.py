@@ -47,7 +47,7 @@ class Trainer:
 
     federation: Federation
     me: int  # number of this node
-    form: CompositeObjective  # f(Ax) + g(x) over this node's columns
+    composite: CompositeObjective  # f(Ax) + g(x) over this node's columns
     life: int  # incarnation of this node's links; grows when the node starts and when links are opened anew
     hosted: ColaBlocks = field(init=False)
     proof: Proof | None = None
@@ -59,8 +59,8 @@ class Trainer:
     def __post_init__(self) -> None:
         warm_up()
         federation, method = self.federation, self.federation.method()
-        d = self.form.columns.d
-        block = Block.of(np.array([self.me]), federation.network_info(), [self.form], lambda: np.zeros((1, d)))
+        d = self.composite.columns.d
+        block = Block.of(np.array([self.me]), federation.network_info(), [self.composite], lambda: np.zeros((1, d)))
         members = federation.members_at_start
         members[self.me] = 1
         acceleration, why = method.choose(reliable=True)

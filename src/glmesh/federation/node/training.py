@@ -9,7 +9,7 @@ from enum import Enum
 from glmesh.federation.node.checkpoint import model_of
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.wire.frames import Kind, pack_json
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 _START = 60.0  # [s] that a new node waits for its neighbours to be ready, once all summaries are known
 _RESUME = 5.0  # [s] that a resumed node waits for them; those that are up answer at once
@@ -31,7 +31,7 @@ class TrainingOutcome(Enum):
 class Training:
     """A node that takes part in rounds."""
 
-    def __init__(self, participant: Participant, summary: Vector, *, resumed: bool) -> None:
+    def __init__(self, participant: Participant, summary: DataSummary, *, resumed: bool) -> None:
         self.participant, self._summary, self._resumed = participant, summary, resumed
         self._neighbourhood, self._trainer = participant.neighbourhood, participant.trainer
         self._looked = 0.0  # [s] time of the last look for absent members

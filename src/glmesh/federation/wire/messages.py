@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
 from glmesh.federation.wire.frames import Violation
+from glmesh.problem.summary import DataSummary
 
 TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
 SUMMARY, DONE, SUCCESSOR, MEMBERSHIP = "summary", "done", "successor", "membership"  # kinds of gossip entries
@@ -75,7 +76,7 @@ class GossipEntry:
 
     | kind         | value                                                                          |
     |--------------|--------------------------------------------------------------------------------|
-    | `summary`    | the numbers of `NodeData.facts`; all nodes take their maximum                   |
+    | `summary`    | the numbers of `DataSummary.to_vector`; all nodes merge those of all members   |
     | `done`       | the round that the node holds a good enough certificate about; -1: none any more |
     | `successor`  | the neighbour that counts the node's share if the node never returns            |
     | `membership` | the node's counter in the membership view (odd: a member), after it was given up |
@@ -92,7 +93,7 @@ class GossipEntry:
         return [self.kind, self.node, self.stamp, self.numbers if self.kind == SUMMARY else self.number]
 
     @staticmethod
-    def from_json(tree: Any, where: str, n_nodes: int, n_numbers: int) -> GossipEntry:
+    def from_json(tree: Any, where: str, n_nodes: int) -> GossipEntry:
         """Return the entry that `to_json` made plain, about one of n_nodes; raise Violation if it is none."""
         if not isinstance(tree, list) or len(tree) != 4:
             raise unexpected(where, "[kind, node, stamp, value]", tree)
@@ -108,8 +109,8 @@ class GossipEntry:
             if type(value) is not int or not -1 <= value < _NUMBERS:
                 raise unexpected(about, "a whole number >= -1", value)
             return GossipEntry(kind, node, stamp, value)
-        if not isinstance(value, list) or len(value) != n_numbers or not all(map(_is_finite, value)):
-            raise unexpected(about, f"{n_numbers} finite numbers", value)
+        if not isinstance(value, list) or len(value) != DataSummary.SIZE or not all(map(_is_finite, value)):
+            raise unexpected(about, f"{DataSummary.SIZE} finite numbers", value)
         return GossipEntry(kind, node, stamp, numbers=[float(one) for one in value])
 
 

@@ -27,6 +27,7 @@ from glmesh.problem.partition import Partition
 from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
+from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 
 
@@ -49,19 +50,21 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
         self._of_members: tuple[bytes, Block] | None = None  # all members in one block, until some join or leave
 
-    def _agree(self) -> Vector | None:
+    def _agree(self) -> DataSummary | None:
         """Return what nodes whose data is apart must know of each other, found by messages; None for pooled data."""
         if self.problem.pooled:
             return None
-        facts = [np.stack([self.problem.parts[k].facts() for k in part]) for part in self.setup.node_ids]
-        floods = [flood_max(part, self.setup.diameter) for part in facts]
-        return np.asarray(self.setup.agree(self.transport, floods)[0][0])
+        own = [np.stack([self.problem.parts[k].summary().to_vector() for k in ids]) for ids in self.setup.node_ids]
+        floods = [flood_max(part, self.setup.diameter) for part in own]
+        return DataSummary.from_vector(self.setup.agree(self.transport, floods)[0][0])
 
     def make_block(self, number: int, ids: Indices) -> Block:
         """Return block `number` with the columns of these nodes, as the present partition deals them out."""
-        forms = [self.problem.node_form(int(k), self.partition.columns_of(k), self.summary) for k in ids]
-        d = forms[0].columns.d
-        return Block.of(ids, self.setup.info, forms, lambda: self.transport.allocate(number, d), self.setup.threads)
+        composites = [self.problem.node_composite(int(k), self.partition.columns_of(k), self.summary) for k in ids]
+        d = composites[0].columns.d
+        return Block.of(
+            ids, self.setup.info, composites, lambda: self.transport.allocate(number, d), self.setup.threads
+        )
 
     def certify(self, *, extrapolates: bool) -> None:
         """Let nodes prove how good their model is; extrapolates: what they send is ahead of their state."""
@@ -86,7 +89,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def by_samples(self) -> bool:
         """Whether nodes hold samples."""
-        return self.problem.model.split == "samples"
+        return self.problem.spec.split == "samples"
 
     # rounds
 
@@ -218,7 +221,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
         """Return (coefficients, intercept): the mean of the members' models, or x itself split by features."""
         if self.by_samples:
-            f = self.problem.form.f
+            f = self.problem.composite.f
             return self.problem.model_of(np.mean([f.gradient(row) for row in estimates[members]], axis=0))
         return self.problem.coefficients(x, self.product(x))
 
@@ -361,7 +364,7 @@ def _deal(setup: Setup) -> Partition:
 
 def _refuse_free_intercept(setup: Setup) -> None:
     """Refuse a free intercept of nodes that hold samples where its anchor could not be moved by all at once."""
-    model = setup.problem.model
+    model = setup.problem.spec
     if model.split == "samples" and model.fit_intercept and (setup.certify or not setup.plan.is_empty):
         raise InvalidInput(
             "split by samples a free intercept goes with a network that stands still and without certificates. "

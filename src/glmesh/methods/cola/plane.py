@@ -144,7 +144,7 @@ class Plane:
 
     def _at(self, c: Point) -> Vector:
         """The point, or one that f is the same at; f is evaluated at each several times."""
-        point, self._shifts[c] = self.f.settle(
+        point, self._shifts[c] = self.f.shifted(
             self.v + c[0] * self.steps[0] + c[1] * self.steps[1], self._shifts.get(c, self._near)
         )
         self._near = self._shifts[c]
