@@ -8,7 +8,7 @@ from typing import Any
 from glmesh.engine import checkpoint
 from glmesh.errors import InvalidInput
 from glmesh.federation.config.site import Site
-from glmesh.federation.node.gossip_store import Board
+from glmesh.federation.node.gossip_store import GossipStore
 from glmesh.federation.node.trainer import Trainer
 from glmesh.files.model_files import Model
 from glmesh.functions import Profiled
@@ -17,7 +17,7 @@ from glmesh.problem.summary import DataSummary
 
 
 class Store:
-    """The checkpoint of a node; it knows what it is of, and is refused by another node, problem or data."""
+    """The checkpoint file of a node; that of another node, configuration or data is refused."""
 
     def __init__(self, site: Site, data: NodeData) -> None:
         self._site, self._data = site, data
@@ -25,6 +25,7 @@ class Store:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
+        """Return digests of what a checkpoint belongs to, part by part."""
         parts = {
             "configuration": self._site.federation.entries(),
             "data": [self._data.columns, self._data.y],
@@ -33,7 +34,7 @@ class Store:
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved last; None if nothing was."""
+        """Return what was saved last, None if nothing was; raise InvalidInput if it belongs to something else."""
         if not self.path.exists():
             return None
         tree = checkpoint.read(self.path)
@@ -46,14 +47,14 @@ class Store:
         saved: dict[str, Any] = tree["state"]
         return saved
 
-    def save(self, trainer: Trainer, board: Board) -> None:
-        """Whole or not at all."""
-        state = {"trainer": trainer.tree(), "board": board.message()["entries"]}
+    def save(self, trainer: Trainer, gossip: GossipStore) -> None:
+        """Write the checkpoint, whole or not at all."""
+        state = {"trainer": trainer.tree(), "gossip": gossip.to_json()}
         checkpoint.write(self.path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
 
 
 def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) -> Model:
-    """The whole model split by samples, this node's coefficients split by features."""
+    """Return the model: all coefficients split by samples, this node's own split by features."""
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f
