@@ -114,7 +114,7 @@ def refuse(folder: Path) -> None:
         "clock": {"network": Network()},
         "faults": {"faults": {"random": [{"dropout": 0.1}]}},
         "rival": {"method": methods.Nids()},
-        "ledger": {"method": Cola(gossip="ledger")},
+        "ledger": {"method": Cola(gossip="flows")},
         "few nodes": {"n_nodes": 3, "topology": "complete"},
     }
     told = {}

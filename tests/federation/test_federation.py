@@ -49,7 +49,7 @@ def test_the_same_trajectory_as_in_the_simulator(split: str, tmp_path: Path) -> 
         assert peers.wait(120) == [3] * K, peers.output()
         run = Run(
             Problem.from_nodes(parts, **problem),
-            method=Cola(gossip="ledger"),
+            method=Cola(gossip="flows"),
             topology="ring",
             certify=True,
             tol=1e-12,

@@ -353,14 +353,14 @@ SLEEPY = {
 def awake(run):
     """Nobody sleeps: an infinite path is beyond every wake-up time."""
     for state in run.states:
-        state.memory["path"][:] = np.inf
+        state.memory.path[:] = np.inf
 
 
 def forget(run):
     """Nobody sleeps from one round to the next."""
     for state in run.states:
-        state.memory["wake"][:] = 0.0
-        state.memory["path"][:] = 0.0
+        state.memory.wake[:] = 0.0
+        state.memory.path[:] = 0.0
 
 
 @pytest.mark.parametrize("name", SLEEPY)

@@ -183,13 +183,13 @@ class Certifier:
 
     def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
         """Make a round whose exchanges carry certificate records: the first, or each where a sum takes several."""
-        sums, halo, first = state.sums, None, True
+        sums, halo, first = state.sums_exactly, None, True
         while True:
             try:
                 outbox = next(rounds) if halo is None else rounds.send(halo)
             except StopIteration:
                 return
-            if not first and sums is None:
+            if not first and not sums:
                 halo = yield outbox
                 continue
             width = 0 if outbox.scalars is None else outbox.scalars.shape[1]
@@ -198,7 +198,7 @@ class Certifier:
                 outbox.scalars = records if outbox.scalars is None else np.hstack([outbox.scalars, records])
             halo = yield outbox
             theirs = halo.of_scalars(slice(width, None))
-            begin = outbox.vectors is not None or (sums is not None and sums.v is not None)
+            begin = outbox.vectors is not None or state.knows_product
             v = state.v if outbox.vectors is None else outbox.vectors
             self.incoming(theirs, state.x, v, state.round, curvature(), state.screening, begin=begin)
             halo, first = halo.of_scalars(slice(width)), False

@@ -26,19 +26,15 @@ class Gather(Protocol):
 
     def outgoing(self) -> Matrix:
         """Return the scalars to send, a row per hosted node; minus infinity is not sent."""
-        ...
 
     def incoming(self, block: Block, halo: Halo) -> None:
         """Take the neighbours' scalars."""
-        ...
 
     def totals(self) -> Vector:
         """Return the totals, bitwise equal at every node, once all exchanges are done."""
-        ...
 
     def column(self, number: int) -> Vector | None:
         """Return one number of every node, shape (K,), or None where rows are only summed."""
-        ...
 
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:

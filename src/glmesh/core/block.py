@@ -126,7 +126,7 @@ class Block:
         )
 
     def with_functions(self, f: Smooth, terms: list[Separable]) -> Block:
-        """The same columns with other functions of the same kinds."""
+        """Return this block with other functions, of the kinds that it has, on its columns."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
         for name in ("table", "g", "kinked", "_bounds"):
@@ -213,7 +213,7 @@ class Block:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """The nodes of each of the team's threads."""
+        """Nodes of each thread of the pool."""
         return self.threads.spans(self.stored)
 
     @cached_property
@@ -229,11 +229,11 @@ class Block:
         return out
 
     def neighbours(self, k: int) -> list[tuple[int, float]]:
-        """(neighbour, W_kl) of the k-th hosted node, ascending."""
+        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node, ascending."""
         return self._neighbours[k]
 
     def weights(self, k: int, exchange: int) -> list[tuple[int, float]]:
-        """The same in a certain exchange, where the graph changes from one to the next."""
+        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node in this exchange, ascending."""
         return self._schedule[exchange % len(self._schedule)][k]
 
     @cached_property

@@ -21,16 +21,13 @@ class Part(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes that the part adds to a message; what `Traffic.bytes` counts."""
-        ...
 
     def pack(self, layout: Layout) -> Packed:
         """Return the part as bytes."""
-        ...
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Rebuild the part that `pack` made bytes of; raise Violation for bytes that it cannot have made."""
-        ...
 
 
 P = TypeVar("P", bound=Part)
@@ -83,6 +80,8 @@ class Contents:
     vectors: bool = False
     scalars: bool = False
     parts: frozenset[type] | None = frozenset()  # types of mail's parts; None: anything at all is carried
+    transport: str = ""  # name of the transport that carries them
+    remedy: str = ""  # advice to those who send other content over that transport
 
     def names(self) -> set[str]:
         """Return the names of these kinds."""
@@ -95,12 +94,12 @@ class Contents:
         kinds = frozenset(type(part) for mail in outbox.mail for part in mail.parts)
         return Contents(outbox.vectors is not None, outbox.scalars is not None, kinds)
 
-    def check(self, sent: Contents, transport: str, remedy: str) -> None:
-        """Raise InvalidInput, which names transport and remedy, if these kinds do not cover all that is sent."""
+    def check(self, sent: Contents) -> None:
+        """Raise InvalidInput, which names the remedy, if a transport that carries these kinds does not carry `sent`."""
         lacks = set() if self.parts is None else sent.names() - self.names()
         if lacks:
             carried, more = ", ".join(sorted(self.names())), ", ".join(sorted(lacks))
-            raise InvalidInput(f"{transport} carries {carried}; the method sends {more}. {remedy}")
+            raise InvalidInput(f"{self.transport} carries {carried}; the method sends {more} too. {self.remedy}")
 
 
 @dataclass(frozen=True)

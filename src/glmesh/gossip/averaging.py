@@ -17,6 +17,7 @@ import numpy as np
 from glmesh.core.block import Block
 from glmesh.core.messages import NOTHING, Contents, Outbox, Riding, Rounds
 from glmesh.core.state import PerNode
+from glmesh.gossip.base import Gossip
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Matrix, Vector
 
@@ -37,7 +38,7 @@ def chebyshev_beta(spectrum: tuple[float, float], steps: int) -> float:
 
 
 @dataclass
-class MatrixGossip:
+class MatrixGossip(Gossip):
     """Estimates of a block, mixed by the weights that the transport hands out."""
 
     sends: ClassVar[Contents] = Contents(vectors=True, scalars=True)
@@ -80,13 +81,6 @@ class MatrixGossip:
         self.v, self.spare = halo.mix(self.spare, scale, block.threads), self.v
         return halo
 
-    def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
-        """Mix in so many exchanges; return the halo of the first."""
-        first = yield from self.step(block, up, riding)
-        for _ in range(steps - 1):
-            yield from self.step(block, up)
-        return first
-
     @property
     def target(self) -> Matrix:
         """Array to which the local solver adds `unit` times A_k D_k: v."""
@@ -97,19 +91,10 @@ class MatrixGossip:
         """K, because v_k tracks K times the node's own share."""
         return self.members_seen
 
-    def finish_round(self, block: Block, x: Vector, round: int) -> None:
-        """Do nothing: the local solver added its change to v."""
-
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
         """v_k <- v for all nodes, where v is known."""
         if v is not None:
             self.v[:] = v
-
-    def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """Do nothing: v is not derived from x."""
-
-    def reset_node(self, k: int) -> None:
-        """Do nothing: the last change of a mixed row is not that of one node."""
 
     def view_digests(self) -> list[int]:
         """Return -1 per hosted node: all nodes are members."""

@@ -18,6 +18,7 @@ import numpy as np
 from glmesh.core.block import Block
 from glmesh.core.messages import NOTHING, Contents, Mail, Outbox, Part, Riding, Rounds
 from glmesh.core.state import PerNode, Shared
+from glmesh.gossip.base import Gossip
 from glmesh.gossip.edge import Edge, Offer
 from glmesh.gossip.membership import Membership, MembershipView
 from glmesh.kernels.mix import extrapolate
@@ -59,7 +60,7 @@ class NodeFlows:
 
 
 @dataclass
-class FlowGossip:
+class FlowGossip(Gossip):
     """Estimates of a block's nodes, derived from their flows."""
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({Offer, Membership}))
@@ -144,13 +145,6 @@ class FlowGossip:
             self.sum_flows(int(place))
         self.derive()
         return halo
-
-    def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
-        """Mix in so many exchanges; return the halo of the first."""
-        first = yield from self.step(block, up, riding)
-        for _ in range(steps - 1):
-            yield from self.step(block, up)
-        return first
 
     def greet(self, block: Block) -> Rounds:
         """Open every link with a HELLO, an offer without a vector, in one exchange."""

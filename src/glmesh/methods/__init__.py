@@ -4,7 +4,7 @@ A method prepares the nodes that a process hosts and makes their rounds (`core/p
 know whether its nodes are simulated, on MPI ranks or at peers.
 """
 
-from glmesh.methods.cola.round import Cocoa, Cola
+from glmesh.methods.cola.cola import Cocoa, Cola
 from glmesh.methods.consensus.base import Consensus
 from glmesh.methods.consensus.dadmm import DAdmm
 from glmesh.methods.consensus.dapg import Dapg

@@ -136,12 +136,10 @@ class NodeData:
 
         With this size the anchor holds the intercept a tenth as much as the losses do.
         """
-        penalty = self.spec.penalty_of(None)
-        l2 = penalty.strong_convexity if np.isfinite(penalty.strong_convexity) else 1.0
         spread = summary.y_max - summary.y_min
         slopes_only = not self.spec.loss.classifies and not self.spec.loss.is_curved
         bend = summary.weight / (spread if slopes_only and spread > 0 else 1.0)
-        return float(np.sqrt(10.0 * l2 / bend)) if bend > 0 else 1.0
+        return float(np.sqrt(10.0 * self.spec.row_l2() / bend)) if bend > 0 else 1.0
 
     def functions(self, summary: DataSummary, node: int | None = None) -> tuple[Smooth, Separable]:
         """Return (f, g) of the columns held here; `summary` and `node` are those of `compose`."""

@@ -29,6 +29,7 @@ class ProblemSpec:
     split: Split
     fit_intercept: bool
     anchor: float = 0.0  # value near which a free intercept is held, split by samples; `solve` moves it
+    intercept_l2: float | None = None  # l2 that the intercept's row of A was scaled for; None: that of the penalty
 
     @staticmethod
     def of(
@@ -65,14 +66,20 @@ class ProblemSpec:
             return replace(self, penalty=[penalty if k == node else self.penalty for k in range(n_nodes)])
         return replace(self, penalty=penalty)
 
+    def row_l2(self) -> float:
+        """Return the l2 that the intercept's row of A is scaled for, split by samples."""
+        l2 = self.penalty_of(None).strong_convexity if self.intercept_l2 is None else self.intercept_l2
+        return l2 if np.isfinite(l2) else 1.0
+
     def with_alpha(self, alpha: float) -> ProblemSpec:
-        """Return the specification with another factor of the penalty."""
+        """Return the specification with another factor of the penalty; A stays as it is, with the intercept's row."""
         if not isinstance(alpha, int | float | np.number) or not 0 < float(alpha) < np.inf or not self.alpha > 0:
             raise InvalidInput(f"alpha must be a finite number > 0, before and after; got {self.alpha!r} and {alpha!r}")
         factor = float(alpha) / self.alpha
+        row_l2 = self.row_l2() if self.fit_intercept and self.split == "samples" else None
         if isinstance(self.penalty, list):
             return replace(self, alpha=float(alpha), penalty=[one.scaled(factor) for one in self.penalty])
-        return replace(self, alpha=float(alpha), penalty=self.penalty.scaled(factor))
+        return replace(self, alpha=float(alpha), penalty=self.penalty.scaled(factor), intercept_l2=row_l2)
 
     def grown_penalty(self, node: int, penalty: Separable | None, n: int, more: int) -> Separable:
         """Return the penalty of a node with `more` columns behind its n; None: the new ones have that of the old."""

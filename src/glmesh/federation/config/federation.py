@@ -215,7 +215,7 @@ class Federation:
 
     def method(self) -> Cola:
         """Return CoLA with flow gossip, which survives lost messages and absent nodes."""
-        return Cola(gossip="ledger")
+        return Cola(gossip="flows")
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, Any]) -> str | None:

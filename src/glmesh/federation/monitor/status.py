@@ -25,13 +25,13 @@ def figures(node: Node) -> dict[str, Any]:
     }
     if participant is not None:
         trainer = participant.trainer
-        certificate, momentum = trainer.certificate, trainer.state.momentum
+        certificate = trainer.certificate
         out |= {
             "round": trainer.state.round,
             "members": [neighbourhood.name(k) for k in trainer.members],
             "certificate": None if certificate is None else _finite(certificate.relative),
             "certificate_round": None if certificate is None else certificate.round,
-            "objective": None if momentum is None else _finite(float(momentum.last[0])),
+            "objective": _finite(trainer.state.objective),
             "missed": trainer.skipped,
             "communications": participant.exchange.communications,
             "done": [neighbourhood.name(k) for k in trainer.members if participant.proven_round(k) >= 0],

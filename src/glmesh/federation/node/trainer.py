@@ -63,8 +63,8 @@ class Trainer:
         block = Block.of(np.array([self.me]), federation.network_info(), [self.composite], lambda: np.zeros((1, d)))
         members = federation.members_at_start
         members[self.me] = 1
-        acceleration, why = method.choose(reliable=True)
-        state = method.init(block, None, members, acceleration, why)
+        choice = method.choose()
+        state = method.start(block, None, members, choice)
         by_samples = federation.problem.split == "samples"
         gaps = Gaps(federation.mixing, Plan())
         async_certifier = AsyncCertifier(
@@ -72,8 +72,10 @@ class Trainer:
             by_samples=by_samples,
             gap_of=gaps,
             tol=federation.problem.tol,
-            extrapolates=acceleration == "momentum",
+            extrapolates=choice.extrapolates,
         )
+        for sender in (state.gossip, async_certifier):
+            PeerExchange.carries.check(sender.sends)
         self.hosted = ColaBlocks(method, [block], [state], [async_certifier])
         self.gossip.single = federation.network.wire == "float32"
         self._new_edges()

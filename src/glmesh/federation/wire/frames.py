@@ -177,7 +177,11 @@ _SLOTS = (
     _Slot(ObjectiveDigest, 0, 0b1, 4),
 )
 _CLOCK, _FLAGS = struct.Struct("<Q"), struct.Struct("<B7x")
-CARRIES = Contents(parts=frozenset(slot.kind for slot in _SLOTS))
+CARRIES = Contents(
+    parts=frozenset(slot.kind for slot in _SLOTS),
+    transport="a link between sites",
+    remedy="Use push-flow gossip without exact sums: Cola(gossip='ledger', acceleration='momentum')",
+)
 
 
 def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:

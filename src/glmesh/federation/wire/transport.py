@@ -48,7 +48,7 @@ class PeerExchange:
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Send this node's mail of one exchange; wait for the neighbours' and return it."""
-        self.carries.check(Contents.of(outboxes[0]), "a link between peers", "Use gossip='ledger', which sends offers")
+        self.carries.check(Contents.of(outboxes[0]))
         barrier, began = self.barrier, time.monotonic()
         self._unsent = {mail.receiver: mail for mail in outboxes[0].mail}
         barrier.begin(self._unsent, began)

@@ -112,7 +112,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     def _follow_intercept(self) -> None:
         """Hold the free intercept where Newton's method, which solves for it at all nodes alike, has it now."""
-        center = self.states[0].center
+        center = self.states[0].coefficients
         if center is None or not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(center)[1]:
             return
         self.problem = self.problem.anchored(f.split(center)[1])
@@ -165,7 +165,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def skipped(self) -> tuple[int, float]:
         """(Subproblems that were skipped because they had nothing to gain, nonzeros that those would have visited)."""
-        each = self.processes.all_gather([(state.screening.skipped, state.screening.spared) for state in self.states])
+        each = self.processes.all_gather([(state.skipped, state.work_saved) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
     def data_of(self, k: int) -> list[AnyArray]:
@@ -308,7 +308,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
         Newton's method knows better where the next solution is, and flows are not extrapolated from outside.
         """
-        if not np.isfinite(step) or self.uses_flows or self.states[0].solves_intercept:
+        if not np.isfinite(step) or self.uses_flows or self.states[0].solves_for_coefficients:
             return
         for block, state, (x, v) in zip(self.blocks, self.states, before, strict=True):
             ahead = state.x + step * (state.x - x)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from glmesh.transports.mpi.ranks import Ranks
 
 ROWS, SCALARS = 0, 1  # tags
-_REMEDY = "With runtime='mpi' use gossip='auto' and no faults"
 _NO_LAYOUT = Layout(0, 0)  # parts that MPI carries say their own lengths
 _NOTHING = np.array([-np.inf]).tobytes()  # a scalar that is not sent
 
@@ -43,7 +42,13 @@ class Lane:
 class MpiTransport:
     """The transport of a rank; `hosts` are the ids of the nodes on each rank, contiguous and ascending."""
 
-    carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, parts=frozenset({PartialSum}))
+    carries: ClassVar[Contents] = Contents(
+        vectors=True,
+        scalars=True,
+        parts=frozenset({PartialSum}),
+        transport="runtime='mpi'",
+        remedy="Use gossip='auto' and no faults, or runtime='simulation'",
+    )
     clock, fails = None, False
 
     def __init__(self, ranks: Ranks, mixing: Mixing, hosts: list[Indices]) -> None:
@@ -147,7 +152,7 @@ class MpiTransport:
     def _exchange_mail(self, mail: list[Mail]) -> list[Mail]:
         """Return all mail that arrives, also between nodes of this rank, by senders as in a single process."""
         if mail:
-            self.carries.check(Contents.of(Outbox(mail=mail)), "MPI", _REMEDY)
+            self.carries.check(Contents.of(Outbox(mail=mail)))
         by_rank: dict[int, list[Mail]] = {peer: [] for peer in [*self._comes, self._ranks.rank]}
         for one in mail:
             by_rank[int(self._rank_of[one.receiver])].append(one)
