@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import SMALLEST, Certificate, Record, bound, node_record
+from glmesh.certificate.bound import SMALLEST, BoundTerms, Certificate, NodePoint, bound, node_record
 from glmesh.core.block import Block
 from glmesh.core.messages import Halo, Rounds
 from glmesh.core.state import PerNode
@@ -147,7 +147,7 @@ class AsyncCertifier:
             snapshot, own_flows = self.state.snapshots[k], gossip.node_flows[k]
             if not state.up[k] or now < self.state.since[k] or (snapshot is not None and snapshot.round == now):
                 continue
-            state.screening.end(k)
+            state.screening.invalidate(k)
             self.state.snapshots[k] = RoundSnapshot(
                 round=now,
                 x=state.x[self.block.of_node(k)].copy(),
@@ -242,17 +242,8 @@ class AsyncCertifier:
             away_v += weight * (v - theirs)
             away_w += weight * (w - block.f.gradient(theirs))
         reach = self.state.reach[k]
-        record = node_record(
-            block,
-            k,
-            snapshot.x,
-            v,
-            w,
-            spread_v=float(away_v @ away_v),
-            spread_w=float(away_w @ away_w),
-            reach=reach,
-            by_samples=self.by_samples,
-        )
+        at = NodePoint(snapshot.x, v, w, float(away_v @ away_v), float(away_w @ away_w))
+        record = node_record(block, k, at, reach, by_samples=self.by_samples)
         inherited = snapshot.inherited
         if inherited is not None and np.isfinite(reach):  # f(. + c) has the conjugate f* - <c, .>
             tilt = float(np.linalg.norm(inherited)) * reach - float(inherited @ w)
@@ -267,7 +258,7 @@ class AsyncCertifier:
         last = self.state.last[k]
         before = None if last is None else last.certificate
         if before is not None and self.tol is not None:
-            state.screening.begin(k, w, before.room(gap, q, self.tol, n_nodes))
+            state.screening.begin(k, w, before.screening_radius2(gap, q, self.tol, n_nodes))
 
     def _conclude(self, k: int, snapshot: RoundSnapshot) -> None:
         """The certificate, once the records of all members are here."""
@@ -277,7 +268,8 @@ class AsyncCertifier:
         if len(snapshot.rows) < len(members) or any(int(node) not in snapshot.rows for node in members):
             return
         table = np.array([snapshot.rows[int(node)] for node in members])
-        records, (reach, q, q_size, views, gaps) = table[:, : len(Record._fields)], table[:, len(Record._fields) :].T
+        width = len(BoundTerms._fields)
+        records, (reach, q, q_size, views, gaps) = table[:, :width], table[:, width:].T
         consensus_gap = self.gap_of(snapshot.view, snapshot.round)
         if (views != snapshot.digest).any() or consensus_gap <= 0 or abs(q.sum()) > _CONSERVED * q_size.sum():
             return
@@ -286,7 +278,7 @@ class AsyncCertifier:
         found, self.state.reach[k] = bound(
             totals,
             n_nodes=len(members),
-            reach=float(reach.min()),
+            radius=float(reach.min()),
             consensus_gap=consensus_gap,
             tau=self.block.f.tau,
             by_samples=self.by_samples,

@@ -13,6 +13,7 @@ import networkx as nx
 import numpy as np
 
 from glmesh.certificate.bound import Certifier
+from glmesh.certificate.spectral import SpectralGaps
 from glmesh.certificate.unreliable import AsyncCertifier
 from glmesh.collectives.flood import flood_max
 from glmesh.core.block import Block, NetworkInfo
@@ -21,7 +22,7 @@ from glmesh.engine.events import Event
 from glmesh.engine.membership import Elastic, HostedNodes
 from glmesh.engine.observe import Overview
 from glmesh.engine.result import Result
-from glmesh.engine.setup import DEFAULT_NODES, Gaps, check_plan, diameter_of, network_of, schedule_of, whole
+from glmesh.engine.setup import DEFAULT_NODES, check_plan, diameter_of, network_of, schedule_of, whole
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
@@ -129,7 +130,7 @@ class Simulation(Overview):
         by_samples = problem.model.split == "samples"
         self.certifiers = []
         if certify and uses_flows:
-            gaps = Gaps(self.mixing, plan)
+            gaps = SpectralGaps(self.mixing, plan)
             fast = acceleration == "momentum"
             self.hosted.async_certifiers = [
                 AsyncCertifier(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=fast)
@@ -278,9 +279,9 @@ class Simulation(Overview):
             self.elastic.begin(self.rounds)
         rounds: list[Rounds] = [self.method.round(b, s) for b, s in zip(self.blocks, self.states, strict=True)]
         if self.certifiers:
-            rounds = [self._certified(number, r) for number, r in enumerate(rounds)]
+            rounds = [self._attended(certifier, n, rounds[n]) for n, certifier in enumerate(self.certifiers)]
         if self.hosted.async_certifiers:
-            rounds = [self._witnessed(number, r) for number, r in enumerate(rounds)]
+            rounds = [self._attended(one, n, rounds[n]) for n, one in enumerate(self.hosted.async_certifiers)]
         # too large a step of one's own is told by the measures, not by a warning in every round
         with np.errstate(over="ignore", invalid="ignore") if self.consensual else nullcontext():
             self._drive(rounds)
@@ -308,33 +309,10 @@ class Simulation(Overview):
             held, _ = self.problem.node_functions(int(block.ids[0]), own, self._agreed)
             self.hosted.blocks[number] = block.with_functions(held, block.terms)
 
-    def _certified(self, number: int, rounds: Rounds) -> Rounds:
-        """A round whose exchanges carry certificate records along: the first, or each where a sum takes several."""
-        certifier, state = self.certifiers[number], self.states[number]
-        sums, halo, first = state.sums, None, True
-        while True:
-            try:
-                rows = next(rounds) if halo is None else rounds.send(halo)
-            except StopIteration:
-                return
-            if not first and sums is None:
-                halo = yield rows
-                continue
-            width = 0 if rows.scalars is None else rows.scalars.shape[1]
-            records = certifier.outgoing()
-            if records is not None:
-                rows.scalars = records if rows.scalars is None else np.hstack([rows.scalars, records])
-            halo = yield rows
-            q = self.method.scale(self.blocks[number], state)
-            theirs = halo.of_scalars(slice(width, None))
-            begin = rows.vectors is not None or (sums is not None and sums.v is not None)
-            v = state.v if rows.vectors is None else rows.vectors
-            certifier.incoming(theirs, state.x, v, state.round, q, state.screening, begin=begin)
-            halo, first = halo.of_scalars(slice(width)), False
-
-    def _witnessed(self, number: int, rounds: Rounds) -> Rounds:
+    def _attended(self, certifier: Certifier | AsyncCertifier, number: int, rounds: Rounds) -> Rounds:
+        """Return the round of a block with certificate records riding along."""
         block, state = self.blocks[number], self.states[number]
-        return self.hosted.async_certifiers[number].attend(rounds, state, lambda: self.method.scale(block, state))
+        return certifier.attend(rounds, state, lambda: self.method.scale(block, state))
 
     def __enter__(self) -> Self:
         return self

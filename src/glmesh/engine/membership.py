@@ -57,7 +57,7 @@ class HostedNodes:
         """After a node's state was changed from outside: all that is derived from it follows."""
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]
-        state.screening.end(k)
+        state.screening.invalidate(k)
         if forget:
             self.method.solver.forget(block, state.memory, k)
         if isinstance(state.gossip, FlowGossip):

@@ -127,9 +127,9 @@ class Overview:
     @property
     def spared(self) -> float:
         """Nonzeros that those would have visited."""
-        return (
-            0.0 if self.consensual else float(sum(self.processes.all_gather([s.screening.spared for s in self.states])))
-        )
+        if self.consensual:
+            return 0.0
+        return float(sum(self.processes.all_gather([state.screening.work_saved for state in self.states])))
 
     def measure(self) -> Measures:
         """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.

@@ -132,7 +132,7 @@ class Run(Simulation):
             if state.trial is not None:
                 state.trial.hasten(state.round)
             for k in range(block.size):
-                state.screening.end(k)
+                state.screening.invalidate(k)
                 if self.hosted.async_certifiers:
                     self.hosted.async_certifiers[number].disturb(k, self.rounds)
             if self.hosted.async_certifiers:

@@ -16,7 +16,6 @@ from glmesh.network.mixing import Mixing
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
 from glmesh.transports import Network
-from glmesh.types import Indices
 
 DEFAULT_NODES = 16
 
@@ -68,24 +67,6 @@ def whole(value: Any, name: str, least: int, most: float = np.inf) -> int:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < most:
         raise InvalidInput(f"{name} must be a whole number >= {least}, got {value!r}")
     return int(value)
-
-
-class Gaps:
-    """Lower bounds of 1 - lambda_2 of the mixing among the members of a view; 0 if they are not connected."""
-
-    def __init__(self, mixing: Mixing, plan: Plan) -> None:
-        self._mixing, self._plan = mixing, plan
-        self._links = topology_module.links_of(mixing.matrix)
-        self._newest: tuple[Any, float] = (None, 0.0)
-
-    def __call__(self, view: Indices, round: int) -> float:
-        """For a view (odd entries are members) and the links that had not failed for good by this round."""
-        members, gone = (view & 1).astype(bool), self._plan.gone(round, self._links)
-        newest = self._newest  # threads share this object
-        if newest[0] != (members.tobytes(), gone):
-            mixing = mixing_module.among(self._mixing, members, gone)
-            newest = self._newest = (members.tobytes(), gone), mixing.consensus_gap
-        return newest[1]
 
 
 def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool) -> bool:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from glmesh.certificate.bound import Certificate
+from glmesh.certificate.spectral import SpectralGaps
 from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
 from glmesh.engine.membership import HostedNodes
-from glmesh.engine.setup import Gaps
 from glmesh.federation.config.federation import Federation
 from glmesh.federation.wire.transport import PeerExchange
 from glmesh.gossip.flows import FlowGossip, has_left
@@ -64,7 +64,7 @@ class Trainer:
         acceleration, why = method.choose(reliable=True)
         state = method.init(block, None, members, acceleration, why)
         by_samples = federation.problem.split == "samples"
-        gaps = Gaps(federation.mixing, Plan())
+        gaps = SpectralGaps(federation.mixing, Plan())
         async_certifier = AsyncCertifier(
             block,
             by_samples=by_samples,

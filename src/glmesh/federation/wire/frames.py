@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import Record
+from glmesh.certificate.bound import BoundTerms
 from glmesh.collectives.pipeline import ObjectiveDigest
 from glmesh.errors import GlmeshError
 from glmesh.gossip.edge import Offer
@@ -41,7 +41,7 @@ CONTROL = 4 << 20  # bytes of a message that is no vector: facts of thousands of
 _CHECKED = 1 << 12  # bytes of a message that its checksum is of: against mistakes, since TLS keeps all of them whole
 _HEADER = struct.Struct("<2sBBIIII")
 _MAGIC = b"gm"
-_RECORD = len(Record._fields) + 5  # numbers of a certificate record, as `glmesh.witness` makes them
+_RECORD = len(BoundTerms._fields) + 5  # numbers of a certificate record, as `glmesh.witness` makes them
 
 
 class Violation(GlmeshError):

@@ -129,7 +129,7 @@ class Momentum:
         theta = np.where(state.up, self.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x)
         y = block.inside(ahead)
-        idle = (state.screening.room > 0) | (state.required_theta == 1.0)  # who does not move does not coast
+        idle = (state.screening.radius2 > 0) | (state.required_theta == 1.0)  # who does not move does not coast
         y = np.where(idle[block.node_of], state.x, y)
         state.gossip.extrapolate(block, theta)
         if (y != ahead).any():

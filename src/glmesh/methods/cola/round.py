@@ -377,11 +377,11 @@ class Cola:
             rate = self.time_budget * block.info.speeds[block.ids.astype(np.int64)] / work
             passes = np.minimum(passes, np.floor((state.round + 1) * rate) - np.floor(state.round * rate))
         passes = np.where(state.up & (state.required_theta != 1.0), passes, 0)
-        resting = state.screening.resting(w) & (passes > 0)
-        for k in np.flatnonzero(resting):
+        screened = state.screening.screened(w) & (passes > 0)
+        for k in np.flatnonzero(screened):
             state.screening.skipped += 1
-            state.screening.spared += float(passes[k] * block.node_columns(int(k)).nnz)
-        return np.where(resting, 0, passes).astype(np.uint64)
+            state.screening.work_saved += float(passes[k] * block.node_columns(int(k)).nnz)
+        return np.where(screened, 0, passes).astype(np.uint64)
 
     def _per_node(self, value: Any, block: Block) -> Any:
         values = np.atleast_1d(np.asarray(value))
