@@ -12,8 +12,8 @@ import numpy as np
 
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS, TABLE
-from glmesh.kernels.cd import node_terms
 from glmesh.kernels.columns import products
+from glmesh.kernels.subproblem import node_terms
 from glmesh.linalg.columns import Columns
 from glmesh.linalg.norms import spectral_norm
 from glmesh.network import topology

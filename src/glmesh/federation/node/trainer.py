@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.spectral import Gaps
+from glmesh.certificate.spectral import SpectralGaps
 from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
@@ -66,7 +66,7 @@ class Trainer:
         choice = method.choose()
         state = method.start(block, None, members, choice)
         by_samples = federation.problem.split == "samples"
-        gaps = Gaps(federation.mixing, Plan())
+        gaps = SpectralGaps(federation.mixing, Plan())
         async_certifier = AsyncCertifier(
             block,
             by_samples=by_samples,

@@ -387,7 +387,7 @@ class Cola:
             accelerator.retarget(block, state)
         state.choice.retarget(state.round)
         for k in range(block.size):
-            state.screening.end(k)
+            state.screening.invalidate(k)
 
     def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool = False) -> None:
         """Forget what depends on x_k and v_k of the block's k-th node: they were changed from outside.
@@ -395,7 +395,7 @@ class Cola:
         `forget`: x_k itself was, so the local solver looks at all of it again. Exact sums of other blocks must forget
         Ax too (`forget_sums`).
         """
-        state.screening.end(k)
+        state.screening.invalidate(k)
         if forget:
             self.solver.forget(block, state.memory, k)
         state.gossip.refresh_node(block, state.x, k)

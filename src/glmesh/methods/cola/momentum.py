@@ -134,7 +134,7 @@ class Momentum:
         theta = np.where(state.up, self.nesterov.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x_before)
         x = block.inside(ahead)
-        idle = (state.screening.room > 0) | (state.required_theta == 1.0)  # who does not step does not coast
+        idle = (state.screening.radius2 > 0) | (state.required_theta == 1.0)  # who does not step does not coast
         x = np.where(idle[block.node_of], state.x, x)
         state.gossip.extrapolate(block, theta)
         if (x != ahead).any():

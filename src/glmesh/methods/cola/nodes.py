@@ -9,7 +9,7 @@ import numpy as np
 
 from glmesh.certificate.bound import Certifier
 from glmesh.certificate.measures import observe, product
-from glmesh.certificate.spectral import Gaps
+from glmesh.certificate.spectral import SpectralGaps
 from glmesh.certificate.unreliable import AsyncCertifier
 from glmesh.collectives.flood import flood_max
 from glmesh.core.block import Block
@@ -70,7 +70,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         """Let nodes prove how good their model is; extrapolates: what they send is ahead of their state."""
         by_samples, tol = self.by_samples, self.setup.tol
         if self.uses_flows:
-            gaps = Gaps(self.setup.mixing, self.setup.plan)
+            gaps = SpectralGaps(self.setup.mixing, self.setup.plan)
             self.by_id.async_certifiers = [
                 AsyncCertifier(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=extrapolates)
                 for block in self.blocks

@@ -41,10 +41,10 @@ class Passes:
             rate = self.time_budget * block.info.speeds[block.ids.astype(np.int64)] / work
             passes = np.minimum(passes, np.floor((state.round + 1) * rate) - np.floor(state.round * rate))
         passes = np.where(state.up & (state.required_theta != 1.0), passes, 0)
-        screened = state.screening.resting(w) & (passes > 0)
+        screened = state.screening.screened(w) & (passes > 0)
         for k in np.flatnonzero(screened):
             state.screening.skipped += 1
-            state.screening.spared += float(passes[k] * block.node_columns(int(k)).nnz)
+            state.screening.work_saved += float(passes[k] * block.node_columns(int(k)).nnz)
         return np.where(screened, 0, passes).astype(np.uint64)
 
     def accuracies(self, block: Block, state: Iterate) -> Vector:

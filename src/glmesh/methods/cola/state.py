@@ -96,4 +96,4 @@ class ColaState(Iterate):
     @property
     def work_saved(self) -> float:
         """Nonzeros that the skipped subproblems would have visited."""
-        return self.screening.spared
+        return self.screening.work_saved
