@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -14,23 +13,23 @@ from glmesh.functions import LOSSES, Loss, Separable, Table
 from glmesh.problem import Problem
 from glmesh.problem.spec import Split, refusals, shorter
 from glmesh.types import AnyArray, Indices, Vector
+from glmesh.validation import number_in
 
 Intercept = Literal["none", "free", "penalised"]
 
 
 def number(value: Any, name: str, *, positive: bool = False) -> float:
     """Return a finite number >= 0 (> 0 if positive) as a float; refuse any other value of the parameter `name`."""
-    if not isinstance(value, Real) or not np.isfinite(float(value)) or value < 0 or (positive and value == 0):
-        raise InvalidInput(f"{name} must be a finite number {'> 0' if positive else '>= 0'}, got {value!r}")
-    return float(value)
+    if positive:
+        return number_in(value, name, "a finite number > 0", lambda number: 0 < number < np.inf)
+    return number_in(value, name, "a finite number >= 0", lambda number: 0 <= number < np.inf)
 
 
 def elastic_net(l1_ratio: float, *, positive: bool = False) -> Table:
     """Return the penalty l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2, on w >= 0 if positive."""
-    if not isinstance(l1_ratio, Real) or not 0 <= l1_ratio <= 1:
-        raise InvalidInput(f"l1_ratio must be between 0 and 1, got {l1_ratio!r}")
+    share = number_in(l1_ratio, "l1_ratio", "between 0 and 1", lambda ratio: 0 <= ratio <= 1)
     low = np.asarray(0.0 if positive else -np.inf)
-    return Table(l1=np.asarray(float(l1_ratio)), l2=np.asarray(1.0 - float(l1_ratio)), lo=low)
+    return Table(l1=np.asarray(share), l2=np.asarray(1.0 - share), lo=low)
 
 
 @dataclass(frozen=True)
