@@ -10,6 +10,8 @@ import numpy as np
 from glmesh.core.block import Block
 from glmesh.core.records import Measures
 from glmesh.functions import Anchored
+from glmesh.kernels.columns import products
+from glmesh.linalg.columns import ONE_ROW
 from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
 
@@ -37,21 +39,19 @@ def observe(
     if constant is not None:
         shared = shared + constant
 
-    def add(carry: Vector) -> Vector:
-        """What this process adds to the means of w, v, f(v), <v, w> and <v - Ax, w>."""
-        mean_w, mean_v = carry[:d], carry[d : 2 * d]
-        mean_f, mean_vw, apart = carry[2 * d :].tolist()
-        for row in rows:
-            w = f.gradient(row)
-            mean_w += w / n_nodes
-            mean_v += row / n_nodes
-            mean_f += f.value(row) / n_nodes
-            mean_vw += float(row @ w) / n_nodes
-            apart += float((row - shared) @ w) / n_nodes
-        carry[2 * d :] = mean_f, mean_vw, apart
-        return carry
-
-    carry = processes.fold(np.zeros(2 * d + 3), add)
+    # the means of w, v, f(v), <v, w> and <v - Ax, w>, to which every process adds its nodes
+    carry = processes.fold_in(np.zeros(2 * d + 3))
+    mean_w, mean_v = carry[:d], carry[d : 2 * d]
+    mean_f, mean_vw, apart = carry[2 * d :].tolist()
+    for row in rows:
+        w = f.gradient(row)
+        mean_w += w / n_nodes
+        mean_v += row / n_nodes
+        mean_f += f.value(row) / n_nodes
+        mean_vw += float(row @ w) / n_nodes
+        apart += float((row - shared) @ w) / n_nodes
+    carry[2 * d :] = mean_f, mean_vw, apart
+    carry = processes.fold_out(carry)
     mean_w, mean_v = carry[:d], carry[d : 2 * d]
     mean_f, mean_vw, apart = carry[2 * d :].tolist()
     us = [-b.columns.transposed_dot(mean_w) for b in blocks]
@@ -77,7 +77,9 @@ def observe(
     if isinstance(f, Anchored):
         pull = f.pull(mean_w)
         objective -= pull
-        gap = max(float(objective + _balanced_dual(f, blocks, xs, processes)), 0.0)
+        xs = _balanced(xs, processes)  # where the problem without an anchor is finite
+        dual = f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
+        gap = max(float(objective + dual), 0.0)
     return processes.broadcast(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
 
 
@@ -85,16 +87,15 @@ def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGrou
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
-def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """f + g without an anchor, at x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
+def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
+    """Return x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
 
-    Every g_i is finite between zero and where it is finite.
+    Every g_i stays finite, because it is finite between zero and where it is finite.
     """
     x = processes.all_gather_rows(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
     up, down = (below / above if above > below else 1.0), (above / below if below > above else 1.0)
-    xs = [np.where(part > 0, up * part, down * part) for part in xs]
-    return f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
+    return [np.where(part > 0, up * part, down * part) for part in xs]
 
 
 def _scaled_dual(
@@ -123,14 +124,12 @@ def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -
 
 
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
-    """Ax, column after column."""
-
-    def add(carry: Vector) -> Vector:
-        for block, x in zip(blocks, xs, strict=True):
-            block.columns.add_product(x, carry[None])
-        return carry
-
-    return processes.fold(np.zeros(blocks[0].d), add)
+    """Return A x, shape (d,), added up column after column in the order of nodes."""
+    total = processes.fold_in(np.zeros(blocks[0].d))
+    for block, x in zip(blocks, xs, strict=True):
+        columns, whole = block.columns, np.array([0, block.columns.n], dtype=np.uint64)
+        products(whole, columns.indptr, columns.indices, columns.data, x, ONE_ROW, total[None])
+    return processes.fold_out(total)
 
 
 def best_scale(ray: Vector, limit: float) -> float:

@@ -208,7 +208,7 @@ class Block:
             starts = self.starts[span.start : span.stop + 1]
             products(starts, columns.indptr, columns.indices, columns.data, x, rows[span], out)
 
-        self.threads.each(some, self.spans)
+        list(self.threads.map(some, self.spans))
         return out
 
     @cached_property

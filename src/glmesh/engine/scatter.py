@@ -107,7 +107,8 @@ def _loads(rows: AnyArray, processes: ProcessGroup, *, by_samples: bool) -> Indi
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
         return np.asarray(processes.all_gather_rows([counts.astype(np.int64)]))
-    return processes.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
+    total = processes.fold_out(processes.fold_in(np.zeros(rows.shape[1])) + counts)
+    return total.astype(np.int64)
 
 
 def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:

@@ -13,7 +13,7 @@ from glmesh.errors import InvalidData
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
 
-_ONE_ROW = np.zeros(1, dtype=np.uint64)
+ONE_ROW = np.zeros(1, dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,13 +170,13 @@ class Columns:
     def add_product(self, x: Vector, out: Matrix) -> None:
         """out += A x, for a 1 x d row."""
         whole = np.array([0, self.n], dtype=np.uint64)
-        products(whole, self.indptr, self.indices, self.data, x, _ONE_ROW, out)
+        products(whole, self.indptr, self.indices, self.data, x, ONE_ROW, out)
 
     def transposed_dot(self, w: Vector) -> Vector:
         """A^T w."""
         out = np.empty(self.n)
         whole = np.array([0, self.n], dtype=np.uint64)
-        transposed_products(whole, self.indptr, self.indices, self.data, _ONE_ROW, w[None, :], out)
+        transposed_products(whole, self.indptr, self.indices, self.data, ONE_ROW, w[None, :], out)
         return out
 
     @staticmethod
