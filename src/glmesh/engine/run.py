@@ -59,6 +59,8 @@ class Run(Iterator[int]):
         Blocks that host the nodes side by side.
     processes : ProcessGroup, default one process
         All processes that host nodes, such as the ranks of `glmesh.transports.mpi.ranks()`.
+    together : ProcessGroup, optional
+        Deprecated name of `processes`.
 
     Notes
     -----
@@ -94,7 +96,11 @@ class Run(Iterator[int]):
         n_jobs: int | None = None,
         n_blocks: int = 1,
         processes: ProcessGroup = SINGLE_PROCESS,
+        together: ProcessGroup | None = None,
     ) -> None:
+        if together is not None:
+            warnings.warn("Run(together=...) is now Run(processes=...)", DeprecationWarning, stacklevel=2)
+            processes = together
         self.options = RunOptions(
             method, topology, n_nodes, mixing, partition, seed, warm_start, network, certify, tol, faults, n_jobs,
             n_blocks, processes,
