@@ -35,7 +35,7 @@ def exchanges(width: int, count: int) -> dict[str, list[float]]:
     after, before = (rank + 1) % size, (rank - 1) % size
     seen: dict[str, list[float]] = {"ours": [], "bare": [], "ours cpu": [], "bare cpu": []}
     with ranks() as processes:
-        hosted = processes.hosted(NODES, 1)
+        hosted = processes.local_blocks(NODES, 1)
         exchange = processes.exchange(mixing.metropolis(topology.build("ring", NODES, 0)), hosted)
         rows = exchange.allocate(0, width)
         rows[:] = rank

@@ -8,6 +8,7 @@ and handed over; a raw process sends the same bytes over TLS 1.3 with Python's s
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import socket
@@ -30,10 +31,10 @@ from glmesh.core.wire import Layout
 from glmesh.federation.config import keys
 from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
 from glmesh.federation.config.site import Site
-from glmesh.federation.monitor.log import Log
 from glmesh.federation.wire.frames import Kind, longest_mail, pack_json
 from glmesh.federation.wire.inbox import Message
-from glmesh.federation.wire.links import Links
+from glmesh.federation.wire.links import PeerLinks
+from glmesh.federation.wire.messages import Hello, Ready
 from glmesh.federation.wire.transport import PeerExchange
 from glmesh.gossip.edge import Offer
 from glmesh.gossip.membership import Membership
@@ -46,20 +47,20 @@ WARM = 3  # rounds before
 def peer(k: int, folder: str, d: int, rounds: int, barrier: object, results: object) -> None:
     """Rounds of exchanges of one node, and nothing else."""
     site = Site.read(Path(folder) / f"n{k}.toml")
-    links = Links(site, Log(site.file.name, stream=None), {}, lambda *_: None)
+    links = PeerLinks(site, logging.getLogger("benchmark"), Hello(site.file.name, {}), lambda *_: None)
     ready: set[int] = set()
 
     def other(message: Message) -> None:
         if message.up:
-            links.send(message.peer, Kind.READY, pack_json({}))
+            links.send(message.peer, Kind.READY, pack_json(Ready(0).to_json()))
         if message.kind is Kind.READY:
             ready.add(message.peer)
-            exchange.paces[message.peer].ready = True
+            exchange.barrier.ready(message.peer, 0)
 
     links.start()
     layout = Layout(d, PEERS)
     links.allow(longest_mail(layout))
-    exchange = PeerExchange(links, site.federation.mixing, layout, k, other, patient=True)
+    exchange = PeerExchange(links, site.federation.mixing, layout, other, patient=True)
     while ready < set(links.links):
         message = links.inbox.get(0.5)
         if message is not None:

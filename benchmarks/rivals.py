@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from glmesh.bench import data, report
-from glmesh.bench.compare import Plan, races
+from glmesh.bench.compare import RacePlan, races
 from glmesh.bench.contenders import CONTENDERS
 
 
 def main(folder: Path) -> None:
-    plan = Plan(max_communications=3_000, max_seconds=25.0)
+    plan = RacePlan(max_communications=3_000, max_seconds=25.0)
     inexact = [name for name in CONTENDERS if name != "D-ADMM, exact"]
     on_rcv1 = replace(plan, contenders=inexact)
     found = []

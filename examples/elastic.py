@@ -5,8 +5,7 @@ python examples/elastic.py
 
 import numpy as np
 
-from glmesh import Problem, Run, solve
-from glmesh.plot import figures as plot
+from glmesh import Problem, Run, plot, solve
 
 rng = np.random.default_rng(0)
 X, new = rng.normal(size=(120, 64)), rng.normal(size=(120, 4))

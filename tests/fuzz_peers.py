@@ -1,6 +1,7 @@
 """What crosses a link, fuzzed with atheris: `make fuzz`. Whatever comes, there is a Violation or nothing.
 
-An input is first taken as a stream of frames, and then, whole, as mail for an end of a link, and as a board.
+An input is first taken as a stream of frames, and then, whole, as mail for an end of a link, as gossip
+and as other JSON messages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ with atheris.instrument_imports(
     from glmesh.collectives.pipeline import ObjectiveDigest
     from glmesh.core.messages import Mail
     from glmesh.core.wire import Layout
-    from glmesh.federation.node.gossip_store import Board
+    from glmesh.federation.node.gossip_store import GossipStore
+    from glmesh.federation.node.rows import RowDigests
     from glmesh.federation.wire.frames import (
         Assembler,
         Kind,
@@ -36,6 +38,7 @@ with atheris.instrument_imports(
         unpack_mail,
         unpack_vector,
     )
+    from glmesh.federation.wire.messages import Hello, Ready
     from glmesh.gossip.edge import Edge, Offer
     from glmesh.gossip.membership import Membership
 
@@ -59,7 +62,14 @@ def one(data: bytes) -> None:
             pass
     if not np.isfinite(edge.flow).all() and np.abs(_largest(data)) < 1e150:
         raise AssertionError("a flow that is not finite")
-    for parse in (lambda: Board(4, 6).merge(unpack_json(data)), lambda: unpack_vector(data, None)):
+    store = GossipStore(4, (), lambda *_: None)
+    for parse in (
+        lambda: store.merge(unpack_json(data)),
+        lambda: unpack_vector(data, None),
+        lambda: Hello.from_json(unpack_json(data)),
+        lambda: Ready.from_json(unpack_json(data)),
+        lambda: RowDigests.from_json(unpack_json(data)),
+    ):
         with suppress(Violation):
             parse()
 
@@ -97,7 +107,7 @@ def seeds() -> list[bytes]:
         Mail(1, 0, [offer, Membership(3, np.ones(4, int)), record, digest]),
     ]
     content = [b"".join(pack_mail(6, mail, LAYOUT)) for mail in mails]
-    content += [pack_json({"entries": [["facts", 1, 1, [0.0] * 6], ["done", 2, 5, 5]]})]
+    content += [pack_json({"entries": [["summary", 1, 1, [0.0] * 7], ["done", 2, 5, 5]]})]
     (frame,) = frames(Kind.BYE, 0, b"{}")
     return [*content, bytes([len(frame) - 1]) + frame]
 

@@ -6,6 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 from glmesh import functions, methods, solvers, theory
+from glmesh._moved import install
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import solve
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         lasso_path,
         load_model,
     )
+
+install()
 
 __version__ = "0.1.0"
 

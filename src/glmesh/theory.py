@@ -94,7 +94,7 @@ def constants(run: Run, beta: float | None = None) -> Constants:
     if beta is not None and not 0 <= beta < 1:
         raise UnsuitablePair(f"beta must be in [0, 1), got {beta}; over a longer window it is smaller")
     blocks, method = run.blocks, run.method
-    if run.consensual:
+    if run.nodes.replicates:
         raise UnsuitablePair(f"these theorems are about Cola, not about {method.name}")
     steps, sigma = _steps(run), method.sigma
     if isinstance(sigma, str):
@@ -117,10 +117,10 @@ def constants(run: Run, beta: float | None = None) -> Constants:
 
 def _support(run: Run) -> float:
     """max |x_i| where g is finite; split by features f(0)/l1 bounds the solution too, for f >= 0 and g >= 0 = g(0)."""
-    form = run.problem.form
+    form = run.problem.composite
     n = form.columns.n
     bounds = np.array(np.broadcast_to(form.g.support_bound, n))
-    if np.isinf(bounds).any() and isinstance(form.g, Table) and run.problem.model.split == "features":
+    if np.isinf(bounds).any() and isinstance(form.g, Table) and run.problem.spec.split == "features":
         l1, _, linear, lo, hi = form.g.kernel_rows(n).T
         if not linear.any() and (lo <= 0).all() and (hi >= 0).all():
             start = form.f.value(np.zeros(form.columns.d))
@@ -207,13 +207,13 @@ class AveragedIterates:
         mixed = self.run.estimates
         for _ in range(_steps(self.run)):
             mixed = self.run.mixing.matrix @ mixed
-        f = self.run.problem.form.f
+        f = self.run.problem.composite.f
         for mean, new in ((self.x, self.run.x), (self.v, mixed), (self.w, [f.gradient(row) for row in mixed])):
             mean += (np.asarray(new) - mean) / self.count
 
     def gap(self) -> float:
         """G_H at the averages, with L1 columns restricted to the support that bounds the solution."""
-        form, n_nodes = self.run.problem.form, self.run.n_nodes
+        form, n_nodes = self.run.problem.composite, self.run.n_nodes
         pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))
         g = form.g
         if g.needs_scaling:

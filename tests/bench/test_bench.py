@@ -10,10 +10,10 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from glmesh import Cola, Network, Problem
-from glmesh.bench import Reference, Trace, addition, data, follow, reference, report
-from glmesh.bench.compare import Plan, Race, races
+from glmesh.bench import Reference, Trace, Watch, addition, data, follow, reference, report
+from glmesh.bench.compare import Race, RacePlan, races
 from glmesh.bench.contenders import CONTENDERS, Contender
-from glmesh.bench.data import Data
+from glmesh.bench.data import DataSet
 from glmesh.bench.trace import KEYS
 from glmesh.cli import main
 from glmesh.errors import InvalidInput, UnreadableFile
@@ -61,10 +61,10 @@ def test_a_file_is_read_from_the_folder_or_the_variable(tmp_path: Path, monkeypa
     assert not data.load("a9a", real=False).real
 
 
-def test_what_is_missing_is_told_with_where_to_get_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_told_with_where_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match=r"RCV1.*no file rcv1_subsets.*libsvmtools.*GLMESH_DATA"):
         data.load("rcv1", folder=tmp_path, real=True)
-    with pytest.raises(InvalidInput, match="unknown data set 'mnist'; there are rcv1"):
+    with pytest.raises(InvalidInput, match=r"unknown data set 'mnist'; did you mean .*Known: rcv1"):
         data.load("mnist")
 
 
@@ -84,7 +84,7 @@ def test_a_reference_is_proven_and_right(split: str) -> None:
     assert logistic.objective == pytest.approx(np.sum(np.logaddexp(0, -y * (X @ w))) + 0.5 * w @ w, rel=1e-8)
 
 
-def test_everybody_is_counted_alike() -> None:
+def test_costs_of_all_methods_are_counted_in_one_way() -> None:
     """Exchanges times edges times the length of the message, for every kind of method."""
     X, y = small()
     problem = Problem.glm(X, y, alpha=2.0)
@@ -100,7 +100,11 @@ def test_everybody_is_counted_alike() -> None:
     ):
         length = lengths[split] if isinstance(method, Cola) else X.shape[1]
         one = follow(
-            Problem.glm(X, y, alpha=2.0, split=split), method, best, max_communications=12, every_round=True, n_nodes=4
+            Problem.glm(X, y, alpha=2.0, split=split),
+            method,
+            best,
+            Watch(max_communications=12, every_round=True),
+            n_nodes=4,
         )
         rounds = one.history["round"]
         np.testing.assert_array_equal(one.history["communications"], exchanges * rounds)
@@ -111,11 +115,11 @@ def test_everybody_is_counted_alike() -> None:
             assert one.history["suboptimality"][0] == pytest.approx(best.suboptimality(best.start))
 
 
-def test_a_trace_stops_at_its_goal_and_knows_when() -> None:
+def test_a_trace_stops_at_its_goal_and_knows_the_cost() -> None:
     X, y = small()
     problem = Problem.glm(X, y, alpha=2.0)
     best = reference(problem)
-    one = follow(problem, Nids(), best, goal=1e-4, n_nodes=4, network=Network(latency=0.5), consensus=True)
+    one = follow(problem, Nids(), best, Watch(1e-4, consensus=True), n_nodes=4, network=Network(latency=0.5))
     assert one.last["suboptimality"] <= 1e-4 < one.history["suboptimality"][-2]
     hit = one.first(1e-2)
     assert hit is not None
@@ -123,17 +127,17 @@ def test_a_trace_stops_at_its_goal_and_knows_when() -> None:
     assert one.last["seconds"] >= 0.5 * one.last["communications"]
     assert one.first(1e-300) is None
     assert one.last["consensus"] > 0
-    never = follow(problem, Nids(10.0), best, n_nodes=4, max_communications=3_000)
+    never = follow(problem, Nids(10.0), best, Watch(max_communications=3_000), n_nodes=4)
     assert not np.isfinite(never.last["suboptimality"])  # diverged, and ended there
 
 
-def test_a_race_leaves_out_who_is_not_for_it_and_says_why() -> None:
+def test_a_race_leaves_out_unsuitable_methods_and_says_why() -> None:
     X, y = small()
     names = ["CoLA default, by features", "CoLA default, by samples", "DIGing", "NIDS", "PG-EXTRA"]
-    plan = Plan(objectives=["lasso", "ridge"], topologies=["ring"], contenders=names, n_nodes=4, seeds=(0, 1))
-    lasso, ridge = races(plan, Data("small", X, y, "here", True))
+    plan = RacePlan(objectives=["lasso", "ridge"], topologies=["ring"], contenders=names, n_nodes=4, seeds=(0, 1))
+    lasso, ridge = races(plan, DataSet("small", X, y, "here", True))
     assert set(lasso.traces) == {"CoLA default, by features", "NIDS", "PG-EXTRA"}
-    assert lasso.left_out["DIGing"] == "needs a smooth objective"
+    assert "needs a smooth objective" in lasso.left_out["DIGing"]
     assert "conjugate is not smooth" in lasso.left_out["CoLA default, by samples"]
     assert ridge.left_out == {"PG-EXTRA": "is for objectives with a kink"}
     assert ridge.default == "CoLA default, by samples"  # the shorter message
@@ -148,21 +152,21 @@ def test_a_race_leaves_out_who_is_not_for_it_and_says_why() -> None:
 
 def test_a_tuned_step_that_diverges_later_is_replaced_by_the_theorys() -> None:
     X, y = small()
-    plan = Plan(
+    plan = RacePlan(
         objectives=["ridge"],
         topologies=["ring"],
         contenders=["CoLA default, by features", "wild"],
-        known_contenders=CONTENDERS | {"wild": Contender(lambda: Nids(1.0))},
+        known_contenders=CONTENDERS | {"wild": Contender(lambda: Nids(1.0), fallback=Nids)},
         n_nodes=4,
     )
-    (race,) = races(plan, Data("small", X, y, "here", True))
+    (race,) = races(plan, DataSet("small", X, y, "here", True))
     assert race.traces["wild"][0].last["suboptimality"] <= 1e-6
 
 
 def test_names_are_checked_before_any_work() -> None:
     for wrong in ({"objectives": ["lasagne"]}, {"contenders": ["ADAM"]}, {"topologies": ["rink"]}):
         with pytest.raises(InvalidInput, match="unknown"):
-            Plan(**wrong)
+            RacePlan(**wrong)
 
 
 ADDED = """
@@ -180,8 +184,25 @@ OBJECTIVES = {"weak ridge": lambda X, y, split: Problem.glm(X, y, alpha=0.5, spl
 METHODS = {"NIDS as given": lambda: Nids(0.02)}
 """
 
+STRANGER = """
+import numpy as np
+from glmesh.core.messages import Outbox
+from glmesh.methods.consensus.replicas import Replicas
 
-def test_the_command_with_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+class PlainGradientDescent:
+    def prepare(self, setup):
+        return Replicas(self, setup)
+
+    def round(self, block, state):
+        gradient = block.gradients(state.w)
+        halo = yield Outbox(state.w)
+        state.advance(block, halo.mix(np.empty_like(state.w)) - 1e-3 * gradient)
+
+METHODS = {"of a stranger": PlainGradientDescent}
+"""
+
+
+def test_the_command_takes_data_and_methods_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(ADDED)
     out = tmp_path / "out"
@@ -202,17 +223,36 @@ def test_the_command_with_a_file_of_ones_own(tmp_path: Path, capsys: pytest.Capt
         assert len(lines) > 10
 
 
+def test_a_method_that_inherits_nothing_competes(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(STRANGER)
+    X, y = small()
+    method = addition.read(str(mine)).methods["of a stranger"]
+    names = ["CoLA default, by samples", "of a stranger"]
+    plan = RacePlan(
+        ["ridge"], ["ring"], names, 4, max_communications=400, known_contenders=CONTENDERS | {names[1]: method}
+    )
+    (race,) = races(plan, DataSet("small", X, y, "here", True))
+    assert race.left_out == {}
+    trace = race.traces["of a stranger"][0]
+    assert trace.last["of_start"] < 0.5
+    assert trace.last["vectors"] == trace.last["communications"] == trace.last["round"]
+
+
 def test_a_file_that_adds_nothing_or_nonsense_is_refused(tmp_path: Path) -> None:
     empty, wrong = tmp_path / "empty.py", tmp_path / "wrong.py"
     empty.write_text("x = 1\n")
     wrong.write_text("METHODS = {'a': 3}\n")
+    (tmp_path / "none.py").write_text("METHODS = {'a': dict}\n")
     with pytest.raises(InvalidInput, match="defines none of"):
         addition.read(str(empty))
     with pytest.raises(InvalidInput, match="METHODS must be a dict"):
         addition.read(str(wrong))
+    with pytest.raises(InvalidInput, match=r"METHODS\['a'\] makes a dict, expected a method: an object with prepare"):
+        addition.read(str(tmp_path / "none.py"))
 
 
-def test_what_nobody_else_reached_is_a_bound_and_no_victory() -> None:
+def test_a_goal_that_no_rival_reached_gives_a_bound_and_no_victory() -> None:
     """A rival that ran out of budget needs more than it spent, and nobody knows how much."""
 
     def trace(name: str, sent: list[float], error: list[float]) -> Trace:
@@ -226,7 +266,7 @@ def test_what_nobody_else_reached_is_a_bound_and_no_victory() -> None:
         }
         X, y = small()
         best = Reference(1.0, 0.0, 2.0)
-        race = Race("ridge", Data("small", X, y, "", True), "ring", best, traces, ("CoLA default, by features",), {})
+        race = Race("ridge", DataSet("small", X, y, "", True), "ring", best, traces, ("CoLA default, by features",), {})
         return report.ratios([race]).splitlines()[-1]
 
     assert "| below 0.5 | below 0.5 | not known |" in verdict([0, 50], [0, 100], 1e-2)

@@ -77,7 +77,7 @@ def outcome(result):
     """All of a result, except how long it took on the wall."""
     names = "x coef intercept estimates rounds communications bytes gap objective certificate events presence faults"
     seen = {name: getattr(result, name) for name in names.split()}
-    seen |= {"skipped": result.skipped, "spared": result.spared, "status": result.status.name}
+    seen |= {"skipped": result.skipped, "spared": result.work_saved, "status": result.status.name}
     return plain(seen | {key: values for key, values in result.history.items() if key != "seconds"})
 
 
@@ -164,7 +164,7 @@ SETTINGS = {
     "matrix": (lasso, {}),
     "matrix_certified": (ridge, {"certify": True}),
     "matrix_certified_l1_on_a_grid": (lasso, {"certify": True, "topology": "grid", "n_blocks": 3}),
-    "ledger": (lasso, {"method": Cola(gossip="ledger")}),
+    "ledger": (lasso, {"method": Cola(gossip="flows")}),
     "sums": (lasso, {"method": Cola(acceleration="sums"), "certify": True, "n_blocks": 2}),
     "newton": (logistic_dual, {"method": Cola(acceleration="newton"), "certify": True, "n_blocks": 2}),
     "newton_under_faults": (logistic_dual, {"method": Cola(acceleration="newton"), "faults": HEAVY}),
@@ -172,7 +172,7 @@ SETTINGS = {
     "momentum_certified": (ridge, {"method": Cola(acceleration="momentum"), "certify": True, "n_blocks": 2}),
     "chebyshev_and_safe_sigma": (lasso, {"method": Cola(gossip="chebyshev", gossip_steps=2, sigma="safe")}),
     "printed": (lasso, {"method": Cola.printed()}),
-    "ledger_certified": (lasso, {"method": Cola(gossip="ledger"), "certify": True, "tol": 1e8}),
+    "ledger_certified": (lasso, {"method": Cola(gossip="flows"), "certify": True, "tol": 1e8}),
     "heavy": (lasso, {"faults": HEAVY}),
     "heavy_certified": (ridge, {"faults": HEAVY, "certify": True, "tol": 1e-2, "n_blocks": 3}),
     "heavy_by_samples": (logistic_dual, {"faults": HEAVY, "certify": True, "network": CLOCK}),
@@ -199,7 +199,7 @@ SETTINGS = {
     ),
     "weights": (weighted, {"partition": np.arange(20) % NODES, "topology": "erdos-renyi", "seed": 7}),
     "cocoa": (lasso, {"method": Cocoa(local_passes=2), "certify": True, "n_blocks": 3}),
-    "cocoa_with_ledger": (ridge, {"method": Cocoa(gossip="ledger"), "faults": {"random": [{"loss": 0.2}]}}),
+    "cocoa_with_ledger": (ridge, {"method": Cocoa(gossip="flows"), "faults": {"random": [{"loss": 0.2}]}}),
     "sklearn": (lasso, {"method": Cola(solver=SklearnCoordinateDescent("random")), "n_blocks": 2, "n_nodes": 3}),
     "shuffled": (lasso, {"method": Cola(local_passes=3, solver=CoordinateDescent("shuffled")), "faults": HEAVY}),
     "own_mixing": (ridge, {"mixing": W, "topology": "complete", "certify": True}),
@@ -278,7 +278,7 @@ def test_the_settings_do_show_what_they_are_about():
         assert runs[name].certificate.round > 0
     assert np.isfinite(runs["matrix_certified"].certificate.bound)
     assert {event.kind for event in runs["comings_and_goings"].events} == {"join", "freeze", "leave"}
-    assert runs["comings_and_goings"].elastic.frozen
+    assert runs["comings_and_goings"].membership.frozen
     assert runs["heavy"].exchange.late
     assert any(runs["resets"].faults.resets(round, NODES).any() for round in range(ROUNDS))
     assert runs["stragglers"].seconds > 0.5
@@ -513,7 +513,7 @@ OTHERS = {
     "intercept": ("problem", {"problem": Problem.glm(X, Y, penalty="l1", alpha=3.0, fit_intercept=True)}),
     "split": ("problem", {"problem": logistic_dual()}),
     "passes": ("method", {"method": Cola(local_passes=2)}),
-    "gossip": ("method", {"method": Cola(gossip="ledger")}),
+    "gossip": ("method", {"method": Cola(gossip="flows")}),
     "order": ("method", {"method": Cola(solver=CoordinateDescent("shuffled"))}),
     "cocoa": ("method", {"method": Cocoa()}),
     "topology": ("network", {"topology": "grid"}),

@@ -49,8 +49,8 @@ def violation(run: Run) -> float:
     """How far (1/K) sum v_k is from Ax (and what frozen leavers add), relative to the size of the v_k."""
     members = run.members
     v = run.estimates[members]
-    shared = sum(run.hosted.share(int(k)) for k in np.flatnonzero(members))
-    constant = run.elastic.constant if run.elastic else None
+    shared = sum(run.nodes.by_id.share(int(k)) for k in np.flatnonzero(members))
+    constant = run.nodes.by_id.constant() if run.membership and run.nodes.uses_flows else None
     if constant is not None:
         shared = shared + constant
     return float(np.abs(v.mean(axis=0) - shared).max() / max(np.abs(v).max(), 1e-300))
@@ -73,7 +73,7 @@ def advance(run: Run, rounds: int) -> Run:
     jobs=st.sampled_from([1, 2]),
 )
 def test_after_healing_nothing_is_lost(plan, split, steps, jobs):
-    method = Cola(gossip_steps=steps, gossip="ledger")
+    method = Cola(gossip_steps=steps, gossip="flows")
     options = {"n_nodes": 6, "method": method, "network": Network(), "n_blocks": jobs}
     with Run(problem_of(split=split), faults=plan, **options) as run:
         for _ in range(HEALED):
@@ -132,7 +132,7 @@ def test_matrix_gossip_and_ledger_agree_under_known_failures():
     plan = {"random": [{"dropout": 0.3, "links": 0.1}], "partition": [{"groups": [[0, 1, 2]], "from": 20, "until": 40}]}
     runs = [
         Run(problem_of(), n_nodes=6, faults=plan, method=Cola(gossip=gossip, acceleration="none"))
-        for gossip in ("matrix", "ledger")
+        for gossip in ("matrix", "flows")
     ]
     for _ in range(200):
         for run in runs:
@@ -272,7 +272,7 @@ def test_no_certificate_was_ever_false(record_property):
         # some nodes have no columns at all
         parts = np.array_split(rng.permutation(problem.n), n_nodes - 1)
         partition = [*parts, []] if seed % 4 == 0 else [[], *parts] if seed % 4 == 1 else "shuffled"
-        method = Cola(gossip="ledger")  # also where the plan happens to be harmless
+        method = Cola(gossip="flows")  # also where the plan happens to be harmless
         run = Run(problem, topology=graph, partition=partition, faults=plan, certify=True, tol=1e-6, method=method)
         watch = Watch(run)
         for _ in range(500):
@@ -294,14 +294,14 @@ class Watch:
         self.run, self.photos, self.best = run, {}, {}
         self.seen: set[tuple[int, int]] = set()
         self.checked = 0
-        begin = run.elastic.begin
+        begin = run.membership.begin_round
 
         def photograph(round: int) -> None:
             begin(round)
-            if last_record(round, run.hosted.async_certifiers[0].period) == round:
+            if last_record(round, run.nodes.by_id.async_certifiers[0].period) == round:
                 self.photos[round] = self._photo(round)
 
-        run.elastic.begin = photograph
+        run.membership.begin_round = photograph
 
     def _photo(self, round: int) -> tuple:
         run = self.run
@@ -311,14 +311,14 @@ class Watch:
             for k in range(block.size):
                 form = CompositeObjective(block.node_columns(k), block.f, block.terms[k])
                 nodes[int(block.ids[k])] = (form, state.x[block.of_node(k)].copy())
-        constant = run.elastic.constant
+        constant = run.nodes.by_id.constant()
         constant = np.zeros(run.blocks[0].d) if constant is None else constant.copy()
         return np.flatnonzero(members).tolist(), nodes, constant, run.problem.n
 
     def look(self) -> None:
         """Every conclusion of every node, and what the run makes of them."""
         run = self.run
-        for async_certifier in run.hosted.async_certifiers:
+        for async_certifier in run.nodes.by_id.async_certifiers:
             for k, snapshot in enumerate(async_certifier.state.last):
                 if snapshot is not None and (snapshot.round, int(async_certifier.block.ids[k])) not in self.seen:
                     self.seen.add((snapshot.round, int(async_certifier.block.ids[k])))
@@ -345,7 +345,7 @@ class Watch:
         if key not in self.best:
             self.best[key] = _minimum(f, g, A, constant)
         low, value = self.best[key], f.value(A @ x + constant) + g.value(x)
-        if self.run.problem.model.split == "samples":
+        if self.run.problem.spec.split == "samples":
             w = f.gradient(len(certificate.members) * s)
             low, value = -low, f.conjugate(w) - constant @ w + g.conjugate(-A.T @ w)
         slack = 1e-9 * max(abs(low), 1.0)
@@ -395,7 +395,7 @@ def test_an_heir_that_has_just_joined_and_has_no_columns_certifies_nothing_false
 
 
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
-@pytest.mark.parametrize("gossip", ["matrix", "ledger"])
+@pytest.mark.parametrize("gossip", ["matrix", "flows"])
 def test_the_measured_gap_is_a_bound_while_the_sum_is_wrong(penalty, gossip):
     """G_H is none then: it was seen at zero with the objective two per cent off."""
     problem = problem_of(penalty)
@@ -451,13 +451,13 @@ def test_nodes_that_are_done_rest_and_the_record_shows_it():
     X, y = data()
     X[:, 12:] *= 1e-3  # half of the nodes have next to nothing to do
     problem = Problem.glm(X, y, penalty="l1", alpha=5.0)
-    options = {"n_nodes": 6, "partition": "contiguous", "stop": "certificate", "method": Cola(gossip="ledger")}
+    options = {"n_nodes": 6, "partition": "contiguous", "stop": "certificate", "method": Cola(gossip="flows")}
     rests = solve(problem, tol=1e-5, max_rounds=5000, **options)
     assert rests.status is Status.CERTIFIED
     assert rests.skipped > 0
-    assert rests.spared > 0
+    assert rests.work_saved > 0
     assert rests.skipped < 6 * rests.rounds
-    never = Run(problem, n_nodes=6, partition="contiguous", certify=True, method=Cola(gossip="ledger"))
+    never = Run(problem, n_nodes=6, partition="contiguous", certify=True, method=Cola(gossip="flows"))
     for _ in never:
         if never.certificate is not None and never.certificate.relative <= 1e-5:
             break
@@ -483,7 +483,7 @@ def test_a_node_leaves_for_good(model, split):
     plan = {"leave": [{"node": 2, "round": 30, "model": model}]}
     run = advance(Run(problem, n_nodes=6, faults=plan, certify=True), 30)
     own = run.partition.columns_of(2)
-    x_before, share = run.x[own], run.hosted.share(2)
+    x_before, share = run.x[own], run.nodes.by_id.share(2)
     assert np.abs(x_before).max() > 0
     advance(run, 1200)
     assert not run.members[2]
@@ -493,15 +493,15 @@ def test_a_node_leaves_for_good(model, split):
     if model == "freeze":
         assert event.kind == "freeze"
         assert run.x[own].tobytes() == x_before.tobytes()
-        np.testing.assert_allclose(run.elastic.constant, share, rtol=1e-12)
+        np.testing.assert_allclose(run.nodes.by_id.constant(), share, rtol=1e-12)
     else:
         assert event.kind == "leave"
         assert not run.x[own].any()
-        assert run.elastic.constant is None
+        assert run.nodes.by_id.constant() is None
     assert violation(run) < 1e-12
     assert run.measure().gap <= 1e-6 * abs(run.measure().objective)
     rest = np.setdiff1d(np.arange(problem.n), own)
-    form = problem.form
+    form = problem.composite
     A = form.columns.take(rest).to_scipy()
     constant = share if model == "freeze" else np.zeros(form.columns.d)
     low = _minimum(form.f, form.g.take(rest), A, constant)
@@ -513,14 +513,14 @@ def test_a_node_leaves_for_good(model, split):
 def test_a_leaver_is_counted_by_whoever_counts_for_its_heir():
     plan = {"leave": [{"node": 2, "round": 30}, {"node": 1, "round": 60}, {"node": 0, "round": 90, "model": "reset"}]}
     run = advance(Run(problem_of("l2"), n_nodes=6, faults=plan), 40)
-    assert run.elastic.frozen == {2: 1}
+    assert run.membership.frozen == {2: 1}
     advance(run, 30)
-    assert run.elastic.frozen == {2: 0, 1: 0}
+    assert run.membership.frozen == {2: 0, 1: 0}
     two = run.x[run.partition.columns_of(2)]
     assert np.abs(two).max() > 0
     advance(run, 60)
-    assert run.elastic.frozen == {}
-    assert run.elastic.constant is None
+    assert run.membership.frozen == {}
+    assert run.nodes.by_id.constant() is None
     assert not run.x[run.partition.columns_of(2)].any()
     assert violation(run) < 1e-12
 
@@ -570,7 +570,7 @@ def test_everybody_hears_of_leavers(graph, plan, model):
     assert violation(run) < 1e-12
     assert run.measure().gap <= 1e-5 * abs(run.measure().objective)
     assert list(run.certificate.members) == np.flatnonzero(run.members).tolist()
-    assert len(run.elastic.frozen) == (len(plan["leave"]) if model == "freeze" else 0)
+    assert len(run.membership.frozen) == (len(plan["leave"]) if model == "freeze" else 0)
 
 
 @pytest.mark.parametrize("one_way", [True, False])
@@ -639,7 +639,7 @@ def test_a_plan_that_can_lose_messages_makes_ledgers_the_default():
 # --- data that changes ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gossip", ["matrix", "ledger"])
+@pytest.mark.parametrize("gossip", ["matrix", "flows"])
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("split", ["features", "samples"])
 def test_columns_come_and_go(gossip, pooled, split):
@@ -671,7 +671,7 @@ def test_columns_come_and_go(gossip, pooled, split):
     target = np.insert(y, new[0], labels) if by_samples else y
     final = (np.delete(full, gone, axis=0), np.delete(target, gone)) if by_samples else (np.delete(full, gone, 1), y)
     exact = Ridge(alpha=3.0, fit_intercept=False).fit(*final)
-    shared = run.problem.form.columns.dot(run.x)
+    shared = run.problem.composite.columns.dot(run.x)
     np.testing.assert_allclose(run.problem.coefficients(run.x, shared)[0], exact.coef_, atol=1e-5)
     assert run.certificate.relative < 1e-3
     assert next(event.kind for event in run.events) == "add_columns"
@@ -753,7 +753,7 @@ def test_graphs_that_are_connected_only_over_time():
     problem = problem_of("l2")
     graphs = [[[0, 1], [2, 3], [4, 5]], [[1, 2], [3, 4], [5, 0]]]
     best = solve(problem, n_nodes=6, topology="complete", tol=1e-10, max_rounds=10_000)
-    for gossip in ("matrix", "ledger"):
+    for gossip in ("matrix", "flows"):
         method = Cola(gossip_steps=2, gossip=gossip)
         result = solve(problem, n_nodes=6, faults={"graphs": graphs}, method=method, tol=1e-7, max_rounds=5000)
         assert result.status is Status.CONVERGED
@@ -781,7 +781,7 @@ def test_what_plain_gossip_cannot_do_is_refused():
         {"random": [{"dropout": 0.1, "model": "reset"}]},
         {"down": [{"node": 1, "from": 2, "until": 4, "model": "reset"}]},
     ):
-        with pytest.raises(InvalidInput, match="need gossip='ledger'"):
+        with pytest.raises(InvalidInput, match="need gossip='flows'"):
             Run(problem, n_nodes=6, faults=plan, method=matrix)
     with pytest.raises(InvalidInput, match="certificates under faults need"):
         Run(problem, n_nodes=6, faults={"random": [{"loss": 0.1}]}, method=matrix, certify=True)
@@ -839,7 +839,7 @@ def test_churn_for_a_long_time_neither_drifts_nor_grows(record_property):
     advance(run, rounds - 2 * (rounds // 4))
     end = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    run.elastic.plan = type(run.elastic.plan).of({k: v for k, v in plan.items() if k != "random"})
+    run.nodes.plan = type(run.faults).of({k: v for k, v in plan.items() if k != "random"})
     advance(run, 12)
     assert violation(run) < 1e-10
     for (a, b), edge in edges(run).items():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from glmesh.errors import InvalidInput, UnreadableFile
+from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
 from glmesh.files import data_files as datasets
 
 SVM = b"# a comment\n+1 1:0.5 3:-2\n\n-1 qid:7 2:1e-3  # another\n+1\n"
@@ -66,6 +66,51 @@ def test_table_target_by_name_or_position(tmp_path: Path, target: str | int) -> 
     np.testing.assert_array_equal(y, [2, 5])
 
 
+@pytest.mark.parametrize("target", [None, "y", 3, "3", -1])
+def test_table_with_names_of_rows_and_a_target_by_name_or_position(tmp_path: Path, target: str | int | None) -> None:
+    path = write(tmp_path / "t.csv", b"a,id,b,y\n1,ann,2,0\n3,7,4,1\n")
+    X, y, names = datasets.load_named(path, target=target, ids="id")
+    assert names == ["ann", "7"]
+    np.testing.assert_array_equal(X, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(y, [0, 1])
+
+
+def test_target_zero_is_the_first_column_with_and_without_ids(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", b"y,a,id\n5,1,8\n6,2,9\n")
+    _, with_ids, names = datasets.load_named(path, target="0", ids="id")
+    _, without = datasets.load(path, target="0")
+    assert names == ["8", "9"]
+    np.testing.assert_array_equal(with_ids, without)
+
+
+def test_default_target_is_the_last_column_that_does_not_name_rows(tmp_path: Path) -> None:
+    X, y, _ = datasets.load_named(write(tmp_path / "t.csv", b"a,y,id\n1,5,8\n2,6,9\n"), ids="id")
+    np.testing.assert_array_equal(X, [[1], [2]])
+    np.testing.assert_array_equal(y, [5, 6])
+
+
+def test_names_of_rows_in_an_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", X=np.eye(2), y=np.ones(2), who=["ann", "ben"], few=["ann"])
+    assert datasets.load_named(tmp_path / "d.npz", ids="who")[2] == ["ann", "ben"]
+    assert datasets.load_named(tmp_path / "d.npz")[2] is None
+    with pytest.raises(UnreadableFile, match=r"'few' has shape \(1,\), expected one name for each of 2 rows"):
+        datasets.load_named(tmp_path / "d.npz", ids="few")
+
+
+def test_unsuitable_names_of_rows_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", b"id,a,y\nann,1,0\nann,3,1\n")
+    with pytest.raises(InvalidData, match="two rows have the name 'ann'"):
+        datasets.load_named(path, ids="id")
+    with pytest.raises(InvalidInput, match="no column 'x'; there are id, a, y"):
+        datasets.load_named(path, ids="x")
+    with pytest.raises(InvalidInput, match="target=0 and ids='a' are one column, expected two"):
+        datasets.load_named(write(tmp_path / "u.csv", b"a,y\n1,2\n"), target=0, ids="a")
+    with pytest.raises(UnreadableFile, match=r"t\.csv, line 2, column 0 \(id\): expected a number, got 'ann'"):
+        datasets.load_named(path, ids="a")
+    with pytest.raises(InvalidInput, match="svmlight files have no names of rows"):
+        datasets.load_named(write(tmp_path / "a.svm", SVM), ids="id")
+
+
 def test_npz_dense(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", X=np.arange(6).reshape(3, 2), y=np.array([1, 0, 1], dtype=np.int8), names=["a", "b"])
     X, y = datasets.load(tmp_path / "d.npz")
@@ -102,6 +147,10 @@ def test_npz_sparse(tmp_path: Path, layout: str | None) -> None:
         ("a.svm", b"1 1:1\n\n# c\n1 3:1 2:1\n", "line 4: .* ascending"),
         ("a.svm", b"1 1:1\n1 99999999999:1\n", "line 2"),
         ("a.svm", b"\x89PNG\r\n\x1a\n\x00\xff", "line 1"),
+        ("a.svm", b"1 2\n", "line 1: "),
+        ("a.svm", b"1 2:3:4\n", "line 1: "),
+        ("a.svm", b"1 1:1 2 3:4\n", "line 1: "),
+        ("a.svm", b"1 -1:4\n", "line 1: "),
         ("a.svm", b"1,2,3\n", r"line 1: .* name the file \.csv"),
         ("a.svm", b"1\n-1\n", "no line has a feature"),
         ("a.svm.gz", SVM, "cannot be read to its end"),

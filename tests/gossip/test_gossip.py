@@ -268,7 +268,7 @@ def test_without_faults_flow_gossip_is_matrix_gossip(topology, split, penalty):
     problem = Problem.glm(X, y, penalty=penalty, alpha=2.0, split=split)
     runs = [
         Run(problem, topology=topology, n_nodes=9, method=Cola(gossip=gossip, gossip_steps=steps, gamma=gamma))
-        for gossip, steps, gamma in (("matrix", 2, 0.7), ("ledger", 2, 0.7))
+        for gossip, steps, gamma in (("matrix", 2, 0.7), ("flows", 2, 0.7))
     ]
     for _ in range(150):
         for run in runs:

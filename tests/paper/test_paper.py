@@ -15,25 +15,25 @@ from glmesh.bench import Trace
 from glmesh.bench.data import VARIABLE
 from glmesh.cli import main
 from glmesh.cli.paper import NAMES
-from glmesh.paper import Outcome, Settings
+from glmesh.paper import Findings, Settings
 from glmesh.paper.experiment import common_goal, falls, rises
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], Path, float]:
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Findings], Path, float]:
     folder, began = tmp_path_factory.mktemp("paper"), time.process_time()
     outcomes = paper.run(list(NAMES), Settings(quick=True), folder)
     return {outcome.name: outcome for outcome in outcomes}, folder, time.process_time() - began
 
 
-def test_all_of_it_takes_less_than_90_seconds(
-    done: tuple[dict[str, Outcome], Path, float], record_property: pytest.RecordProperty
+def test_all_experiments_take_less_than_90_seconds(
+    done: tuple[dict[str, Findings], Path, float], record_property: pytest.RecordProperty
 ) -> None:
     record_property("seconds of `paper all --quick`", round(done[2], 1))
     assert done[2] < 90
 
 
-def test_every_experiment_leaves_its_files(done: tuple[dict[str, Outcome], Path, float]) -> None:
+def test_every_experiment_leaves_its_files(done: tuple[dict[str, Findings], Path, float]) -> None:
     outcomes, folder, _ = done
     assert list(outcomes) == list(NAMES) == list(paper.EXPERIMENTS)
     page = (folder / "report.md").read_text()
@@ -54,7 +54,7 @@ def test_every_experiment_leaves_its_files(done: tuple[dict[str, Outcome], Path,
             assert {row["name"] for row in rows} == {trace.name for trace in panel.traces}
 
 
-def test_h_never_rises_on_any_topology(done: tuple[dict[str, Outcome], Path, float]) -> None:
+def test_h_never_rises_on_any_topology(done: tuple[dict[str, Findings], Path, float]) -> None:
     """sigma' = K and any doubly stochastic W: theory promises it."""
     (panel,) = done[0]["topologies"].panels
     assert len(panel.traces) == 5
@@ -63,14 +63,14 @@ def test_h_never_rises_on_any_topology(done: tuple[dict[str, Outcome], Path, flo
         assert trace.last["of_start"] < 0.2
 
 
-def test_the_violation_starts_at_zero(done: tuple[dict[str, Outcome], Path, float]) -> None:
+def test_the_violation_starts_at_zero(done: tuple[dict[str, Findings], Path, float]) -> None:
     (panel,) = done[0]["consensus"].panels
     for trace in panel.traces:
         assert trace.history["consensus"][0] == 0.0
         assert trace.history["consensus"].max() > 0.0
 
 
-def test_both_lambdas_are_run_and_nobody_is_below_the_optimum(done: tuple[dict[str, Outcome], Path, float]) -> None:
+def test_both_lambdas_are_run_and_nobody_is_below_the_optimum(done: tuple[dict[str, Findings], Path, float]) -> None:
     for kind in ("ridge", "lasso"):
         panels = done[0][f"{kind}-baselines"].panels
         assert {panel.name for panel in panels} == {f"{kind}-baselines-0.0001", f"{kind}-baselines-1e-05"}
@@ -80,7 +80,7 @@ def test_both_lambdas_are_run_and_nobody_is_below_the_optimum(done: tuple[dict[s
                 assert trace.last["of_start"] < 1.0
 
 
-def test_dropouts(done: tuple[dict[str, Outcome], Path, float]) -> None:
+def test_dropouts(done: tuple[dict[str, Findings], Path, float]) -> None:
     for name in ("dropout", "dropout-reset"):
         (panel,) = done[0][name].panels
         assert [trace.name for trace in panel.traces] == ["p = 0.5", "p = 0.7", "p = 0.9", "p = 1"]

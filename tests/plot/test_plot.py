@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 
-from glmesh.plot import figures as plot
-from glmesh.plot import terminal as termplot
+from glmesh import plot
+from glmesh.plot.figures import ORANGE, TINT
 
 History = dict[str, np.ndarray]
 
@@ -91,7 +91,7 @@ def test_presence(tmp_path: Path) -> None:
     assert left.get_xlim() == top.get_xlim() == (0, 80)
     colours = np.asarray(image.get_array())
     assert colours.shape == (4, 40, 4)
-    tint, orange = to_rgba(plot._TINT), to_rgba(plot._ORANGE)
+    tint, orange = to_rgba(TINT), to_rgba(ORANGE)
     np.testing.assert_allclose(colours[0, :, 3], [0] * 10 + [1] * 30, atol=1e-12)
     np.testing.assert_allclose(colours[1], [tint] * 20 + [orange] * 20, atol=1e-12)
     np.testing.assert_allclose(colours[2:], np.broadcast_to(tint, (2, 40, 4)), atol=1e-12)
@@ -112,7 +112,7 @@ def test_presence_of_many_rounds_shows_shares() -> None:
     top = plot.convergence(history(5001), presence=there).axes[2]
     colours = np.asarray(top.images[0].get_array())
     assert colours.shape[1] < 1000
-    blend = 0.8 * np.array(to_rgba(plot._TINT)) + 0.2 * np.array(to_rgba(plot._ORANGE))
+    blend = 0.8 * np.array(to_rgba(TINT)) + 0.2 * np.array(to_rgba(ORANGE))
     np.testing.assert_allclose(colours.mean(axis=(0, 1)), blend, atol=1e-9)
     assert top.get_legend().get_texts()[1].get_text().startswith("away (paler")
     assert (list(top.get_yticks()), top.get_ylabel()) == ([], "70 nodes")
@@ -188,7 +188,7 @@ def test_pyplot_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.mark.parametrize("ascii", [False, True])
 def test_curve(ascii: bool) -> None:
     run = history()
-    text = termplot.curve(run["communications"], run["gap"], title="relative gap", xlabel="communications", ascii=ascii)
+    text = plot.curve(run["communications"], run["gap"], title="relative gap", xlabel="communications", ascii=ascii)
     lines = text.split("\n")
     assert len(lines) == 1 + 12 + 2
     assert max(map(len, lines)) <= 64
@@ -199,7 +199,7 @@ def test_curve(ascii: bool) -> None:
 
 
 def test_curve_falls_from_corner_to_corner() -> None:
-    lines = termplot.curve([0, 1, 2], [1e2, 1, 1e-2], width=14, height=5, ascii=True).split("\n")
+    lines = plot.curve([0, 1, 2], [1e2, 1, 1e-2], width=14, height=5, ascii=True).split("\n")
     assert [line[9:] for line in lines[:5]] == [".", " .", "  .", "   .", "    ."]
     assert [line[:9] for line in lines[:5:2]] == ["  1e+02 +", "  1e+00 +", "  1e-02 +"]
 
@@ -218,25 +218,25 @@ def test_curve_falls_from_corner_to_corner() -> None:
 )
 @pytest.mark.parametrize(("width", "height"), [(64, 12), (10, 3), (1, 1)])
 def test_curve_of_odd_data(xs: list[float], ys: list[float], shows: str, width: int, height: int) -> None:
-    text = termplot.curve(xs, ys, width=width, height=height)
+    text = plot.curve(xs, ys, width=width, height=height)
     if height == 12:
         assert shows in text
 
 
 def test_small_graph() -> None:
-    drawn = termplot.graph(nx.cycle_graph(4), width=7, height=5, ascii=True).split("\n")
+    drawn = plot.graph(nx.cycle_graph(4), width=7, height=5, ascii=True).split("\n")
     assert drawn == ["   0", " .. ..", "3     1", " .. ..", "   2"]
 
 
 @pytest.mark.parametrize(("n_nodes", "ascii"), [(1, False), (2, True), (16, False), (32, True), (40, False)])
 def test_nodes_are_numbered(n_nodes: int, ascii: bool) -> None:
-    text = termplot.graph(nx.empty_graph(n_nodes), ascii=ascii)
+    text = plot.graph(nx.empty_graph(n_nodes), ascii=ascii)
     assert sorted(map(int, text.split())) == [*range(n_nodes)]
 
 
 def test_large_and_empty_graphs() -> None:
-    assert termplot.graph(nx.empty_graph(0)) == "(no nodes)"
-    assert "●" in termplot.graph(nx.complete_graph(41))
-    text = termplot.graph(nx.cycle_graph(100), ascii=True)
+    assert plot.graph(nx.empty_graph(0)) == "(no nodes)"
+    assert "●" in plot.graph(nx.complete_graph(41))
+    text = plot.graph(nx.cycle_graph(100), ascii=True)
     assert text.isascii()
     assert not any(letter.isdigit() for letter in text)

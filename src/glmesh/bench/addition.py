@@ -2,9 +2,10 @@
 
     DATASETS = {"mine": lambda: (X, y)}
     OBJECTIVES = {"weak ridge": lambda X, y, split: Problem.glm(X, y, alpha=0.01, split=split)}
-    METHODS = {"NIDS, as given": lambda: Nids(0.01)}
+    METHODS = {"NIDS, as given": lambda: Nids(0.01), "mine": MyMethod}
 
-Any of the three may be missing.
+Any of the three may be missing. A method is a class, or a function that returns an object, with `prepare` and `round`
+(`glmesh.core.protocols.Method`); nothing has to be inherited.
 """
 
 from __future__ import annotations
@@ -17,28 +18,29 @@ from typing import Any
 import numpy as np
 
 from glmesh.bench.contenders import Contender
-from glmesh.bench.data import Data
+from glmesh.bench.data import DataSet
 from glmesh.bench.objectives import Objective
 from glmesh.errors import InvalidInput
+from glmesh.types import AnyArray
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What a file adds."""
+    """Data sets, objectives and methods that a file adds, by name."""
 
-    datasets: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    datasets: dict[str, Callable[[], tuple[AnyArray, AnyArray]]] = field(default_factory=dict)
     objectives: dict[str, Objective] = field(default_factory=dict)
     methods: dict[str, Contender] = field(default_factory=dict)
 
-    def load(self, name: str) -> Data:
-        """A data set of the file's; its larger label is +1."""
+    def load(self, name: str) -> DataSet:
+        """Return a data set of the file; of two labels the larger becomes 1, the other -1."""
         X, y = self.datasets[name]()
         y = np.asarray(y, dtype=np.float64)
-        return Data(name, X, np.where(y == y.max(), 1.0, -1.0) if len(np.unique(y)) == 2 else y, "your own", True)
+        return DataSet(name, X, np.where(y == y.max(), 1.0, -1.0) if len(np.unique(y)) == 2 else y, "your own", True)
 
 
 def read(path: str) -> Addition:
-    """Runs the file and takes its three names."""
+    """Run the file and return what it adds; refuse a file that adds nothing, or something else than functions."""
     names = runpy.run_path(path)
     found = {key: names.get(key, {}) for key in ("DATASETS", "OBJECTIVES", "METHODS")}
     if not any(found.values()):
@@ -46,7 +48,17 @@ def read(path: str) -> Addition:
     for key, entries in found.items():
         if not isinstance(entries, dict) or not all(callable(e) or isinstance(e, Contender) for e in entries.values()):
             raise InvalidInput(f"{path}: {key} must be a dict from names to functions")
-    methods = {
-        name: entry if isinstance(entry, Contender) else Contender(entry) for name, entry in found["METHODS"].items()
-    }
+    methods = {name: _contender(path, name, entry) for name, entry in found["METHODS"].items()}
     return Addition(found["DATASETS"], found["OBJECTIVES"], methods)
+
+
+def _contender(path: str, name: str, entry: Any) -> Contender:
+    """Return the contender of an entry; refuse an entry that makes no method."""
+    contender = entry if isinstance(entry, Contender) else Contender(entry)
+    made = contender.make()
+    if not callable(getattr(made, "prepare", None)) or not callable(getattr(made, "round", None)):
+        raise InvalidInput(
+            f"{path}: METHODS[{name!r}] makes a {type(made).__name__}, expected a method: an object with "
+            "prepare(setup) and round(block, state)"
+        )
+    return contender

@@ -1,152 +1,158 @@
-"""A benchmark: objectives x data sets x topologies x contenders x seeds, all followed the same way."""
+"""Races: every contender on one problem and network, followed in one way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from glmesh.bench.contenders import CONTENDERS, Contender
-from glmesh.bench.data import Data
+from glmesh.bench.contenders import CONTENDERS, Contender, Make
+from glmesh.bench.data import DataSet
 from glmesh.bench.objectives import OBJECTIVES, Objective
 from glmesh.bench.reference import Reference, reference
-from glmesh.bench.trace import Trace, follow
-from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.methods import Consensus
+from glmesh.bench.trace import Trace, Watch, follow
+from glmesh.errors import UnsuitablePair
 from glmesh.network.topology import names as topologies
 from glmesh.problem.problem import Problem
+from glmesh.problem.spec import SPLITS, Split
+from glmesh.validation import unknown
 
-GOALS = (1e-3, 1e-6)
+GOALS = (1e-3, 1e-6)  # relative suboptimalities whose costs are reported
+
+Say = Callable[[str], None]  # takes a line of progress
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is compared. repeats: of each run, of which the quickest counts (its seconds; all else is the same)."""
+class RacePlan:
+    """Objectives, topologies, contenders and seeds to be compared, and what a run may cost."""
 
     objectives: Sequence[str] = ("lasso", "ridge", "logistic")
     topologies: Sequence[str] = ("ring", "torus")
     contenders: Sequence[str] = tuple(CONTENDERS)
     n_nodes: int = 16
     seeds: Sequence[int] = (0,)
-    repeats: int = 1
+    repeats: int = 1  # runs of each, of which the quickest counts; only seconds differ
     max_communications: int = 5_000
-    max_seconds: float = 60.0
-    known_objectives: dict[str, Objective] = field(default_factory=lambda: dict(OBJECTIVES))
-    known_contenders: dict[str, Contender] = field(default_factory=lambda: dict(CONTENDERS))
+    max_seconds: float = 60.0  # of processor time
+    known_objectives: Mapping[str, Objective] = field(default_factory=lambda: dict(OBJECTIVES))
+    known_contenders: Mapping[str, Contender] = field(default_factory=lambda: dict(CONTENDERS))
 
     def __post_init__(self) -> None:
-        for kind, required_theta, known in (
+        families = [name for name in self.topologies if any(letter.isdigit() for letter in name)]  # checked when built
+        for kind, given, known in (
             ("objective", self.objectives, self.known_objectives),
             ("method", self.contenders, self.known_contenders),
-            ("topology", self.topologies, topologies()),
+            ("topology", self.topologies, [*topologies(), *families]),
         ):
-            for name in required_theta:
-                if name not in known and not (kind == "topology" and any(c.isdigit() for c in name)):
-                    raise InvalidInput(f"unknown {kind} {name!r}; there are {', '.join(known)}")
+            for name in given:
+                if name not in known:
+                    raise unknown(kind, name, known)
 
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """All contenders on one problem and network: a list of traces, one per seed, by name."""
+    """Traces of all contenders on one problem and network."""
 
     objective: str
-    data: Data
+    data: DataSet
     topology: str
     best: Reference
-    traces: dict[str, list[Trace]]
-    ours: tuple[str, ...]
-    left_out: dict[str, str]
+    traces: dict[str, list[Trace]]  # one per seed, by name
+    ours: tuple[str, ...]  # names of the library's own methods
+    left_out: dict[str, str]  # name to the reason why there is no trace
 
     def cost(self, name: str, goal: float, key: str) -> float:
-        """The median over seeds of what it cost to reach a goal; infinite where most did not."""
+        """Return the median over seeds of `key` when the goal was reached; infinite where most did not reach it."""
         hits = [trace.first(goal) for trace in self.traces[name]]
         return float(np.median([np.inf if hit is None else hit[key] for hit in hits]))
 
     @property
     def rivals(self) -> list[str]:
-        """Neither ours nor the printed CoLA."""
+        """Names that are neither ours nor the printed CoLA."""
         return [name for name in self.traces if name not in self.ours and not name.startswith("CoLA")]
 
     def best_rival(self, goal: float, key: str) -> str | None:
-        """The rival with the lowest cost; None if nobody got there."""
+        """Return the rival with the lowest cost; None if none reached the goal."""
         reached = {name: self.cost(name, goal, key) for name in self.rivals}
         reached = {name: cost for name, cost in reached.items() if np.isfinite(cost)}
         return min(reached, key=lambda name: reached[name]) if reached else None
 
     @property
     def default(self) -> str:
-        """Our default with the split whose message is the shorter."""
+        """The name of our default with the split whose message is the shorter."""
         names = [name for name in self.ours if "default" in name and name in self.traces]
         m, p = self.data.X.shape
         preferred = "samples" if p < m else "features"
         return next((name for name in names if name.endswith(preferred)), names[0])
 
 
-def races(plan: Plan, data: Data, say: Callable[[str], None] = lambda _: None) -> Iterator[Race]:
-    """Every objective and topology of a plan on one data set."""
+def races(plan: RacePlan, data: DataSet, say: Say = lambda _: None) -> Iterator[Race]:
+    """Yield a race for every objective and topology of a plan on one data set."""
     for objective in plan.objectives:
-        problems: dict[str, Problem | str] = {}
-        for split in ("features", "samples"):
+        problems: dict[Split, Problem] = {}
+        refused: dict[Split, str] = {}
+        for split in SPLITS:
             try:
                 problems[split] = plan.known_objectives[objective](data.X, data.y, split)
             except UnsuitablePair as reason:
-                problems[split] = str(reason)
-        first = next(problem for problem in problems.values() if isinstance(problem, Problem))
-        best = reference(first)
+                refused[split] = str(reason)
+        best = reference(problems["features" if "features" in problems else "samples"])
         say(f"{data.name}, {objective}: optimum {best.objective:.8g}, proven to {best.relative_gap:.0e}")
         for topology in plan.topologies:
-            yield _race(plan, data, objective, topology, problems, best, say)
+            course = _Course(plan, problems, refused, best, topology)
+            traces, left_out = course.run(say)
+            ours = tuple(name for name in traces if plan.known_contenders[name].ours)
+            yield Race(objective, data, topology, best, traces, ours, left_out)
 
 
-def _race(
-    plan: Plan,
-    data: Data,
-    objective: str,
-    topology: str,
-    problems: dict[str, Problem | str],
-    best: Reference,
-    say: Callable[[str], None],
-) -> Race:
-    traces: dict[str, list[Trace]] = {}
-    left_out: dict[str, str] = {}
-    names = [name for name in plan.contenders if name in plan.known_contenders]
-    for name in names:
-        contender = plan.known_contenders[name]
-        problem = problems[contender.split]
-        if isinstance(problem, str):
-            left_out[name] = problem
-            continue
-        if not contender.suits(problem):
-            left_out[name] = "is for objectives with a kink" if contender.kinks_only else "needs a smooth objective"
-            continue
-        traces[name] = [_fastest(plan, problem, contender, best, name, topology, seed) for seed in plan.seeds]
-        last = traces[name][0].last
-        say(
-            f"  {topology}, {name}: {last['suboptimality']:.1e} after {last['communications']:,.0f} communications, "
-            f"{last['seconds']:.1f} s ({traces[name][0].setting})"
-        )
-    ours = tuple(name for name in traces if plan.known_contenders[name].ours)
-    return Race(objective, data, topology, best, traces, ours, left_out)
+@dataclass(frozen=True, eq=False)
+class _Course:
+    """One objective, on one data set and network, that all contenders run."""
 
+    plan: RacePlan
+    problems: Mapping[Split, Problem]  # by the split that a contender asks for
+    refused: Mapping[Split, str]  # why there is no problem of a split
+    best: Reference
+    topology: str
 
-def _fastest(
-    plan: Plan, problem: Problem, contender: Contender, best: Reference, name: str, topology: str, seed: int
-) -> Trace:
-    options: dict[str, Any] = {
-        "name": name,
-        "goal": min(GOALS),
-        "max_communications": plan.max_communications,
-        "max_seconds": plan.max_seconds,
-        "topology": topology,
-        "n_nodes": plan.n_nodes,
-        "seed": seed,
-        "n_jobs": 1,
-    }
-    method = contender.make()
-    runs = [follow(problem, method, best, **options) for _ in range(plan.repeats)]
-    if isinstance(method, Consensus) and not runs[0].last["of_start"] <= 1.0:  # what was best in trials diverged later
-        runs = [follow(problem, replace(method, step=None), best, **options) for _ in range(plan.repeats)]
-    quickest = min(runs, key=lambda trace: trace.last["seconds"])
-    return replace(quickest, name=name)
+    def run(self, say: Say) -> tuple[dict[str, list[Trace]], dict[str, str]]:
+        """Return (traces by name, one per seed; reasons by name of those that are left out)."""
+        traces: dict[str, list[Trace]] = {}
+        left_out: dict[str, str] = {}
+        for name in self.plan.contenders:
+            contender = self.plan.known_contenders[name]
+            try:
+                self._check(contender)
+                traces[name] = [replace(self._trace(contender, seed), name=name) for seed in self.plan.seeds]
+            except UnsuitablePair as reason:
+                left_out[name] = str(reason)
+                continue
+            last = traces[name][0].last
+            say(
+                f"  {self.topology}, {name}: {last['suboptimality']:.1e} after {last['communications']:,.0f} "
+                f"communications, {last['seconds']:.1f} s ({traces[name][0].setting})"
+            )
+        return traces, left_out
+
+    def _check(self, contender: Contender) -> None:
+        """Refuse a contender whose split has no problem, or that is the same as another on this one."""
+        if contender.split in self.refused:
+            raise UnsuitablePair(self.refused[contender.split])
+        if not contender.has_use_for(self.problems[contender.split]):
+            raise UnsuitablePair("is for objectives with a kink")
+
+    def _trace(self, contender: Contender, seed: int) -> Trace:
+        """Return the quickest trace of a contender, or of its fallback if it ends above the start."""
+        problem = self.problems[contender.split]
+        trace = self._quickest(problem, contender.make, seed)
+        if contender.fallback is not None and not trace.last["of_start"] <= 1.0:
+            trace = self._quickest(problem, contender.fallback, seed)
+        return trace
+
+    def _quickest(self, problem: Problem, make: Make, seed: int) -> Trace:
+        plan, watch = self.plan, Watch(min(GOALS), self.plan.max_communications, self.plan.max_seconds)
+        where: dict[str, Any] = {"topology": self.topology, "n_nodes": plan.n_nodes, "seed": seed, "n_jobs": 1}
+        runs = [follow(problem, make(), self.best, watch, **where) for _ in range(plan.repeats)]
+        return min(runs, key=lambda trace: trace.last["seconds"])

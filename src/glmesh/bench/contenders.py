@@ -1,58 +1,71 @@
-"""Who competes, by name: what each is, which split it works on, and whether it is for a problem at all."""
+"""Methods that compete, by name, with the split of the problem that each is given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any
 
-from glmesh.errors import UnsuitablePair
-from glmesh.methods import Cola, Consensus, DAdmm, Dapg, Dgd, Diging, Extra, Nids, PgExtra
+from glmesh.core.protocols import Method
+from glmesh.methods import Cola, DAdmm, Dapg, Dgd, Diging, Extra, Nids, PgExtra
 from glmesh.methods.consensus.samples import parts_of
 from glmesh.problem.problem import Problem
+from glmesh.problem.spec import Split
+
+Make = Callable[[], Method[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Contender:
     """A method under a name.
 
-    split: of the problem it gets; methods of consensus hold samples whatever it is. ours: what the library does by
-    default, or for the asking. kinks_only: without a kink it is the same as another.
+    Parameters
+    ----------
+    make : callable
+        Returns the method: any object with `prepare` and `round`.
+    split : {"features", "samples"}, default "features"
+        Split of the problem that the method is given; consensus methods hold samples whatever it is.
+    ours : bool, default False
+        Whether the library does this by default, or for the asking.
+    kinks_only : bool, default False
+        Whether the method is left out of smooth problems, where it equals another.
+    fallback : callable, optional
+        Returns the method to run instead where the first one ends above its start, as a step that was best in short
+        trials may.
     """
 
-    make: Callable[[], Cola | Consensus]
-    split: Literal["features", "samples"] = "features"
+    make: Make
+    split: Split = "features"
     ours: bool = False
     kinks_only: bool = False
+    fallback: Make | None = None
 
-    def suits(self, problem: Problem) -> bool:
-        """Whether it takes the problem."""
-        method = self.make()
-        if self.kinks_only and parts_of(problem.model.penalty_of(None))[2] is None:
-            return False
-        if not isinstance(method, Consensus):
-            return True
-        try:
-            method.check(problem)
-        except UnsuitablePair:
-            return False
-        return True
+    def has_use_for(self, problem: Problem) -> bool:
+        """Return False where `kinks_only` and the penalty is smooth."""
+        return not self.kinks_only or parts_of(problem.spec.penalty_of(None))[2] is not None
+
+
+def _tuned(method: Callable[..., Method[Any, Any]], *, kinks_only: bool = False, **options: object) -> Contender:
+    """Return a rival with the best step of a grid, or theory's should that diverge."""
+    make, fallback = partial(method, "auto", **options), partial(method, **options)
+    return Contender(make, kinks_only=kinks_only, fallback=fallback)
 
 
 CONTENDERS: dict[str, Contender] = {
     "CoLA default, by features": Contender(Cola, "features", ours=True),
     "CoLA default, by samples": Contender(Cola, "samples", ours=True),
-    "CoLA sums, by features": Contender(lambda: Cola(acceleration="sums"), "features", ours=True),
-    "CoLA sums, by samples": Contender(lambda: Cola(acceleration="sums"), "samples", ours=True),
+    "CoLA sums, by features": Contender(partial(Cola, acceleration="sums"), "features", ours=True),
+    "CoLA sums, by samples": Contender(partial(Cola, acceleration="sums"), "samples", ours=True),
     "CoLA printed, by features": Contender(Cola.printed, "features"),
     "CoLA printed, by samples": Contender(Cola.printed, "samples"),
-    "DGD": Contender(lambda: Dgd("auto")),
-    "DIGing": Contender(lambda: Diging("auto")),
-    "DIGing, subgradients": Contender(lambda: Diging("auto", subgradients=True), kinks_only=True),
-    "EXTRA": Contender(lambda: Extra("auto")),
-    "PG-EXTRA": Contender(lambda: PgExtra("auto"), kinks_only=True),
-    "NIDS": Contender(lambda: Nids("auto")),
-    "D-ADMM": Contender(lambda: DAdmm("auto")),
-    "D-ADMM, exact": Contender(lambda: DAdmm("auto", local_solve="exact")),
-    "DAPG": Contender(lambda: Dapg("auto")),
+    "DGD": _tuned(Dgd),
+    "DIGing": _tuned(Diging),
+    "DIGing, subgradients": _tuned(Diging, subgradients=True, kinks_only=True),
+    "EXTRA": _tuned(Extra),
+    "PG-EXTRA": _tuned(PgExtra, kinks_only=True),
+    "NIDS": _tuned(Nids),
+    "D-ADMM": _tuned(DAdmm),
+    "D-ADMM, exact": _tuned(DAdmm, local_solve="exact"),
+    "DAPG": _tuned(Dapg),
 }

@@ -15,15 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh.errors import InvalidInput, UnreadableFile
-from glmesh.files import data_files as datasets
+from glmesh.files import data_files
 from glmesh.types import AnyArray, Vector
+from glmesh.validation import unknown
 
 VARIABLE = "GLMESH_DATA"
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class DataSet:
     """Samples and labels -1 and 1, with a word on where they are from."""
 
     name: str
@@ -34,27 +35,22 @@ class Data:
 
     @property
     def density(self) -> float:
-        """Share of entries that are not zero."""
+        """The share of entries that are not zero."""
         filled = self.X.nnz if sp.issparse(self.X) else np.count_nonzero(self.X)
         return float(filled) / float(self.X.shape[0] * self.X.shape[1])
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set by name.
-
-    files: names that it goes by, the first that is there is read. n_features: p. shape: (samples, features, nonzeros a
-    row) of the paper's table, or of the file. stand_in: (samples, features, nonzeros a row) of a small set of the same
-    shape. unit: whether rows are scaled to norm one. split_at: labels above are +1.
-    """
+    """A data set by name, and the small random one that stands in for it."""
 
     title: str
-    files: tuple[str, ...]
-    n_features: int | None
-    shape: str
-    stand_in: tuple[int, int, int]
-    unit: bool = False
-    split_at: float = 0.0
+    files: tuple[str, ...]  # names that it goes by; the first that is there is read
+    n_features: int | None  # p; None: as many as the file has
+    shape: str  # samples x features and density, of the paper's table or of the file
+    stand_in: tuple[int, int, int]  # samples, features and nonzeros a row
+    unit: bool = False  # whether rows are scaled to norm one
+    split_at: float = 0.0  # labels above are +1; 0: the largest label is
 
 
 ENTRIES = {
@@ -104,10 +100,10 @@ ENTRIES = {
 }
 
 
-def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool | None = None) -> Data:
-    """A data set by name. real: True refuses a stand-in, False takes no file, None takes a file if there is one."""
+def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool | None = None) -> DataSet:
+    """Return a data set by name; `real` True refuses a stand-in, False takes no file, None a file if there is one."""
     if name not in ENTRIES:
-        raise InvalidInput(f"unknown data set {name!r}; there are {', '.join(ENTRIES)}, or add one of your own")
+        raise InvalidInput(f"{unknown('data set', name, ENTRIES)}, or add one of your own")
     entry = ENTRIES[name]
     path = None if real is False else find(entry, folder)
     if path is None and real:
@@ -116,17 +112,17 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool 
             f"{_LIBSVM} and name its folder with --data or {VARIABLE}"
         )
     if path is None:
-        return Data(name, *stand_in(*entry.stand_in, seed=sum(map(ord, name))), "stand-in", False)
-    X, y = datasets.load(path, n_features=entry.n_features)
+        return DataSet(name, *stand_in(*entry.stand_in, seed=sum(map(ord, name))), "stand-in", False)
+    X, y = data_files.load(path, n_features=entry.n_features)
     X = _occurring(X)
     if entry.unit:
         X = _unit_rows(X)
     y = y if entry.split_at else np.where(y == y.max(), 1.0, -1.0)
-    return Data(name, X, np.where(y > entry.split_at, 1.0, -1.0), path.name, True)
+    return DataSet(name, X, np.where(y > entry.split_at, 1.0, -1.0), path.name, True)
 
 
 def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """The first of its files that is there."""
+    """Return the path of the first of the entry's files that is in the folder; None if there is none."""
     where = _folder(folder)
     if where is None:
         return None
@@ -149,7 +145,9 @@ def _unit_rows(X: AnyArray) -> AnyArray:
 
 
 def stand_in(m: int, p: int, per_row: int, *, seed: int) -> tuple[AnyArray, Vector]:
-    """Unit rows with so many nonzeros, features as frequent as words are (1/rank), and labels from a sparse truth."""
+    """Return (X, y): m unit rows with `per_row` nonzeros, features as frequent as words are (about 1/rank^0.8), and
+    labels -1 and 1 from sparse coefficients and noise.
+    """
     rng = np.random.default_rng(seed)
     if per_row >= p:
         X = rng.normal(size=(m, p)) @ np.diag(1.0 / np.sqrt(1.0 + np.arange(p)))

@@ -1,4 +1,4 @@
-"""The optimum, proven: an objective that a duality gap says is the best but for so much."""
+"""Optimum of a problem, proven by a duality gap."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from glmesh.methods import Cola
 from glmesh.problem.problem import Problem
 from glmesh.solvers import CoordinateDescent
 
-_ROUNDS = 400
+_ROUNDS = 400  # [rounds] of each of the two attempts, at most
 
 
 @dataclass(frozen=True)
 class Reference:
-    """objective: the lowest known. gap: the optimum is at most this much lower. start: the objective at w = 0."""
+    """The lowest objective known, with a proof of how low the optimum can be at most."""
 
     objective: float
-    gap: float
-    start: float
+    gap: float  # the optimum is at least objective - gap
+    start: float  # the objective at w = 0
 
     @property
     def relative_gap(self) -> float:
-        """gap / |objective|."""
+        """gap / abs(objective); infinite where the objective is 0."""
         return self.gap / abs(self.objective) if self.objective else np.inf
 
     def suboptimality(self, objective: float) -> float:
-        """(objective - best) / |best|."""
+        """Return (objective - best) / abs(best)."""
         return (objective - self.objective) / abs(self.objective)
 
     def of_start(self, objective: float) -> float:
-        """(objective - best) / (objective at zero - best)."""
+        """Return (objective - best) / (objective at zero - best)."""
         return (objective - self.objective) / (self.start - self.objective)
 
 
 def reference(problem: Problem, *, tol: float = 1e-9, max_rounds: int = _ROUNDS) -> Reference:
-    """One node that holds everything solves the problem: conjugate gradients first, then coordinate descent alone."""
+    """Return the optimum to a relative gap of `tol`, found by one node that holds all data.
+
+    The default method first; where its gap stays above `tol`, plain coordinate descent goes on from there.
+    """
     result = solve(problem, n_nodes=1, tol=tol, max_rounds=max_rounds, record_every=5)
     objective, gap = result.objective, result.gap
     if gap > tol * abs(objective):

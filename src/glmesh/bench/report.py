@@ -9,17 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from glmesh.bench.compare import GOALS, Plan, Race
-from glmesh.bench.draw import curves
+from glmesh.bench.compare import GOALS, Race, RacePlan
+from glmesh.bench.draw import Panel
 from glmesh.bench.trace import KEYS, Trace
+from glmesh.files.archive import write_text
 from glmesh.formatting import size
 from glmesh.methods.cola import newton
 
-TARGET = 0.25  # of the best tuned rival's bytes
+TARGET = 0.25  # our bytes over those of the best tuned rival, at most
 
 
 def machine() -> str:
-    """What the seconds were measured on."""
+    """Return a line about the processor, Python and numpy that seconds were measured with."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -29,13 +30,13 @@ def machine() -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def write(plan: Plan, races: list[Race], folder: Path, *, pictures: bool = True) -> Path:
-    """The report and its pictures, in a folder; where the page is."""
+def write(plan: RacePlan, races: list[Race], folder: Path, *, pictures: bool = True) -> Path:
+    """Write the report and its pictures into a folder; return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     sets = {race.data.name: race.data for race in races}
     lines = [
@@ -72,27 +73,23 @@ def write(plan: Plan, races: list[Race], folder: Path, *, pictures: bool = True)
         every = [trace for traces in race.traces.values() for trace in traces]
         write_csv(folder / f"{stem}.csv", every)
         if pictures:
-            curves(
-                [traces[0] for traces in race.traces.values()],
-                [folder / f"{stem}.png"],
-                x=("communications", "bytes", "seconds"),
-                title=f"{race.objective}, {race.data.name}, {race.topology} of {plan.n_nodes}",
-                floor=max(race.best.relative_gap, 1e-9),
-                log_x=True,
-            )
+            title = f"{race.objective}, {race.data.name}, {race.topology} of {plan.n_nodes}"
+            firsts, axes = [traces[0] for traces in race.traces.values()], ("communications", "bytes", "seconds")
+            floor = max(race.best.relative_gap, 1e-9)
+            Panel(stem, title, firsts, axes, "suboptimality", floor, log_x=True).draw(folder, ".png")
             lines += [f"![suboptimality against communications, bytes and seconds]({stem}.png)", ""]
     page = folder / "report.md"
-    page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    write_text(page, "\n".join(lines).rstrip() + "\n")
     return page
 
 
 def write_csv(path: Path, traces: Sequence[Trace]) -> None:
-    """The traces, one below the other, with their names in the first column."""
+    """Write traces to a CSV file, one below the other, with their names in the first column."""
     lines = [",".join(["name", *KEYS])]
     for trace in traces:
         for look in zip(*(trace.history[key].tolist() for key in KEYS), strict=True):
             lines.append(",".join([f'"{trace.name}"', *(f"{value:.10g}" for value in look)]))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def _amount(cost: float, key: str) -> str:
@@ -118,7 +115,7 @@ def _costs(race: Race) -> str:
 
 
 def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
-    """(bytes of ours over those of the best rival, whether that is only a bound from above).
+    """Return (bytes of ours over those of the best rival, whether that is only an upper bound).
 
     Where no rival got there, each needs more than it spent; where ours did not, the ratio is infinite.
     """
@@ -130,7 +127,7 @@ def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
 
 
 def ratios(races: list[Race]) -> str:
-    """Our default, and the best of ours, against the best tuned rival."""
+    """Return the table of our default, and of the best of ours, against the best tuned rival."""
     header = ["problem", "our default"]
     for goal in GOALS:
         header += [f"best rival to {goal:g}", "default / rival, bytes", "best of ours / rival, bytes"]
@@ -158,7 +155,7 @@ def _met(ratio: float, bound: bool) -> str:
 
 
 def _reasons(races: list[Race]) -> list[str]:
-    """Where the target is missed, or not known to be met: communications and lengths of messages."""
+    """Return lines about the races where the target is missed or not known to be met, with the lengths of messages."""
     lines, goal = [], min(GOALS)
     for race in races:
         if _ratio(race, goal, race.default)[0] <= TARGET:

@@ -1,11 +1,10 @@
 """One place that counts, for every method alike: communications, vectors and bytes per directed edge, seconds.
 
 A communication is an exchange that a node waits for. Bytes are those that the simulator moved: eight for each number of
-each row, over every directed link. Vectors are bytes over the length of the method's own message (p for methods of
-consensus, which hold samples; for CoLA the samples, split by features, or p, split by samples). Seconds are those of
-the rounds, of processor time, without looking; on the virtual clock if there is one. The objective is that of the
-user's problem, at the mean of all copies where nodes have their own: in favour of the rivals, since no node has that
-mean.
+each row, over every directed link. Vectors are bytes over the length of the method's own message (p for consensus
+methods, which hold samples; for CoLA the samples, split by features, or p, split by samples). Seconds are processor
+time of the rounds, without measuring; on the virtual clock if there is one. The objective is that of the user's
+problem, at the mean of all copies where nodes have their own: in favour of the rivals, since no node has that mean.
 """
 
 from __future__ import annotations
@@ -17,120 +16,131 @@ from typing import Any
 import numpy as np
 
 from glmesh.bench.reference import Reference
+from glmesh.core.protocols import Method
 from glmesh.engine.run import Run
-from glmesh.methods import Cola, Consensus
 from glmesh.problem.problem import Problem
 from glmesh.types import Vector
 
+# columns of a trace: the cost so far, and what it reached; "of_start" is suboptimality relative to that at zero
 KEYS = (
-    "round",
-    "communications",
-    "vectors",
-    "bytes",
-    "seconds",
-    "objective",
-    "suboptimality",
-    "of_start",
-    "h",
-    "consensus",
+    *("round", "communications", "vectors", "bytes", "seconds"),
+    *("objective", "suboptimality", "of_start", "h", "consensus"),
 )
 _FINER = 50  # a look after every fiftieth of the rounds so far
 
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a run cost and reached, look by look; equally long arrays by the names of KEYS."""
+    """The cost of a run and what it reached, look by look."""
 
     name: str
-    history: dict[str, Vector]
+    history: dict[str, Vector]  # equally long arrays by the names of KEYS
     edges: int  # directed
-    setting: str = ""
+    setting: str = ""  # what the method chose by itself, in words
 
     def first(self, goal: float, key: str = "suboptimality") -> dict[str, float] | None:
-        """The first look at which it was at or below a goal."""
+        """Return the first look, by the names of KEYS, with `key` at or below the goal; None if there is none."""
         hit = np.flatnonzero(self.history[key] <= goal)
         return None if not len(hit) else {name: float(values[hit[0]]) for name, values in self.history.items()}
 
     @property
     def last(self) -> dict[str, float]:
-        """The last look."""
+        """The last look, by the names of KEYS."""
         return {name: float(values[-1]) for name, values in self.history.items()}
 
     @property
     def bytes_per_edge(self) -> Vector:
-        """Bytes over each directed link, on average."""
+        """(n_looks,) bytes over each directed link, on average."""
         return np.asarray(self.history["bytes"] / max(self.edges, 1))
 
 
+@dataclass(frozen=True)
+class Watch:
+    """When a run is looked at, and when it ends: below the goal, out of communications or out of seconds."""
+
+    goal: float = 0.0
+    max_communications: int = 5_000
+    max_seconds: float = np.inf  # of processor time
+    goal_key: str = "suboptimality"  # the name in KEYS that the goal is about
+    consensus: bool = False  # measure H and the consensus violation too (else NaN), which takes longer
+    every_round: bool = False  # look after every round, not at a few dozen of them
+
+    def goes_on(self, look: dict[str, float], spent: float) -> bool:
+        """Return whether a run that is finite and has spent so many seconds has not ended."""
+        error = look[self.goal_key]
+        return bool(np.isfinite(error) and error > self.goal) and not self.out(look["communications"], spent)
+
+    def out(self, communications: float, spent: float) -> bool:
+        """Return whether the communications or the seconds are used up."""
+        return communications >= self.max_communications or spent >= self.max_seconds
+
+
 def objective_of(run: Run) -> float:
-    """The user's objective at what the nodes have."""
+    """Return the user's objective at what the nodes have; infinite where it is not finite."""
     problem = run.problem
     with np.errstate(over="ignore", invalid="ignore"):
-        if run.consensual or problem.model.split == "features":
+        if run.nodes.replicates or problem.spec.split == "features":
             value = problem.objective(run.x)
         else:
-            value = problem.objective(np.mean([problem.form.f.gradient(row) for row in run.estimates], axis=0))
+            value = problem.objective(np.mean([problem.composite.f.gradient(row) for row in run.estimates], axis=0))
     return value if np.isfinite(value) else np.inf
 
 
 def follow(
     problem: Problem,
-    method: Cola | Consensus,
+    method: Method[Any, Any],
     best: Reference,
+    watch: Watch = Watch(),
     *,
     name: str = "",
-    goal: float = 0.0,
-    goal_key: str = "suboptimality",
-    max_communications: int = 5_000,
-    max_seconds: float = np.inf,
-    consensus: bool = False,
-    every_round: bool = False,
     **options: Any,
 ) -> Trace:
-    """Runs a method until it is below the goal, out of communications or out of seconds (of processor time).
+    """Run a method until `watch` ends it; return its trace, named after the method's class by default.
 
-    consensus: measure H and the violation too (else NaN), which takes longer. every_round: look after every round.
+    `options` are those of `Run`: topology, n_nodes, seed, network, faults ...
     """
-    looks: list[tuple[float, ...]] = []
+    looks: list[dict[str, float]] = []
     with Run(problem, method=method, **options) as run:
-        length = run.estimates.shape[1]
-        edges, due, spent = run.mixing.edges, 0, 0.0
-
-        def look() -> float:
-            value = objective_of(run)
-            per_edge = run.bytes / max(edges, 1)
-            seen = run.measure() if consensus else None
-            looks.append(
-                (run.rounds, run.communications, per_edge / (8 * length), run.bytes,
-                 spent if run.network is None else run.seconds, value,
-                 best.suboptimality(value), best.of_start(value),
-                 np.nan if seen is None else seen.h, np.nan if seen is None else seen.consensus)
-            )  # fmt: skip
-            return looks[-1][KEYS.index(goal_key)]
-
-        error = look()
-        while error > goal and run.communications < max_communications and spent < max_seconds:
-            began = time.process_time()
-            next(run)
-            spent += time.process_time() - began
-            out = run.communications >= max_communications or spent >= max_seconds
-            if run.rounds < due and not out and not every_round:
-                continue
+        spent, due = 0.0, 0
+        looks.append(_look(run, best, watch, spent))
+        while watch.goes_on(looks[-1], spent):
+            while True:
+                began = time.process_time()
+                next(run)
+                spent += time.process_time() - began
+                if run.rounds >= due or watch.every_round or watch.out(run.communications, spent):
+                    break
             due = run.rounds + max(1, run.rounds // _FINER)
-            error = look()
-            if not np.isfinite(error):
-                break
-        setting = _setting(run)
-    columns = np.array(looks, dtype=np.float64).T
-    return Trace(name or type(method).__name__, dict(zip(KEYS, columns, strict=True)), edges, setting)
+            looks.append(_look(run, best, watch, spent))
+        edges, setting = run.mixing.edges, _setting(run)
+    history = {key: np.array([look[key] for look in looks], dtype=np.float64) for key in KEYS}
+    return Trace(name or type(method).__name__, history, edges, setting)
+
+
+def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, float]:
+    """Return the cost so far and the present measures, by the names of KEYS."""
+    value = objective_of(run)
+    measures = run.measure() if watch.consensus else None
+    return {
+        "round": run.rounds,
+        "communications": run.communications,
+        "vectors": run.bytes / max(run.mixing.edges, 1) / (8 * run.estimates.shape[1]),
+        "bytes": run.bytes,
+        "seconds": spent if run.network is None else run.seconds,
+        "objective": value,
+        "suboptimality": best.suboptimality(value),
+        "of_start": best.of_start(value),
+        "h": np.nan if measures is None else measures.h,
+        "consensus": np.nan if measures is None else measures.consensus,
+    }
 
 
 def _setting(run: Run) -> str:
-    """What was chosen: the step of a rival, the acceleration of CoLA."""
-    if not run.consensual:
-        return ", ".join(way if not start else f"{way} from round {start:,}" for start, way, _ in run.story)
-    words = [f"step {run.states[0].step:.3g}"]
-    for key in ("gossip_steps", "local_passes"):
-        count = getattr(run.method, key, None)
-        words += [f"{count} {key.replace('_', ' ')}"] if count else []
+    """Return what a method chose, in words: the accelerations of CoLA, the step and the passes of a rival."""
+    words = [way if not start else f"{way} from round {start:,}" for start, way, _ in run.story]
+    step = getattr(run.states[0], "step", np.nan)
+    words += [f"step {step:.3g}"] if np.isfinite(step) else []
+    if run.nodes.replicates:
+        counts = {key: getattr(run.method, key, None) for key in ("gossip_steps", "local_passes")}
+        words += [f"{count} {key.replace('_', ' ')}" for key, count in counts.items() if count]
     return ", ".join(words)

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Self, TypeVar
 
-from glmesh.certificate.bound import Record
+from glmesh.certificate.bound import BoundTerms
 from glmesh.core.wire import Buffer, Layout, Packed, Reader, Violation, array_bytes
 from glmesh.types import Vector
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Guard(NamedTuple, Generic[T]):
-    """Numbers of a row behind its Record, checked before records are combined; T: of one node, or a vector of many."""
+    """Numbers of a row behind its BoundTerms, checked before records are combined; T: one node's, or a vector."""
 
     radius: T  # bound of |w_k - w| that the record relies on
     q: T  # <rho, s_k - u_k>; the sum over all members must vanish
@@ -29,8 +29,8 @@ class Guard(NamedTuple, Generic[T]):
     gap: T  # largest possible gain in the node's own subproblem
 
 
-RECORD_WIDTH = len(Record._fields)
-ROW_WIDTH = RECORD_WIDTH + len(Guard._fields)  # numbers of a row: Record, then Guard
+RECORD_WIDTH = len(BoundTerms._fields)
+ROW_WIDTH = RECORD_WIDTH + len(Guard._fields)  # numbers of a row: BoundTerms, then Guard
 
 
 @dataclass(slots=True)

@@ -26,10 +26,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glmesh.certificate.bound import SMALLEST, Certificate, bound, node_record
+from glmesh.certificate.bound import SMALLEST, NodePoint, bound, node_record
 from glmesh.certificate.messages import RECORD_WIDTH, CertificateRecord, Guard
 from glmesh.core.block import Block
 from glmesh.core.messages import Contents, Halo, Mail, Rounds
+from glmesh.core.records import Certificate
 from glmesh.core.state import PerNode
 from glmesh.gossip.edge import Offer
 from glmesh.gossip.flows import FlowGossip
@@ -191,7 +192,7 @@ class AsyncCertifier:
             snapshot, own_flows = self.state.snapshots[k], gossip.node_flows[k]
             if not state.up[k] or now < self.state.since[k] or (snapshot is not None and snapshot.round == now):
                 continue
-            state.screening.end(k)
+            state.screening.invalidate(k)
             self.state.snapshots[k] = RoundSnapshot(
                 round=now,
                 x=state.x[self.block.of_node(k)].copy(),
@@ -257,17 +258,8 @@ class AsyncCertifier:
             away_v += weight * (v - theirs)
             away_w += weight * (w - block.f.gradient(theirs))
         radius = self.state.radius[k]
-        record = node_record(
-            block,
-            k,
-            snapshot.x,
-            v,
-            w,
-            spread_v=float(away_v @ away_v),
-            spread_w=float(away_w @ away_w),
-            reach=radius,
-            by_samples=self.by_samples,
-        )
+        at = NodePoint(snapshot.x, v, w, float(away_v @ away_v), float(away_w @ away_w))
+        record = node_record(block, k, at, radius, by_samples=self.by_samples)
         inherited = snapshot.inherited
         if inherited is not None and np.isfinite(radius):  # f(. + c) has the conjugate f* - <c, .>
             tilt = float(np.linalg.norm(inherited)) * radius - float(inherited @ w)
@@ -282,7 +274,7 @@ class AsyncCertifier:
         last = self.state.last[k]
         before = None if last is None else last.certificate
         if before is not None and self.tol is not None:
-            state.screening.begin(k, w, before.room(gap, curvature_k, self.tol, n_nodes))
+            state.screening.begin(k, w, before.screening_radius2(gap, curvature_k, self.tol, n_nodes))
 
     def _conclude(self, k: int, snapshot: RoundSnapshot) -> None:
         """Make the certificate of the k-th hosted node once the rows of all members are here and their guards hold."""
@@ -300,7 +292,7 @@ class AsyncCertifier:
         found, self.state.radius[k] = bound(
             totals,
             n_nodes=len(members),
-            reach=float(guard.radius.min()),
+            radius=float(guard.radius.min()),
             consensus_gap=consensus_gap,
             tau=self.block.f.tau,
             by_samples=self.by_samples,

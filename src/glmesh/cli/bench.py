@@ -12,7 +12,7 @@ HELP = "compare methods: communications, bytes and seconds"
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `bench`."""
+    """Add the options of `bench`."""
     parser.description = (
         "Follows CoLA and its rivals on the same problems and networks until each is within 1e-6 of a proven optimum, "
         "and writes a page with tables, ratios and plots. Rivals get the best step of a grid. A data set that is not "
@@ -40,15 +40,15 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Race, then write the page."""
+    """Run all races, write the page after each, and return the exit code."""
     from glmesh.bench import addition, data, report
-    from glmesh.bench.compare import Plan, races
+    from glmesh.bench.compare import RacePlan, races
     from glmesh.bench.contenders import CONTENDERS
     from glmesh.bench.objectives import OBJECTIVES
 
     more = addition.read(options.add) if options.add else addition.Addition()
     contenders = CONTENDERS | more.methods
-    plan = Plan(
+    plan = RacePlan(
         objectives=options.objectives,
         topologies=options.topologies,
         contenders=options.methods or list(contenders),

@@ -43,9 +43,8 @@ def run(options: Namespace) -> int:
         check_writable({"--out": options.out})
     import numpy as np
 
-    from glmesh import Problem, Status, solve
+    from glmesh import Problem, Status, plot, solve
     from glmesh.files import data_files as datasets
-    from glmesh.plot import figures as plot
 
     X, y = datasets.demo()
     alpha = float(np.abs(X.T @ y).max()) / _SHRINK
@@ -110,10 +109,10 @@ def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
 
 
 def _curve(result: Result) -> str:
-    from glmesh.plot import terminal as termplot
+    from glmesh import plot
 
     history = result.history
-    return termplot.curve(
+    return plot.curve(
         history["communications"],
         history["gap"] / abs(history["objective"]),
         height=10,

@@ -1,7 +1,5 @@
 """What commands write: text for people, and files that are whole or absent."""
 
-import os
-import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -82,17 +80,10 @@ def can_plot() -> bool:
 
 
 def write_lines(path: str, lines: Iterable[str]) -> None:
-    """Write a text file whole or not at all."""
-    final = Path(path)
-    part = final.with_name(f".{final.name}.{secrets.token_hex(4)}.part")
-    try:
-        with part.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(f"{line}\n" for line in lines)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(final)
-    finally:
-        part.unlink(missing_ok=True)
+    """Write a text file, whole or not at all."""
+    from glmesh.files.archive import write_text
+
+    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def write_history(path: str, history: Mapping[str, Any]) -> None:

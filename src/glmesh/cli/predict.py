@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glmesh.cli.options import REACHED, Parser, examples
 from glmesh.cli.output import check_writable, count, write_lines
-from glmesh.cli.scores import score
 
 if TYPE_CHECKING:
     from glmesh.files.model_files import Model
@@ -19,7 +17,7 @@ HELP = "apply a saved model to a data file"
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `predict`."""
+    """Add the options of `predict`."""
     parser.description = (
         "Apply a model that `glmesh train` saved: one prediction per line, a class or a number, in the order of the "
         "samples. Where the file has a y as well, how well they agree is reported on stderr. A .csv may leave y out."
@@ -40,20 +38,20 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Load, predict, write, report."""
+    """Load a model and samples, predict, write, report; return the exit code."""
     check_writable({"--out": options.out}, options.model, options.data)
 
     from glmesh.errors import InvalidInput
-    from glmesh.files import model_files as modelfile
+    from glmesh.files import model_files
 
-    model = modelfile.load(options.model)
+    model = model_files.load(options.model)
     if options.probability and model.loss != "logistic":
         raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
     X, y = _read(options, model)
     if options.node:
-        from glmesh.federation.predict import processes
+        from glmesh.federation.predict import predict_together
 
-        model, X = processes(options.node, model, X)
+        model, X = predict_together(options.node, model, X)
     predictions = model.predict(X)
     shown = model.predict_probability(X) if options.probability else predictions
     if model.classes is not None and not options.probability:
@@ -69,15 +67,14 @@ def run(options: Namespace) -> int:
 
 
 def _read(options: Namespace, model: Model) -> tuple[AnyArray, Vector | None]:
-    """X, and y where the file has it: a table with as many columns as the model has features has none."""
+    """Return (X, y), y None where the file has none: a table with as many columns as the model has features."""
     import numpy as np
 
     from glmesh.errors import InvalidData
-    from glmesh.files.data_files import load
+    from glmesh.files.data_files import is_table, load
 
     p = len(model.coef)
-    table = {".csv", ".tsv"} & {suffix.lower() for suffix in Path(options.data).suffixes[-2:]}
-    if not table or options.target is not None:
+    if not is_table(options.data) or options.target is not None:
         return load(options.data, target=options.target, n_features=p)
     X, last = load(options.data)
     if X.shape[1] == p - 1:
@@ -93,3 +90,20 @@ def _report(options: Namespace, model: Model, predictions: Vector, y: Vector | N
         fit = score(model, predictions, y)
         text += f"; {fit[0]} {fit[1]}" if fit else "; y holds other labels than the model's, so there is no accuracy"
     print(text, file=sys.stderr)
+
+
+def score(model: Model, predictions: Vector, y: Vector) -> tuple[str, str] | None:
+    """Return (name, value) in words: accuracy of a classifier, R2 and error of a regression.
+
+    None if y has other labels than the model.
+    """
+    import numpy as np
+
+    if model.classes is not None:
+        if not np.isin(y, model.classes).all():
+            return None
+        right = int(np.sum(predictions == y))
+        return "accuracy", f"{100 * right / len(y):.2f} % ({right:,} of {len(y):,})"
+    errors, spread = float(np.sum((predictions - y) ** 2)), float(np.sum((y - y.mean()) ** 2))
+    root = f"root mean squared error {np.sqrt(errors / len(y)):.4g}"
+    return "R2", f"{1 - errors / spread:.4f} ({root})" if spread > 0 else f"undefined, y is constant ({root})"

@@ -10,7 +10,7 @@ from glmesh.cli.output import duration, plain
 from glmesh.formatting import size
 
 if TYPE_CHECKING:
-    from glmesh.certificate.bound import Certificate
+    from glmesh.core.records import Certificate
     from glmesh.engine.result import Result
     from glmesh.engine.run import Run
 

@@ -58,16 +58,16 @@ def run(options: Namespace) -> int:
     if options.name == "list":
         print(_table(options.nodes, options.seed))
         return REACHED
+    from glmesh import plot
     from glmesh.network import mixing, topology
-    from glmesh.plot import terminal as termplot
 
     graph = topology.build(options.name, options.nodes, options.seed)
     if 0 < graph.number_of_edges() <= _DRAWN:
-        print(termplot.graph(graph, ascii=plain(sys.stdout)), end="\n\n")
+        print(plot.graph(graph, ascii=plain(sys.stdout)), end="\n\n")
     print(f"{options.name}, {count(options.nodes, 'node')}\n")
     print(rows(_info(mixing.metropolis(graph), topology.diameter(graph), topology.EXACT_DIAMETER)))
     if options.plot:
-        from glmesh.plot import figures as plot
+        from glmesh import plot
 
         plot.topology(graph, path=options.plot, title=f"{options.name}, {count(options.nodes, 'node')}")
         print(f"\n  drawn in {options.plot}")

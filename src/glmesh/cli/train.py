@@ -10,8 +10,8 @@ from glmesh.cli.failures import EVERY, checkpoint_output, make_checkpoint, plan_
 from glmesh.cli.models import MODELS, Choice, choose, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
+from glmesh.cli.predict import score
 from glmesh.cli.progress import Progress, certified
-from glmesh.cli.scores import score
 from glmesh.cli.train_options import add_options
 from glmesh.formatting import size
 
@@ -30,7 +30,7 @@ HELP = "fit a model to a data file, over a simulated network"
 
 
 def run(options: Namespace) -> int:
-    """Check everything, read, fit, write, tell."""
+    """Check everything, read, fit, write and tell; return the exit code."""
     from glmesh.parallel.processes import SINGLE_PROCESS
 
     if options.runtime == "mpi":
@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
 
 
 def train(options: Namespace, processes: ProcessGroup) -> int:
-    """The same, with all processes; the first writes and tells."""
+    """Fit with all processes, of which the first writes and tells; return the exit code."""
     first = processes.rank == 0
     if first:
         check_picture("--plot", options.plot)
@@ -65,7 +65,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
     _tell(options, f"Reading {options.data}")
     problem, shape, pooled = _read(options, choice, processes)
-    split = problem.model.split
+    split = problem.spec.split
     _tell(options, _introduction(options, choice, shape, split) + plan_text(plan))
     if done is not None:
         _tell(options, f"Going on from round {done:,}")
@@ -99,7 +99,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
 
 def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[Problem, Shape, Any]:
-    """(what is to be solved, samples and features and nonzeros, and all the data if this process has it)."""
+    """Return (problem; samples, features and nonzeros; (X, y) if this process has all data, else None)."""
     from glmesh import Problem
     from glmesh.engine.scatter import load as load_part
     from glmesh.engine.scatter import scatter, shape_of
@@ -127,7 +127,7 @@ def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[
 
 
 def exit_code(result: Result) -> int:
-    """The exit code that a status stands for."""
+    """Return the exit code that the status of a result stands for."""
     from glmesh import Status
 
     good = (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE)
@@ -189,7 +189,7 @@ def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, re
         loss=choice.loss.name,
         penalty=choice.penalty,
         alpha=options.alpha,
-        l1_ratio=float(result.problem.model.l1_ratio or 0.0),
+        l1_ratio=float(result.problem.spec.l1_ratio or 0.0),
         classes=result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
     )
@@ -200,7 +200,7 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.history:
         write_history(options.history, result.history)
     if options.plot:
-        from glmesh.plot import figures as plot
+        from glmesh import plot
 
         plot.convergence(result.history, path=options.plot, title=_title(options), presence=result.presence)
 
@@ -210,19 +210,19 @@ def _title(options: Namespace) -> str:
 
 
 def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
-    """What was asked for beside what was reached; nodes that could not prove it may have reached it still."""
+    """Return lines with the gap that was asked for and reached; measured too where nodes could not prove it."""
     from glmesh import Status
 
-    required_theta = f" (asked for {result.tol:g})" if result.tol is not None else ""
-    measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else required_theta}")
+    wanted = f" (asked for {result.tol:g})" if result.tol is not None else ""
+    measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else wanted}")
     if not certifying:
         return [measured]
-    proven = ("certified gap", f"{certified(result.certificate):.2e}{required_theta}")
+    proven = ("certified gap", f"{certified(result.certificate):.2e}{wanted}")
     return [proven] if result.status is Status.CERTIFIED else [proven, measured]
 
 
 def _choices(result: Result) -> list[tuple[str, str]]:
-    """What the method chose by itself, and why."""
+    """Return lines with the accelerations that the method chose by itself, and why."""
     told = [f"{name}{f' from round {round:,}' if round else ''} ({why})" for round, name, why in result.story]
     return [("acceleration" if not place else "", line) for place, line in enumerate(told)]
 

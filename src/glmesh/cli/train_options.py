@@ -4,7 +4,7 @@ from glmesh.cli.failures import CHECKPOINT, EVERY
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, examples, number, whole
 
-_RECORD_EVERY = 10  # looking at the gap costs as much as a few rounds
+_RECORD_EVERY = 10  # [rounds] measuring the gap costs as much as a few rounds
 
 _DESCRIPTION = """\
 Spread a data file over the nodes of a simulated network, fit a linear model there by CoLA, and save it. Nodes keep \
@@ -31,7 +31,7 @@ exit codes:
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `train`."""
+    """Add the options of `train`."""
     parser.usage = "glmesh train DATA (--model NAME | --loss NAME) [options]"
     parser.description = _DESCRIPTION
     parser.epilog = examples(
@@ -54,7 +54,7 @@ def add_options(parser: Parser) -> None:
     add("--penalty", choices=("l1", "l2", "elasticnet"), help="instead of the model's own (l2 with --loss)")
     add("--alpha", type=number(), default=1.0, help="weight of the penalty (default 1)")
     add("--l1-ratio", type=number(0, 1), metavar="R", help="share of L1 in elasticnet (default 0.5)")
-    add("--intercept", action="store_true", help="fit b as well, unpenalised (split by features only)")
+    add("--intercept", action="store_true", help="fit an unpenalised intercept")
 
     spread = parser.add_argument_group("how to spread it")
     add_network(spread)

@@ -12,8 +12,8 @@ import numpy as np
 
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS, TABLE
-from glmesh.kernels.cd import node_terms
 from glmesh.kernels.columns import products
+from glmesh.kernels.subproblem import node_terms
 from glmesh.linalg.columns import Columns
 from glmesh.linalg.norms import spectral_norm
 from glmesh.network import topology
@@ -34,12 +34,10 @@ class NetworkInfo:
     diameter: int  # an upper bound is fine
     parents: Indices  # a spanning tree: every node's parent, -1 at the root
     depth: int
-    consensus_gap: float  # a lower bound of 1 - lambda_2 of the mixing matrix
     seed: int
     mixing: Mixing
     schedule: tuple[Mixing, ...]  # the mixing of each exchange in turn: one where the graph stands still
     damping: float  # of the gossip under momentum: I - W is multiplied by it
-    spectrum: tuple[float, float]  # the smallest and the second largest eigenvalue of the mixing matrix, or bounds
     speeds: Vector | None = None  # nonzeros a second that each node works through, if there is a clock
 
     @staticmethod
@@ -49,11 +47,9 @@ class NetworkInfo:
         seed: int,
         *,
         schedule: tuple[Mixing, ...] | None = None,
-        certify: bool = False,
-        spectrum: bool = False,
         speeds: Vector | None = None,
     ) -> NetworkInfo:
-        """Whoever knows the mixing computes them alike. certify, spectrum: whether what takes longer is needed too."""
+        """Return the constants of a network with this mixing; all who know the mixing compute them alike."""
         parents, depth = topology.spanning_tree(mixing.matrix)
         schedule = (mixing,) if schedule is None else schedule
         top = max(one.top for one in schedule)
@@ -62,14 +58,22 @@ class NetworkInfo:
             diameter,
             parents,
             depth,
-            mixing.consensus_gap if certify else np.nan,
             seed,
             mixing,
             schedule,
             (_DAMPING if diameter > 2 else 1.0) / top if top > 0 else 1.0,
-            (1.0 - mixing.top, mixing.lambda2) if spectrum else (np.nan, np.nan),
             speeds,
         )
+
+    @property
+    def consensus_gap(self) -> float:
+        """A lower bound of 1 - lambda_2 of the mixing matrix."""
+        return self.mixing.consensus_gap
+
+    @property
+    def spectrum(self) -> tuple[float, float]:
+        """The smallest and the second largest eigenvalue of the mixing matrix, or bounds of them."""
+        return 1.0 - self.mixing.top, self.mixing.lambda2
 
     @cached_property
     def depths(self) -> Indices:

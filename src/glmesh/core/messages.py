@@ -102,14 +102,6 @@ class Contents:
             raise InvalidInput(f"{self.transport} carries {carried}; the method sends {more} too. {self.remedy}")
 
 
-@dataclass
-class Traffic:
-    """What was sent so far."""
-
-    communications: int = 0  # exchanges that a node waited for
-    bytes: int = 0  # over all directed links
-
-
 @dataclass(frozen=True)
 class Halo:
     """What the nodes of a block received.

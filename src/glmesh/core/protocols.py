@@ -1,46 +1,51 @@
-"""The protocols that methods and transports satisfy."""
+"""The protocol at the centre: a method prepares nodes and makes rounds; all else is the engine's.
+
+A class of your own that satisfies `Method` runs through `solve`, `glmesh bench` and MPI; nothing has to be registered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from glmesh.core.block import Block
-from glmesh.core.messages import Contents, Halo, Outbox, Traffic
-from glmesh.network.timing import Clock
-from glmesh.types import Matrix, Vector
+from glmesh.core.hosted import HostedNodes
+from glmesh.core.messages import Rounds
+from glmesh.core.setup import Setup
 
-S = TypeVar("S")
-
-
-class Method(Protocol[S]):
-    """An algorithm, written once over a block; its round does no I/O, it yields what it wants exchanged."""
-
-    def init(self, block: Block, x: Vector | None) -> S:
-        """The state before the first round, from zero or from the block's variables x."""
-
-    def round(self, block: Block, state: S) -> Generator[Outbox, Halo, None]:
-        """One round: yields each set of rows it wants exchanged and is sent the halo."""
+BlockT = TypeVar("BlockT")
+StateT = TypeVar("StateT")
+Worked = TypeVar("Worked", contravariant=True)
+Options = TypeVar("Options", contravariant=True)
 
 
-class Transport(Protocol):
-    """Moves the outboxes of this process's blocks to the neighbours of their nodes; knows no algebra."""
+class Method(Protocol[BlockT, StateT]):
+    """An algorithm, written once for any number of hosted nodes; its round does no I/O."""
 
-    carries: ClassVar[Contents]
-    traffic: Traffic
-    clock: Clock | None  # virtual time; None: time is real
+    def prepare(self, setup: Setup) -> HostedNodes[BlockT, StateT]:
+        """Return the nodes that this process hosts, ready for round 0; refuse, by name, what the method is not for."""
 
-    def allocate(self, block: int, width: int) -> Matrix:
-        """Return a zeroed (n_hosted, width) array of block number `block`, from which rows go out without a copy."""
+    def round(self, block: BlockT, state: StateT) -> Rounds:
+        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
 
-    def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Deliver the outbox of every block; return what the nodes of every block received."""
 
-    def state(self) -> dict[str, Any]:
-        """Return all that changes from exchange to exchange, as plain data."""
+class Accelerator(Protocol[Worked, Options]):
+    """Makes the rounds of a method, faster than plain ones; one object per block, saved with the state.
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` of another transport returned."""
+    `Worked` is the part of the state that an accelerator works on, `Options` what the options of the method come to.
+    """
 
-    def close(self) -> None:
-        """Give back what the transport holds; no exchange follows."""
+    @property
+    def value(self) -> float:
+        """Objective as the block's first node last heard of it; NaN or inf: not known."""
+
+    def round(self, block: Block, state: Worked, how: Options) -> Rounds:
+        """Make one round: yield each Outbox to exchange and be sent its Halo."""
+
+    def reset(self, block: Block, state: Worked) -> None:
+        """Forget what depends on x and v: both were changed from outside, and agree with each other."""
+
+    def retarget(self, block: Block, state: Worked) -> None:
+        """Forget what depends on f and g: both are others from now on, on the same columns."""
+
+    def reset_node(self, block: Block, state: Worked, k: int) -> None:
+        """Forget what depends on x_k and v_k of the block's k-th node: they were changed from outside."""

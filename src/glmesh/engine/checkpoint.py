@@ -1,6 +1,6 @@
 """What a run's file holds, and how its parts become plain data and back.
 
-The file is an archive (`glmesh.archive`) of kind "checkpoint" with
+The file is an archive (`glmesh.files.archive`) of kind "checkpoint" with
 
 | key        | holds                                                                       |
 |------------|-----------------------------------------------------------------------------|
@@ -12,30 +12,188 @@ The file is an archive (`glmesh.archive`) of kind "checkpoint" with
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from hashlib import blake2b
 from os import PathLike
 from typing import Any
 
+import networkx as nx
 import numpy as np
+import scipy.sparse as sp
 
-from glmesh.errors import UnreadableFile
+from glmesh.core import state as regroup
+from glmesh.core.hosted import HostedNodes
+from glmesh.engine.driver import Driver
+from glmesh.engine.setup import RunOptions
+from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import archive
+from glmesh.methods.cola.nodes import ColaNodes
+from glmesh.network.mixing import Mixing
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.problem import Problem
-from glmesh.problem.spec import Model
-from glmesh.types import Indices
+from glmesh.problem.shard import Shard
+from glmesh.problem.spec import ProblemSpec
 
 KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
 
 
 def write(path: str | PathLike[str], tree: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write the four parts of a checkpoint to a file, whole or not at all."""
     archive.save(path, tree, kind=KIND, version=VERSION, package=PACKAGE)
 
 
+@dataclass(frozen=True)
+class Saved:
+    """What a file holds beside the nodes and their transport; restoring fills the lists."""
+
+    identity: dict[str, str]
+    history: list[dict[str, Any]]
+    anchors: list[tuple[float, float]]
+
+
+def check_method(nodes: HostedNodes[Any, Any]) -> ColaNodes:
+    """Return the nodes of a method whose state a file can hold; refuse any other by name."""
+    if not isinstance(nodes, ColaNodes):
+        nodes.refuse("a checkpoint")
+    return nodes
+
+
+def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike[str], *, data: bool) -> None:
+    """Write a run to a file, whole or not at all; all processes call it, the first one writes."""
+    nodes, setup = check_method(driver.nodes), driver.nodes.setup
+    problem, method, processes = nodes.problem, nodes.method, nodes.processes
+    if data and isinstance(problem, Shard):
+        raise InvalidInput("no process holds all the data; save without it: run.save(path, data=False)")
+    if own := own_classes(method, method.solver):
+        raise InvalidInput(
+            f"{own[0]} is a class of your own, which a file cannot hold; go without a checkpoint, or keep run.x "
+            "and start from it again (warm_start=x)"
+        )
+    matrix = nodes.setup.mixing.matrix
+    metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or method.averages_exactly)
+    made_with = {
+        "method": method,
+        "mixing": None if metropolis else [matrix.indptr, matrix.indices, matrix.data],
+        "links": list(setup.links),
+        "n_nodes": setup.n_nodes,
+        "partition": [nodes.partition.columns_of(k) for k in range(setup.n_nodes)] if problem.pooled else None,
+        "seed": setup.seed,
+        "network": setup.timing,
+        "certify": setup.certify,
+        "tol": setup.tol,
+        "faults": nodes.plan.to_dict(),
+        "n_blocks": len(nodes.blocks) if processes.simulates else 1,
+    }
+    elapsed = driver.seconds
+    states = processes.gather(nodes.states)
+    watchers = processes.gather([watcher.state for watcher in nodes.watchers])
+    transports = processes.gather([nodes.transport.state()])
+    if states is None or watchers is None or transports is None:
+        processes.broadcast(None)  # so that nobody goes on before the file is there
+        return
+    state = {
+        "rounds": driver.made,
+        "elapsed": elapsed,
+        "history": saved.history,
+        "events": driver.events,
+        "proof": nodes.proof,
+        "nodes": regroup.merge(states),
+        "watch": regroup.merge(watchers) if watchers else None,
+        "transport": transports[0] | {"bytes": sum(transport["bytes"] for transport in transports)},
+        "frozen": {} if driver.membership is None else driver.membership.frozen,
+        "summary": nodes.summary,
+        "anchors": saved.anchors,
+        "anchor": problem.spec.anchor,
+    }
+    tree = problem_tree(problem) if data else None
+    write(path, {"identity": saved.identity, "setup": made_with, "problem": tree, "state": state})
+    processes.broadcast(None)
+
+
+def settings(
+    tree: dict[str, Any], path: str | PathLike[str], problem: Problem | None
+) -> tuple[Problem, dict[str, Any]]:
+    """Return (problem, options of `Run`) that a file's run was made with; `problem` if it does not hold the data."""
+    setup = dict(tree["setup"])
+    if problem is None and tree["problem"] is None:
+        raise InvalidInput(f"{path} was saved without its data; give the problem: Run.resume(path, problem)")
+    held = setup["partition"]
+    if problem is not None and held is not None and problem.n != sum(len(part) for part in held):
+        raise _differs(path, "problem")
+    graph = nx.empty_graph(setup["n_nodes"])
+    graph.add_edges_from(setup.pop("links"))
+    if setup["mixing"] is not None:
+        indptr, indices, values = setup["mixing"]
+        setup["mixing"] = Mixing(sp.csr_array((values, indices, indptr), shape=(len(graph), len(graph))))
+    options = setup | {
+        "topology": graph,
+        "mixing": "metropolis" if setup["mixing"] is None else setup["mixing"],
+        "partition": "shuffled" if held is None else held,
+    }
+    return problem_of(tree["problem"]) if problem is None else problem, options
+
+
+def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
+    """Go on from what the first process has read; the other processes give None."""
+    nodes = check_method(driver.nodes)
+    processes = nodes.processes
+    identity = processes.broadcast(None if tree is None else tree["identity"])
+    assert identity is not None
+    for key, name in own.identity.items():
+        if identity.get(key) != name:
+            raise _differs(path, key)
+    extents = processes.all_gather(
+        [regroup.Extent(block.size, block.columns.n, len(block.units[2])) for block in nodes.blocks]
+    )
+    states: list[Any] | None = None
+    watch: list[Any] | None = None
+    if tree is not None:
+        states = regroup.split(tree["state"].pop("nodes"), extents)
+        watch = tree["state"].pop("watch")
+        watch = [] if watch is None else regroup.split(watch, extents)
+    own_states, own_watch = processes.scatter(states), processes.scatter(watch)
+    state = processes.broadcast(None if tree is None else tree["state"])
+    assert state is not None
+    if state["anchor"] != nodes.problem.spec.anchor:
+        nodes.retarget(nodes.problem.anchored(state["anchor"]))
+    own.anchors[:], own.history[:], driver.events[:] = state["anchors"], state["history"], state["events"]
+    driver.made, driver.elapsed = state["rounds"], state["elapsed"]
+    nodes.proof, nodes.summary = state["proof"], state["summary"]
+    nodes.transport.restore(state["transport"] if processes.rank == 0 else state["transport"] | {"bytes": 0})
+    nodes.restore(own_states, own_watch)
+    if driver.membership is not None:
+        driver.membership.frozen = state["frozen"]
+
+
+def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
+    """Return digests of all that the rounds to come depend on beside the state, by what they are about."""
+    setup, matrix = nodes.setup, nodes.setup.mixing.matrix
+    hosted = sum(block.size for block in nodes.blocks)
+    names = [digest(nodes.data_of(k)) for k in range(hosted)]
+    parts = {
+        "problem": [_spec(nodes.problem), nodes.problem.pooled, nodes.problem.n],
+        "method": nodes.method,
+        "seed": setup.seed,
+        "network": [matrix.indptr, matrix.indices, matrix.data],
+        "partition": [nodes.partition.order, nodes.partition.starts],
+        "clock": setup.timing,
+        "way to stop (certificate or not)": setup.certify,
+        "fault plan": nodes.plan.to_dict(),
+        # last, because another partition deals it out in another way
+        "data": [name for part in nodes.processes.all_gather([names]) for name in part],
+    }
+    return {key: digest(part) for key, part in parts.items()}
+
+
+def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
+    return InvalidInput(
+        f"{path} is a checkpoint of another run: its {what} differs. Name another file, or go on with the "
+        f"{what} that it was made with (Run.resume takes all settings from the file)"
+    )
+
+
 def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """What `write` wrote."""
+    """Return the four parts of a checkpoint that `write` wrote."""
     tree = archive.load(path, kind=KIND, version=VERSION, package=PACKAGE)
     if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
         raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
@@ -74,9 +232,9 @@ def _feed(hasher: Any, tree: Any) -> None:
         hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 
 
-def _model(problem: Problem) -> Model:
-    """The anchor of an intercept is no part of the problem but of how far its solution has come."""
-    return replace(problem.model, anchor=0.0)
+def _spec(problem: Problem) -> ProblemSpec:
+    """Return the specification without the anchor of an intercept, which belongs to the solution's state."""
+    return replace(problem.spec, anchor=0.0)
 
 
 def problem_tree(problem: Problem) -> dict[str, Any]:
@@ -84,21 +242,10 @@ def problem_tree(problem: Problem) -> dict[str, Any]:
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
     ]
-    return {"model": _model(problem), "pooled": problem.pooled, "parts": parts}
-
-
-def node_digest(problem: Problem, node: int, own: Indices) -> str:
-    """A name of the data that a node holds."""
-    data = problem.node_data(node, own)
-    return digest([data.columns, data.y, data.weight])
-
-
-def outline(problem: Problem) -> list[Any]:
-    """What there is to say of a problem without looking at its data."""
-    return [_model(problem), problem.pooled, problem.n]
+    return {"spec": _spec(problem), "pooled": problem.pooled, "parts": parts}
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:
-    """And back."""
-    model = tree["model"]
-    return Problem(model, [NodeData.restored(model, **part) for part in tree["parts"]], tree["pooled"])
+    """Rebuild the Problem that `problem_tree` flattened."""
+    spec = tree["spec"]
+    return Problem(spec, [NodeData.restored(spec, **part) for part in tree["parts"]], tree["pooled"])

@@ -1,7 +1,4 @@
-"""What can be seen of a run from above: all nodes at once, those of other processes included.
-
-Nodes know nothing of this. On a cluster everything here that takes other processes is asked by all of them together.
-"""
+"""The history of a run: a record every few rounds, and the result at the end."""
 
 from __future__ import annotations
 
@@ -9,214 +6,89 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import Certificate, Certifier
-from glmesh.certificate.measures import Measures, observe, product
-from glmesh.core.block import Block, NetworkInfo
-from glmesh.engine.membership import Elastic, HostedNodes
-from glmesh.errors import InvalidInput
-from glmesh.methods.consensus.samples import observe_copies
-from glmesh.network.faults import Plan
-from glmesh.parallel.processes import ProcessGroup
-from glmesh.problem.node_data import CompositeObjective
-from glmesh.problem.partition import Partition
-from glmesh.problem.problem import Problem
-from glmesh.transports import Transport
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.engine.result import Result, Status
+from glmesh.engine.run import Run
+
+WHOLE_NUMBERS = ("round", "communications", "bytes")  # columns of the history that are no floats
 
 
-class Overview:
-    """The side of a run that only looks."""
+class Observer:
+    """Records a run every `record_every` rounds and at its last round."""
 
-    problem: Problem
-    processes: ProcessGroup
-    partition: Partition
-    exchange: Transport
-    hosted: HostedNodes
-    elastic: Elastic | None
-    certifiers: list[Certifier]
-    consensual: bool
-    n_nodes: int
-    rounds: int
-    _info: NetworkInfo
-    _elapsed: float
-    _measured: tuple[int, Measures] | None
-    _whole: tuple[bytes, Block] | None
-    _proof: tuple[Certificate, Vector, Matrix] | None
+    def __init__(self, run: Run, record_every: int, max_rounds: int) -> None:
+        self._run, self._every, self._last = run, record_every, max_rounds
+        history = run.history
+        while len(history) > 1 and history[-1]["round"] % record_every:  # where an earlier part of the run had stopped
+            history.pop()
+        if not history:
+            self._append()
 
-    @property
-    def blocks(self) -> list[Block]:
-        """The nodes of this process, side by side in one block, or in several (`n_blocks`)."""
-        return self.hosted.blocks
+    def record(self) -> dict[str, Any] | None:
+        """Record the present round if it is due, and return its record; None between records."""
+        run, history = self._run, self._run.history
+        if history[-1]["round"] != run.rounds and (run.rounds % self._every == 0 or run.rounds == self._last):
+            self._append()
+        return history[-1] if history[-1]["round"] == run.rounds else None
 
-    @property
-    def states(self) -> list[Any]:
-        """The state of each block."""
-        return self.hosted.states
-
-    def _by_block(self, x: Vector) -> list[Vector]:
-        """Variables from the user's order to that of the blocks."""
-        order, starts = self.partition.order, self.partition.starts
-        return [x[order[starts[int(block.ids[0])] : starts[int(block.ids[-1]) + 1]]] for block in self.blocks]
-
-    def product(self, x: Vector) -> Vector:
-        """Ax, of variables in the user's order."""
-        return product(self.blocks, self._by_block(x), self.processes)
-
-    @property
-    def x(self) -> Vector:
-        """The variables, in the user's order (a copy); with a method of consensus, the mean of all copies."""
-        if self.consensual:
-            return np.asarray(self.estimates.mean(axis=0))
-        return np.asarray(self.partition.to_user(self.processes.concatenate([state.x for state in self.states])))
-
-    @property
-    def estimates(self) -> Matrix:
-        """Every node's v_k, or its copy of the coefficients, a row each (a copy)."""
-        return np.asarray(self.processes.concatenate([state.v for state in self.states]))
-
-    @property
-    def story(self) -> list[tuple[int, str, str]]:
-        """(round, acceleration from then on, why), as `Cola(acceleration=...)` chose."""
-        return [] if self.consensual else list(self.states[0].story)
-
-    @property
-    def theta(self) -> Vector:
-        """The local accuracy Theta_k reached in the last round (NaN where none was asked for)."""
-        if self.consensual:
-            return np.full(self.n_nodes, np.nan)
-        return np.asarray(self.processes.concatenate([state.theta for state in self.states]))
-
-    @property
-    def communications(self) -> int:
-        """Exchanges that a node waited for."""
-        return self.exchange.traffic.communications
-
-    @property
-    def bytes(self) -> int:
-        """Bytes sent over all directed edges."""
-        return sum(self.processes.each([self.exchange.traffic.bytes]))
-
-    @property
-    def seconds(self) -> float:
-        """Time of the rounds so far: on the virtual clock if there is a network, else on the wall."""
-        clock = self.exchange.clock
-        return max(self.processes.each([self._elapsed])) if clock is None else clock.seconds
-
-    @property
-    def faults(self) -> Plan:
-        """What fails and when."""
-        return Plan() if self.elastic is None else self.elastic.plan
-
-    @property
-    def members(self) -> Flags:
-        """Who took part in the last round (or will in the first)."""
-        return self.faults.members(max(self.rounds - 1, 0), self.n_nodes)
-
-    @property
-    def up(self) -> Flags:
-        """Who was there in the last round."""
-        return np.asarray(self.processes.concatenate([state.up for state in self.states]))
-
-    @property
-    def skipped(self) -> int:
-        """Subproblems not solved because their node was done."""
-        return 0 if self.consensual else sum(self.processes.each([state.screening.skipped for state in self.states]))
-
-    @property
-    def spared(self) -> float:
-        """Nonzeros that those would have visited."""
-        return 0.0 if self.consensual else float(sum(self.processes.each([s.screening.spared for s in self.states])))
-
-    def measure(self) -> Measures:
-        """O_A, H, gap and consensus of the present state: a bird's eye view, not part of the algorithm.
-
-        The objective is that of all members, those included that are away; what nodes that left for good add to Ax
-        stays as a constant, if it stays at all.
-        """
-        if self.consensual and (self._measured is None or self._measured[0] != self.rounds):
-            self._measured = self.rounds, observe_copies(self.problem, self.estimates)
-        elif self._measured is None or self._measured[0] != self.rounds:
-            xs, vs = [s.x for s in self.states], [s.v for s in self.states]
-            self._measured = self.rounds, self._observe(xs, vs)
-        return self._measured[1]
-
-    def _observe(self, xs: list[Vector], vs: list[Matrix]) -> Measures:
-        by_samples = self.problem.model.split == "samples"
-        members = self.members
-        if self.elastic is None:
-            return observe(self.blocks, xs, vs, by_samples=by_samples, processes=self.processes)
-        # whatever K some nodes still believe in
-        scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
-        rows = np.concatenate([v * scale[:, None] for v, scale in zip(vs, scales, strict=True)])[members]
-        constant = self.elastic.constant
-        if members.all():
-            return observe(self.blocks, xs, [rows], by_samples=by_samples, constant=constant, conserved=False)
-        block = self._members_block(members)
-        x = np.concatenate([x[b.of_node(k)] for b, x in zip(self.blocks, xs, strict=True) for k in range(b.size)
-                            if members[int(b.ids[k])]])  # fmt: skip
-        return observe([block], [x], [rows], by_samples=by_samples, constant=constant, conserved=False)
-
-    def objective_at(self, x: Vector, estimates: Matrix) -> float:
-        """The user-level objective of other variables and estimates than the present ones."""
-        vs = [estimates[block.ids.astype(np.int64)] for block in self.blocks]
-        return self._observe(self._by_block(x), vs).objective
-
-    def _members_block(self, members: Flags) -> Block:
-        """All members in one block; kept until somebody joins or leaves."""
-        key = members.tobytes()
-        if self._whole is None or self._whole[0] != key:
-            ids = np.flatnonzero(members)
-            forms = [
-                CompositeObjective(block.node_columns(k), block.f, block.terms[k])
-                for block in self.blocks
-                for k in range(block.size)
-                if members[int(block.ids[k])]
-            ]
-            self._whole = key, Block.of(ids, self._info, forms, lambda: np.zeros((len(ids), forms[0].columns.d)))
-        return self._whole[1]
-
-    @property
-    def certificate(self) -> Certificate | None:
-        """The newest certificate that every node knows, about the present members and data."""
-        if self.certifiers:
-            return self.certifiers[0].latest
-        return None if self._proof is None else self._proof[0]
-
-    def _note_certificate(self) -> None:
-        """Keeps what all members have concluded about one round, and their state of that round."""
-        if self._proof is not None and not np.array_equal(np.flatnonzero(self.members), self._proof[0].members):
-            self._proof = None
-        snapshots = [
-            snapshot for async_certifier in self.hosted.async_certifiers for snapshot in async_certifier.state.last
-        ]
-        node_flows = [
-            own_flows for number in range(len(self.blocks)) for own_flows in self.hosted.gossip(number).node_flows
-        ]
-        found = [(snapshots[k], node_flows[k]) for k in np.flatnonzero(self.members)]
-        if any(snapshot is None or snapshot.view.digest != own_flows.view.digest for snapshot, own_flows in found):
-            return
-        rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
-        certificate = found[0][0].certificate if found[0][0] is not None else None
-        if len(rounds) > 1 or certificate is None or (self._proof and self._proof[0] == certificate):
-            return
-        x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
-        for number, (block, async_certifier) in enumerate(zip(self.blocks, self.hosted.async_certifiers, strict=True)):
-            for k, snapshot in enumerate(async_certifier.state.last):
-                if snapshot is not None and self.members[int(block.ids[k])]:
-                    x[number][block.of_node(k)] = snapshot.x
-                    v[number][k] = len(certificate.members) * snapshot.s
-        self._proof = certificate, np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
-
-    def certified_state(self) -> tuple[Vector, Matrix]:
-        """(x in the user's order, every v_k) that the newest certificate is about."""
-        if self.certificate is None:
-            raise InvalidInput("there is no certificate yet")
-        if self._proof is not None:
-            return self._proof[1], self._proof[2]
-        x = self.processes.concatenate(
-            [certifier.state.x for certifier in self.certifiers if certifier.state.x is not None]
+    def _append(self) -> None:
+        """Append a record of the present round; a certificate is noted once, when it becomes known."""
+        run, m, certificate = self._run, self._run.measure(), self._run.certificate
+        theta = run.theta if run.rounds else np.full(run.n_nodes, np.nan)
+        known = run.history[-1]["certificate_round"] if run.history else -1
+        news = certificate is not None and certificate.round != known and np.isfinite(certificate.bound)
+        run.history.append(
+            {
+                "round": run.rounds,
+                "communications": run.communications,
+                "bytes": run.bytes,
+                "seconds": run.seconds,
+                "objective": m.objective,
+                "h": m.h,
+                "gap": m.gap,
+                "consensus": m.consensus,
+                "certificate": certificate.bound if certificate is not None and news else np.nan,
+                "theta": float(theta.max(initial=-np.inf)) if run.rounds else np.nan,
+                "certificate_round": -1 if certificate is None else certificate.round,
+                "thetas": theta,
+            }
         )
-        v = self.processes.concatenate(
-            [certifier.state.v for certifier in self.certifiers if certifier.state.v is not None]
+
+    def result(self, status: Status, tol: float | None) -> Result:
+        """Return what came of the run, which ended with this status; tol: the relative gap aimed at, if any."""
+        run, history = self._run, self._run.history
+        if history[-1]["round"] != run.rounds:
+            self._append()
+        last, nodes = history[-1], run.nodes
+        x, estimates, gap, objective = run.x, run.estimates, last["gap"], last["objective"]
+        if status is Status.CERTIFIED and run.certificate is not None:
+            x, estimates = run.certified_state()
+            gap, objective = run.certificate.bound, nodes.objective_at(x, estimates, run.rounds)
+        coef, intercept = nodes.coefficients(x, estimates, run.members)
+        skipped, work_saved = nodes.skipped
+        keys = [key for key in last if key not in ("certificate_round", "thetas")]
+        return Result(
+            x=x,
+            coef=coef,
+            intercept=intercept,
+            rounds=run.rounds,
+            communications=run.communications,
+            bytes=run.bytes,
+            seconds=run.seconds,
+            gap=gap,
+            objective=objective,
+            status=status,
+            tol=tol,
+            history={
+                key: np.array([entry[key] for entry in history], int if key in WHOLE_NUMBERS else float) for key in keys
+            },
+            certificate=run.certificate,
+            estimates=estimates,
+            problem=run.problem,
+            faults=run.faults.to_dict(),
+            events=tuple(run.events),
+            skipped=skipped,
+            work_saved=work_saved,
+            thetas=np.array([entry["thetas"] for entry in history]),
+            story=tuple(run.story),
+            copies=nodes.replicates,
         )
-        return np.asarray(self.partition.to_user(x)), np.asarray(v)

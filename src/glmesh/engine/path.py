@@ -17,7 +17,6 @@ from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.errors import InvalidInput
-from glmesh.methods.cola.newton import Newton
 from glmesh.problem.problem import Problem
 from glmesh.types import AnyArray, Matrix, Vector
 
@@ -79,14 +78,14 @@ def solve_path(
 
 def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:
     results: list[Result] = []
-    before: tuple[float, list[tuple[Vector, Matrix]]] | None = None  # the weight before the last one, and its solution
+    before: tuple[float, Any] | None = None  # the weight before the last one, and its solution
     last = float(weights[0])
     for alpha in weights:
         if results:
-            here = _state(run)
+            here = run.nodes.mark()
             run.set_alpha(float(alpha))
             if before is not None:
-                _go_ahead(run, before[1], (float(alpha) - last) / (last - before[0]))
+                run.nodes.go_ahead(before[1], (float(alpha) - last) / (last - before[0]))
             before = last, here
             run.history.clear()
         cost = {name: getattr(run, name) for name in ("rounds", "communications", "bytes", "seconds")}
@@ -94,25 +93,3 @@ def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, re
         results.append(replace(result, **{name: getattr(run, name) - spent for name, spent in cost.items()}))
         last = float(alpha)
     return results
-
-
-def _state(run: Run) -> list[tuple[Vector, Matrix]]:
-    """(x, v) of every block."""
-    return [(state.x.copy(), state.v.copy()) for state in run.states]
-
-
-def _go_ahead(run: Run, before: list[tuple[Vector, Matrix]], step: float) -> None:
-    """x + step (x - x before), but nothing crosses a kink or a bound; the estimates follow."""
-    if not np.isfinite(step) or run.uses_flows or isinstance(run.states[0].sums, Newton):  # which knows better
-        return
-    for block, state, (x, v) in zip(run.blocks, run.states, before, strict=True):
-        ahead = state.x + step * (state.x - x)
-        new = block.inside(ahead).copy()
-        new[(block.table[:, 0] > 0) & (new * state.x <= 0)] = 0.0
-        state.v[:] += step * (state.v - v)
-        state.x = new
-        for k in range(block.size):
-            own = block.of_node(k)
-            if (new[own] != ahead[own]).any():
-                state.gossip.move(block, k, new[own] - ahead[own])
-    run.begin_anew()

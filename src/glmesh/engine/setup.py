@@ -2,30 +2,122 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 import networkx as nx
-import numpy as np
 
+from glmesh.core.protocols import Method
+from glmesh.core.setup import Setup
+from glmesh.core.transport import Transport
+from glmesh.engine.driver import Driver
 from glmesh.errors import InvalidInput
-from glmesh.gossip.membership import MembershipView
 from glmesh.methods import Cola
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
+from glmesh.network.timing import Network
+from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
+from glmesh.parallel.threads import ThreadPool
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
-from glmesh.transports import Network
+from glmesh.transports import FaultyTransport, LocalTransport
+from glmesh.types import AnyArray
+from glmesh.validation import whole_number
 
 DEFAULT_NODES = 16
+# numbers touched in a round, below which a second thread costs more than it brings: benchmarks/reports/simulator.md
+WORTH_A_THREAD = 200_000
 
 
-def network_of(
-    problem: Problem, method: Any, topology: Any, n_nodes: int, weights: Any, seed: int
-) -> tuple[Mixing, int]:
-    """(mixing, a bound of the diameter)."""
-    n_nodes = whole(n_nodes, "n_nodes", 1)
+@dataclass(frozen=True)
+class RunOptions:
+    """What a caller may ask of a run; `Run` says what each is."""
+
+    method: Method[Any, Any] | None = None
+    topology: Any = "ring"
+    n_nodes: int = DEFAULT_NODES
+    mixing: Any = "metropolis"
+    partition: str | AnyArray = "shuffled"
+    seed: int = 0
+    warm_start: AnyArray = None
+    network: Network | None = None
+    certify: bool = False
+    tol: float | None = None
+    faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None
+    n_jobs: int | None = None
+    n_blocks: int = 1
+    processes: ProcessGroup = SINGLE_PROCESS
+
+
+def start(problem: Problem, options: RunOptions) -> Driver:
+    """Check what was asked for, in the order in which it depends on each other, and return a run before round 0."""
+    method = Cola() if options.method is None else options.method
+    if not callable(getattr(method, "prepare", None)) or not callable(getattr(method, "round", None)):
+        raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {options.method!r}")
+    if options.network is not None and not isinstance(options.network, Network):
+        raise InvalidInput(f"network must be a Network(...), got {options.network!r}")
+    seed = whole_number(options.seed, "seed", 0, 2**63)
+    mixing, diameter = network_of(problem, method, options, seed)
+    plan, processes = Plan.of(options.faults), options.processes
+    processes.refuse(network=options.network, plan=plan)
+    n_blocks = min(whole_number(options.n_blocks, "n_blocks", 1), mixing.n_nodes)
+    threads = ThreadPool(_n_threads(problem, mixing, options))
+    links = sorted(topology_module.links_of(mixing.matrix))
+    mixing, schedule = schedule_of(plan, mixing, options.mixing)
+    if plan.loses_messages:
+        diameter = diameter_of(mixing, plan)
+    setup = Setup(
+        problem=problem,
+        mixing=mixing,
+        schedule=schedule,
+        links=links,
+        diameter=diameter,
+        node_ids=processes.local_blocks(mixing.n_nodes, n_blocks),
+        partition=options.partition,
+        warm_start=options.warm_start,
+        seed=seed,
+        plan=plan,
+        timing=options.network,
+        certify=options.certify,
+        tol=options.tol,
+        threads=threads,
+        processes=processes,
+        transports=connect,
+    )
+    nodes = method.prepare(setup)
+    return Driver(nodes)
+
+
+def connect(setup: Setup, flows: bool) -> Transport:
+    """Return the transport of a run: among the processes, within this one, or within it on a bad day."""
+    ids = list(setup.node_ids)
+    if setup.plan.is_empty and not flows:
+        return setup.processes.exchange(setup.mixing, ids) or LocalTransport(setup.mixing, ids, setup.timing)
+    if not setup.processes.simulates:
+        raise InvalidInput("flow gossip is for networks that fail; with runtime='mpi' use gossip='auto'")
+    return FaultyTransport(setup.mixing, ids, setup.timing, setup.plan, setup.schedule)
+
+
+def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
+    """Return the number of threads: as asked for, or as many as cores if a round is worth it."""
+    if options.n_jobs is not None:
+        return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
+    if options.processes.size > 1:  # the ranks share the cores out among themselves
+        return 1
+    d = problem.parts[0].columns.d
+    work = sum(part.columns.nnz for part in problem.parts) + (mixing.edges + mixing.n_nodes) * d
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return min(cores, mixing.n_nodes) if work > WORTH_A_THREAD else 1
+
+
+def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
+    """Return (mixing, a bound of the diameter) of the network that was asked for."""
+    n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
     if isinstance(problem, Shard) or not problem.pooled:
         spread = problem.n_nodes if isinstance(problem, Shard) else len(problem.parts)
         if n_nodes not in (DEFAULT_NODES, spread):
@@ -33,81 +125,41 @@ def network_of(
         n_nodes = spread
     elif not isinstance(topology, str):
         topology = topology_module.build(topology, None, seed)
-        given = len(topology)
-        if n_nodes not in (DEFAULT_NODES, given):
-            raise InvalidInput(f"the graph has {given} nodes, but n_nodes={n_nodes}")
-        n_nodes = given
+        if n_nodes not in (DEFAULT_NODES, len(topology)):
+            raise InvalidInput(f"the graph has {len(topology)} nodes, but n_nodes={n_nodes}")
+        n_nodes = len(topology)
     graph = topology_module.build(topology, n_nodes, seed)
-    if method.averages_exactly:
-        if not isinstance(weights, str):
+    if getattr(method, "averages_exactly", False):
+        if not isinstance(options.mixing, str):
             raise InvalidInput("Cocoa averages exactly; it takes no mixing matrix. Use Cola for one of your own.")
         return mixing_module.uniform(n_nodes), min(1, n_nodes - 1)
-    if isinstance(weights, Mixing):
-        chosen = weights
-        if chosen.n_nodes == n_nodes:
-            mixing_module.check_support(chosen, graph)
-    elif isinstance(weights, str):
-        named = {
-            "best-constant": mixing_module.best_constant,
-            "optimal": mixing_module.optimal,
-            "metropolis": mixing_module.metropolis,
-        }
-        if weights not in named:
-            names = ", ".join(map(repr, named))
-            raise InvalidInput(f"mixing must be {names}, a Mixing or a matrix, got {weights!r}")
-        chosen = named[weights](graph)
-    else:
-        chosen = mixing_module.from_matrix(weights, graph)
+    chosen = _mixing_of(graph, options.mixing)
     if chosen.n_nodes != n_nodes:
         raise InvalidInput(f"the mixing matrix is for {chosen.n_nodes} nodes, the network has {n_nodes}")
     return chosen, topology_module.diameter(chosen.matrix)  # messages take the edges that carry a weight, no others
 
 
-def whole(value: Any, name: str, least: int, most: float = np.inf) -> int:
-    """The value, if it is a whole number in this range."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value < most:
-        raise InvalidInput(f"{name} must be a whole number >= {least}, got {value!r}")
-    return int(value)
-
-
-class Gaps:
-    """Lower bounds of 1 - lambda_2 of the mixing among the members of a view; 0 if they are not connected."""
-
-    def __init__(self, mixing: Mixing, plan: Plan) -> None:
-        self._mixing, self._plan = mixing, plan
-        self._links = topology_module.links_of(mixing.matrix)
-        self._newest: tuple[Any, float] = (None, 0.0)
-
-    def __call__(self, view: MembershipView, round: int) -> float:
-        """For the members of a view and the links that had not failed for good by this round."""
-        members, gone = view.flags, self._plan.gone(round, self._links)
-        newest = self._newest  # threads share this object
-        if newest[0] != (members.tobytes(), gone):
-            mixing = mixing_module.among(self._mixing, members, gone)
-            newest = self._newest = (members.tobytes(), gone), mixing.consensus_gap
-        return newest[1]
-
-
-def check_plan(plan: Plan, method: Cola, network: Network | None, certify: bool) -> bool:
-    """Refuses what does not go together; whether nodes keep flows."""
-    uses_flows = method.gossip == "ledger" or (method.gossip == "auto" and plan.loses_messages)
-    if method.gossip == "chebyshev" and plan.loses_messages:
-        raise InvalidInput("Chebyshev gossip is for networks that stand still; use gossip='auto' where things fail")
-    if any(entry.delay for entry in plan.straggler) and network is None:
-        raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
-    if not uses_flows and plan.loses_messages:
-        if method.acceleration not in ("auto", "none"):
-            raise InvalidInput("acceleration under faults needs gossip='ledger' (the default under faults)")
-        models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
-        if plan.changes_members or "reset" in models:
-            raise InvalidInput("nodes that join, leave or are reset need gossip='ledger' (the default under faults)")
-        if certify:
-            raise InvalidInput("certificates under faults need gossip='ledger' (the default under faults)")
-    return uses_flows
+def _mixing_of(graph: nx.Graph, weights: Any) -> Mixing:
+    """Return the mixing of a graph: by name, or a matrix of the caller's."""
+    if isinstance(weights, Mixing):
+        if weights.n_nodes == len(graph):
+            mixing_module.check_support(weights, graph)
+        return weights
+    if not isinstance(weights, str):
+        return mixing_module.from_matrix(weights, graph)
+    named = {
+        "best-constant": mixing_module.best_constant,
+        "optimal": mixing_module.optimal,
+        "metropolis": mixing_module.metropolis,
+    }
+    if weights not in named:
+        names = ", ".join(map(repr, named))
+        raise InvalidInput(f"mixing must be {names}, a Mixing or a matrix, got {weights!r}")
+    return named[weights](graph)
 
 
 def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, tuple[Mixing, ...]]:
-    """(the mixing, that of each exchange in turn), once the plan is known to fit the network."""
+    """Return (the mixing, that of each exchange in turn), once the plan is known to fit the network."""
     plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:
         return mixing, (mixing,)
@@ -120,7 +172,7 @@ def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, tuple[M
 
 
 def diameter_of(mixing: Mixing, plan: Plan) -> int:
-    """An upper bound of the diameter, whoever of the plan's members are there and whichever links are left."""
+    """Return an upper bound of the diameter, whoever of the plan's members are there and whichever links are left."""
     links = topology_module.links_of(mixing.matrix)
     largest = topology_module.diameter(mixing.matrix)  # before the first round everybody is there
     for round in plan.stages():

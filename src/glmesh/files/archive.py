@@ -46,7 +46,7 @@ _STRUCTURE = "structure.json"
 _BLOCK = 1 << 20  # bytes hashed at a time
 
 
-def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], object]) -> None:
     """Write a file whole or not at all: a crash or an error leaves the old file and no part of the new one."""
     path = Path(path)
     if not path.parent.is_dir():
@@ -68,6 +68,11 @@ def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], None
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def write_text(path: str | PathLike[str], text: str) -> None:
+    """Write a text file in UTF-8, whole or not at all."""
+    write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def name_of(cls: type, package: str) -> str | None:

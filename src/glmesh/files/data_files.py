@@ -8,97 +8,192 @@
 | `.npz`                                          | `data, indices, indptr, shape` (scipy's), `y` | csr_array |
 
 Each may be compressed further: `.svm.xz`, `.csv.gz`, `.svm.bz2`. All numbers become float64; whether they are
-finite is for the problem to check.
+finite is for the problem to check. Reading needs no scikit-learn.
 """
 
-import bz2
-import csv
-import gzip
-import io
-import lzma
 import zipfile
-import zlib
-from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from glmesh.errors import InvalidInput, UnreadableFile
+from glmesh.files import svmlight, tables
+from glmesh.files.streams import is_compressed, kind_of, opened
 from glmesh.types import AnyArray, Matrix, Vector
 
-DECOMPRESS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
-_DELIMITER = {".csv": ",", ".tsv": "\t"}
 _SPARSE = ("data", "indices", "indptr", "shape")
 
 
 def load(
     path: str | PathLike[str], *, target: str | int | None = None, n_features: int | None = None
 ) -> tuple[AnyArray, Vector]:
-    """Read the samples X (m × p) and the labels y (m).
+    """Read samples X and labels y from a file.
 
-    `target` is the column of a table that holds y, by name or position; by default the last.
-    `n_features` is p. Svmlight files leave out what is zero, so a test set needs the p of its training set.
-    Their indices count from 1, or from 0 if the file uses a 0.
+    Parameters
+    ----------
+    path : str or path
+        The file; the end of its name says what it holds.
+    target : str or int, optional
+        Column of a table that holds y, by name or position; default the last.
+    n_features : int, optional
+        p. Svmlight files leave out what is zero, so a test set needs the p of its training set. Their indices count
+        from 1, or from 0 if the file uses a 0. Default: as many as the file has.
+
+    Returns
+    -------
+    X : ndarray or csr_array of shape (m, p)
+        Samples.
+    y : ndarray of shape (m,)
+        Labels.
+
+    Raises
+    ------
+    UnreadableFile
+        The file is missing, damaged, empty, or not what its name says; the message names the line.
+    InvalidInput
+        `target` is no column of the file.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from glmesh.files import data_files
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "houses.csv")
+    ...     _ = path.write_text("rooms,price,floor\\n3,250,1\\n5,400,2\\n")
+    ...     X, y = data_files.load(path, target="price")
+    >>> X
+    array([[3., 1.],
+           [5., 2.]])
+    >>> y
+    array([250., 400.])
     """
-    path = Path(path)
-    named = path.with_suffix("") if path.suffix.lower() in DECOMPRESS else path
-    kind = named.suffix.lower()
-    if target is not None and kind not in _DELIMITER:
-        raise InvalidInput(f"{path}: target={target!r} picks a column of a .csv or .tsv; leave it out")
-    if kind == ".npz":
+    X, y, _ = _load(Path(path), target, None, n_features)
+    return X, y
+
+
+def load_named(
+    path: str | PathLike[str], *, target: str | int | None = None, ids: str | None = None
+) -> tuple[AnyArray, Vector, list[str] | None]:
+    """Read samples, labels and the names of the rows from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; the end of its name says what it holds.
+    target : str or int, optional
+        Column of a table that holds y, by name or position; default the last that is not `ids`.
+    ids : str, optional
+        Column of a table, or array of an .npz, with the names of the rows.
+
+    Returns
+    -------
+    X : ndarray or csr_array of shape (m, p)
+        Samples.
+    y : ndarray of shape (m,)
+        Labels.
+    names : list of m str, or None
+        Names of the rows; None without `ids`.
+
+    Raises
+    ------
+    UnreadableFile
+        The file is missing, damaged, empty, or not what its name says; the message names the line.
+    InvalidData
+        Two rows of a table have one name.
+    InvalidInput
+        `target` or `ids` is no column of the file, or the format has no names of rows.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from glmesh.files import data_files
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "patients.csv")
+    ...     _ = path.write_text("age,patient,ill\\n41,ann,0\\n57,ben,1\\n")
+    ...     X, y, names = data_files.load_named(path, ids="patient")
+    >>> names
+    ['ann', 'ben']
+    >>> y
+    array([0., 1.])
+    """
+    return _load(Path(path), target, ids, None)
+
+
+def is_table(path: str | PathLike[str]) -> bool:
+    """Return whether the name is that of a .csv or .tsv, compressed or not."""
+    return kind_of(Path(path)) in tables.DELIMITER
+
+
+def _load(
+    path: Path, target: str | int | None, ids: str | None, n_features: int | None
+) -> tuple[AnyArray, Vector, list[str] | None]:
+    """Return (X, y, names of the rows or None) of a file in any format."""
+    kind, names = kind_of(path), None
+    if target is not None and kind not in tables.DELIMITER:
+        raise _no_column(path, target)
+    if kind in tables.DELIMITER:
+        X, y, names = tables.read(path, tables.DELIMITER[kind], target, ids)
+    elif kind == ".npz":
         X, y = _read_npz(path)
-    elif kind in _DELIMITER:
-        X, y = _read_table(path, _DELIMITER[kind], target)
+        names = None if ids is None else _read_names(path, ids, len(y))
+    elif ids is not None:
+        raise InvalidInput(f"{path}: svmlight files have no names of rows; leave ids out, or use a .csv or .npz")
     else:
-        X, y = _read_svmlight(path, n_features)
+        X, y = svmlight.read(path, n_features)
+        X = _canonical(X)
     if len(y) != X.shape[0]:
         raise UnreadableFile(f"{path}: y has {len(y)} labels, expected {X.shape[0]}, one for each row of X")
     if len(y) == 0:
-        raise _empty(path)
+        raise tables.no_samples(path)
     if n_features not in (None, X.shape[1]):
         raise UnreadableFile(f"{path}: has {X.shape[1]} features, expected n_features={n_features}")
-    return X, y
+    return X, y, names
+
+
+def _no_column(path: Path, target: str | int) -> InvalidInput:
+    return InvalidInput(f"{path}: target={target!r} picks a column of a .csv or .tsv; leave it out")
 
 
 def load_part(
     path: str | PathLike[str], part: int, parts: int, *, target: str | int | None = None
 ) -> tuple[AnyArray, Vector, bool]:
-    """One of so many parts of the data: (X, y, whether the columns of X are the indices in the file, from 0 or from 1).
+    """Return (X, y, raw) of part number `part` of `parts`; raw: columns of X are the file's indices, from 0 or from 1.
 
     A name with "{rank}" in it stands for one file per part. Any other must be svmlight text as it is, of which a part
     is the lines that begin in its share of the bytes; nobody reads the others.
     """
     own = "{rank}" in str(path)
     path = Path(str(path).replace("{rank}", str(part)))
-    packed = path.suffix.lower() in DECOMPRESS
-    kind = (path.with_suffix("") if packed else path).suffix.lower()
-    if own and kind in (".npz", *_DELIMITER):
+    plain = kind_of(path) not in (".npz", *tables.DELIMITER)
+    if own and not plain:
         return *load(path, target=target), False
     if target is not None:
-        raise InvalidInput(f"{path}: target={target!r} picks a column of a .csv or .tsv; leave it out")
-    if not own and (packed or kind in (".npz", *_DELIMITER)):
+        raise _no_column(path, target)
+    if not own and (is_compressed(path) or not plain):
         raise InvalidInput(
             f"{path}: cannot be read in parts; give svmlight text that is not compressed, or one file for each rank, "
             "with {rank} in its name"
         )
-    if own:
-        return *_parse_svmlight(path), True
+    span = None if own else _share_of_bytes(path, part, parts)
+    X, y = svmlight.parse(path, span)
+    return _canonical(X), y, True
+
+
+def _share_of_bytes(path: Path, part: int, parts: int) -> tuple[int, int]:
     try:
         size = path.stat().st_size
     except OSError:
         raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
-    begin, end = size * part // parts, size * (part + 1) // parts
-    return *_parse_svmlight(path, (begin, end)), True
+    return size * part // parts, size * (part + 1) // parts
 
 
 def demo() -> tuple[Matrix, Vector]:
-    """The 64-feature diabetes data of Efron et al. (2004): 442 patients, centred, columns of norm 1.
+    """Return the 64-feature diabetes data of Efron et al. (2004): X (442, 64), columns centred and of norm 1, y (442,).
 
     10 measurements, their 45 products and 9 squares; the square of the two-valued sex would repeat sex itself.
     """
@@ -143,143 +238,6 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray[A
             ) from error
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The decompressed bytes of a file; what goes wrong while reading them is an UnreadableFile."""
-    try:
-        with DECOMPRESS.get(path.suffix.lower(), partial(open, mode="rb"))(path) as stream:
-            yield stream
-    except FileNotFoundError:
-        raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise UnreadableFile(f"{path}: cannot be read to its end ({error}); write or copy it again") from error
-
-
-class _Lines:
-    """The lines of a stream that begin in a span of bytes, keeping count for whoever has to name a bad one."""
-
-    def __init__(self, stream: IO[bytes], span: tuple[int, int] | None = None) -> None:
-        self.read = stream.read  # scikit-learn takes what has a read method for an open file
-        self._stream, self._span = stream, span
-        self.number = 0
-        self.line = b""
-
-    def __iter__(self) -> Iterator[bytes]:
-        place, end = (0, None) if self._span is None else self._span
-        if place:
-            self._stream.seek(place - 1)
-            place += len(self._stream.readline()) - 1  # the rest of a line that begins before
-        for line in self._stream:
-            if end is not None and place >= end:
-                return
-            self.number, self.line, place = self.number + 1, line, place + len(line)
-            yield line
-
-
-def _parse_svmlight(path: Path, span: tuple[int, int] | None = None, base: Any = True) -> tuple[Any, Vector]:
-    """The lines that begin in these bytes; `base` True: columns are the file's indices, "auto": they count from 0."""
-    from sklearn.datasets import load_svmlight_file  # takes seconds, which models and other files do not need
-
-    with opened(path) as stream:
-        lines = _Lines(stream, span)
-        try:
-            X, y = load_svmlight_file(lines, zero_based=base)
-        except (ValueError, OverflowError) as error:
-            start = lines.line[:40].decode("ascii", "backslashreplace").strip()
-            where = f"line {lines.number}{f' after byte {span[0]}' if span and span[0] else ''}"
-            raise UnreadableFile(
-                f"{path}, {where}: expected 'label index:value index:value ...' with ascending "
-                f"indices, got {start!r} ({error}); for a table, name the file .csv or .tsv"
-            ) from error
-    return _canonical(X), y
-
-
-def _read_svmlight(path: Path, n_features: int | None) -> tuple[csr_array, Vector]:
-    X, y = _parse_svmlight(path, base="auto")
-    if n_features is None:
-        if len(y) and X.nnz == 0:
-            raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...', or n_features")
-    elif X.shape[1] > n_features:
-        row = np.searchsorted(X.indptr, np.argmax(X.indices >= n_features), side="right")
-        raise UnreadableFile(
-            f"{path}: has {X.shape[1]} features (sample {row} is the first to go beyond), expected at most "
-            f"n_features={n_features}; is it of the same data set?"
-        )
-    else:
-        X.resize(len(y), n_features)
-    return _canonical(X), y
-
-
-def _read_table(path: Path, delimiter: str, target: str | int | None) -> tuple[Matrix, Vector]:
-    values = array("d")
-    header: list[str] = []
-    width = 0
-    with opened(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
-        rows = csv.reader(text, delimiter=delimiter, strict=True)
-        try:
-            for row in filter(None, rows):
-                if not width:
-                    width = len(row)
-                    if width == 1:
-                        raise UnreadableFile(
-                            f"{path}, line {rows.line_num}: has one cell, expected features and a target "
-                            f"separated by {delimiter!r}"
-                        )
-                    if any(cell.strip() and not _is_number(cell) for cell in row):
-                        header = [cell.strip() for cell in row]
-                        continue
-                if len(row) != width:
-                    raise UnreadableFile(
-                        f"{path}, line {rows.line_num}: has {len(row)} cells, expected {width} as in the first line"
-                    )
-                try:
-                    values.extend(map(float, row))
-                except ValueError:
-                    column = next(i for i, cell in enumerate(row) if not _is_number(cell))
-                    name = f"{column} ({header[column]})" if header else f"{column}"
-                    raise UnreadableFile(
-                        f"{path}, line {rows.line_num}, column {name}: expected a number, got {row[column]!r}; "
-                        "encode or drop what is not a number"
-                    ) from None
-        except csv.Error as error:
-            raise UnreadableFile(f"{path}, line {rows.line_num}: {error}; expected plain or quoted cells") from error
-        except UnicodeDecodeError as error:
-            raise UnreadableFile(f"{path}: {error}; expected UTF-8 text, so convert it") from error
-    if not values:
-        raise _empty(path)
-    table = np.asarray(values).reshape(-1, width)
-    column = _find_column(target, header, width, path)
-    return np.delete(table, column, axis=1), table[:, column].copy()
-
-
-def _empty(path: Path) -> UnreadableFile:
-    return UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _find_column(target: str | int | None, header: list[str], width: int, path: Path) -> int:
-    if target is None:
-        return width - 1
-    named = [i for i, name in enumerate(header) if name == target]
-    if len(named) == 1:
-        return named[0]
-    if not named:
-        with suppress(ValueError, IndexError):
-            return range(width)[int(target)]
-    raise InvalidInput(
-        f"{path}: target={target!r} names {len(named)} columns, expected one"
-        + (f" of {', '.join(header)}," if header else ": there is no header, so give")
-        + f" a position from 0 to {width - 1}"
-    )
-
-
 def _read_npz(path: Path) -> tuple[AnyArray, Vector]:
     arrays = read_arrays(path, ("X", "y"), (*_SPARSE, "y"), optional=("format",))
 
@@ -309,8 +267,15 @@ def _read_npz(path: Path) -> tuple[AnyArray, Vector]:
     return _canonical(X), y
 
 
+def _read_names(path: Path, ids: str, n_rows: int) -> list[str]:
+    names = read_arrays(path, (ids,))[ids]
+    if names.shape != (n_rows,):
+        raise UnreadableFile(f"{path}: {ids!r} has shape {names.shape}, expected one name for each of {n_rows} rows")
+    return [str(name) for name in names.tolist()]
+
+
 def _canonical(X: Any) -> csr_array:
-    """X as CSR with sorted, unique indices, of 32 bits where they fit: what the kernels are compiled for."""
+    """Return X as CSR with sorted, unique indices, of 32 bits where they fit: what the kernels are compiled for."""
     X = csr_array(X)
     X.sum_duplicates()
     if max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:

@@ -4,9 +4,7 @@ Every builder returns a simple graph (no self-loop, no double edge) and works fr
 `build` turns a name, a networkx graph or an adjacency into such a graph, or says why it cannot.
 """
 
-import difflib
 import math
-import operator
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csgraph
 
 from glmesh.errors import InvalidInput, InvalidNetwork
+from glmesh.validation import unknown, whole_number
 
 DRAWS = 100  # random graphs tried for a connected one; 2 ln n / n needs a second draw once in n times
 EXACT_DIAMETER = 1024  # all pairs of more nodes would take seconds
@@ -219,14 +218,8 @@ def check_connected(linked: sp.csr_array, labels: Sequence[object], what: str = 
 
 
 def positive_int(n: object, name: str = "n_nodes") -> int:
-    """`n` as a positive int."""
-    try:
-        value = operator.index(n)  # type: ignore[arg-type]  # the point is to find out
-    except TypeError:
-        value = 0
-    if value < 1:
-        raise InvalidInput(f"{name} must be a positive integer, got {n!r}")
-    return value
+    """Return `n` if it is an int >= 1."""
+    return whole_number(n, name, 1, wanted="a positive integer")
 
 
 def _by_name(name: str, n: int, seed: int) -> nx.Graph:
@@ -238,11 +231,7 @@ def _by_name(name: str, n: int, seed: int) -> nx.Graph:
         return random_regular(n, int(match[1] or 3), seed)
     if name == "erdos-renyi":
         return erdos_renyi(n, seed=seed)
-    closest = difflib.get_close_matches(name, names(), n=1, cutoff=0.0)[0]
-    raise InvalidInput(
-        f"unknown topology {name!r}; did you mean {closest!r}? Known: {', '.join(names())} "
-        "(with any integer in k-cycle and random-k-regular)"
-    )
+    raise InvalidInput(f"{unknown('topology', name, names())} (with any integer in k-cycle and random-k-regular)")
 
 
 def _read(topology: object) -> nx.Graph:

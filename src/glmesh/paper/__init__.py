@@ -1,4 +1,7 @@
-"""The paper's experiments, each with its data, its picture, and a verdict on each of its claims."""
+"""Experiments of the CoLA paper, each with its data, its picture, and a verdict on each claim of the paper.
+
+Everything runs on the simulator, through `bench`; no method and no tuned number lives here.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from glmesh.bench.report import machine
+from glmesh.files.archive import write_text
 from glmesh.paper.baselines import consensus, lasso_baselines, ridge_baselines
 from glmesh.paper.dropout import dropout, dropout_reset
-from glmesh.paper.experiment import Claim, Experiment, Outcome, Settings
+from glmesh.paper.experiment import Claim, Experiment, Findings, Settings
 from glmesh.paper.passes import local_passes
 from glmesh.paper.table import datasets
 from glmesh.paper.topologies import topologies
 
-__all__ = ["EXPERIMENTS", "Claim", "Outcome", "Settings", "run", "write_page"]
+__all__ = ["EXPERIMENTS", "Claim", "Findings", "Settings", "run", "write_page"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     "datasets": datasets,
@@ -34,20 +38,20 @@ def run(
     *,
     pictures: bool = True,
     say: Callable[[str], None] = lambda _: None,
-) -> list[Outcome]:
-    """Runs experiments and writes their files, and the page of all that is in the folder by then."""
-    outcomes = []
+) -> list[Findings]:
+    """Run experiments by name, write their files and the page of all that is in the folder; return their findings."""
+    findings = []
     for name in names:
-        outcome = EXPERIMENTS[name](settings)
-        outcome.publish(folder, pictures=pictures)
-        outcomes.append(outcome)
+        one = EXPERIMENTS[name](settings)
+        one.publish(folder, pictures=pictures)
+        findings.append(one)
         write_page(folder)
-        say(f"\n{outcome.title}\n" + "\n".join(f"  {claim}" for claim in outcome.claims))
-    return outcomes
+        say(f"\n{one.title}\n" + "\n".join(f"  {claim}" for claim in one.claims))
+    return findings
 
 
 def write_page(folder: Path) -> Path:
-    """One page of all experiments that are in a folder, whenever they were run."""
+    """Write one page of all experiments that are in a folder, whenever they were run; return its path."""
     parts = [folder / f"{name}.md" for name in EXPERIMENTS]
     text = "\n".join(part.read_text(encoding="utf-8") for part in parts if part.exists())
     seen, not_seen = text.count("\n- Seen: "), text.count("\n- Not seen: ")
@@ -62,5 +66,5 @@ def write_page(folder: Path) -> Path:
         "",
     ]
     path = folder / "report.md"
-    path.write_text("\n".join(head) + "\n" + text, encoding="utf-8")
+    write_text(path, "\n".join(head) + "\n" + text)
     return path

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from glmesh.bench import follow, reference
+from glmesh.bench import Trace, Watch, reference
+from glmesh.bench.draw import Panel
 from glmesh.methods import Cola
 from glmesh.paper.experiment import (
-    NETWORK,
     NODES,
     Claim,
-    Outcome,
-    Panel,
+    Findings,
     Settings,
     common_goal,
     cost,
@@ -21,76 +22,32 @@ from glmesh.paper.experiment import (
 )
 from glmesh.problem.problem import Problem
 
-LAMBDA = 1e-4
-CHANCES = (0.5, 0.7, 0.9, 1.0)
+LAMBDA = 1e-4  # per sample, as in the paper
+CHANCES = (0.5, 0.7, 0.9, 1.0)  # p, the probability that a node takes part in a round
 
 
-def dropout(settings: Settings) -> Outcome:
-    """Variables of a node that is away are frozen."""
+def dropout(settings: Settings) -> Findings:
+    """Return what happens when variables of a node that is away are frozen."""
     return _dropout(settings, "freeze")
 
 
-def dropout_reset(settings: Settings) -> Outcome:
-    """Variables of a node that goes are reset to zero, and its neighbours settle with it."""
+def dropout_reset(settings: Settings) -> Findings:
+    """Return what happens when a node that goes loses its variables, and its neighbours take them out of their sums."""
     return _dropout(settings, "reset")
 
 
-def _dropout(settings: Settings, model: str) -> Outcome:
+def _dropout(settings: Settings, model: str) -> Findings:
     data = settings.load("url")
     problem = Problem.glm(data.X, data.y, alpha=LAMBDA * len(data.y))
     best = reference(problem, tol=1e-8, max_rounds=settings.pick(200, 500))
-    traces = []
+    watch, traces = Watch(max_communications=settings.pick(250, 400), every_round=True), []
     for p in CHANCES:
         plan = {"seed": 1 + settings.seed, "random": [{"dropout": 1.0 - p, "model": model}]} if p < 1 else None
         traces.append(
-            follow(
-                problem,
-                Cola.printed(),
-                best,
-                name=f"p = {p:g}",
-                max_communications=settings.pick(250, 400),
-                every_round=True,
-                topology="ring",
-                n_nodes=NODES,
-                seed=settings.seed,
-                faults=plan,
-                network=NETWORK,
-            )
+            settings.follow(problem, Cola.printed(), best, watch, f"p = {p:g}", faults=plan),
         )
     frozen = model == "freeze"
-    goal = common_goal(traces)
-    rounds = [cost(trace, goal, "round") for trace in traces]
-    up = {trace.name: rises(trace) for trace in traces}
-    ends = ", ".join(f"{trace.name}: {trace.last['of_start']:.1e}" for trace in traces)
-    listed = ", ".join(f"{trace.name}: {told(value)}" for trace, value in zip(traces, rounds, strict=True))
-    if frozen:
-        claims = [
-            Claim(
-                "for all p > 0 the suboptimality decreases monotonically.",
-                max(up.values()) == 0.0,
-                "Largest rise in a round, of the start: "
-                + ", ".join(f"{name}: {value:.1e}" for name, value in up.items())
-                + f". At the end: {ends}.",
-            ),
-            Claim(
-                "a larger p converges faster.",
-                falls(rounds),
-                f"Rounds to {goal:g} of the start: {listed}.",
-            ),
-        ]
-    else:
-        steady, shaken = traces[-1], traces[:-1]
-        oscillates = all(up[trace.name] > 0 for trace in shaken)
-        slow = all(np.nanmin(trace.history["of_start"]) > steady.last["of_start"] for trace in shaken)
-        claims = [
-            Claim(
-                "when variables are reset, it oscillates and does not converge fast.",
-                bool(oscillates and slow),
-                "Largest rise in a round, of the start: "
-                + ", ".join(f"{name}: {value:.1e}" for name, value in up.items())
-                + f". At the end: {ends}.",
-            )
-        ]
+    claims = _claims_of_freezing(traces) if frozen else [_claim_of_resetting(traces)]
     about = (
         f"Ridge, λ = {LAMBDA:g} per sample, {data.name} ({data.source}), ring of {NODES}, printed CoLA, by features. "
         "A node takes part in a round with probability p; links to nodes that are away carry nothing, and their weight "
@@ -99,4 +56,31 @@ def _dropout(settings: Settings, model: str) -> Outcome:
     )
     name = "dropout" if frozen else "dropout-reset"
     title = "Dropout, frozen" if frozen else "Dropout, reset"
-    return Outcome(name, title, about, claims, [Panel(name, title.lower(), traces, x=("round",))], used=[data])
+    return Findings(name, title, about, claims, [Panel(name, title.lower(), traces, x=("round",))], used=[data])
+
+
+def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
+    """Return the verdicts on frozen variables: a monotone decrease, and faster with a larger p."""
+    goal = common_goal(traces)
+    rounds = [cost(trace, goal, "round") for trace in traces]
+    listed = ", ".join(f"{trace.name}: {told(value)}" for trace, value in zip(traces, rounds, strict=True))
+    monotone = all(rises(trace) == 0.0 for trace in traces)
+    return [
+        Claim("for all p > 0 the suboptimality decreases monotonically.", monotone, _figures(traces)),
+        Claim("a larger p converges faster.", falls(rounds), f"Rounds to {goal:g} of the start: {listed}."),
+    ]
+
+
+def _claim_of_resetting(traces: Sequence[Trace]) -> Claim:
+    """Return the verdict on variables that are reset; the last trace has p = 1."""
+    *shaken, steady = traces
+    oscillates = all(rises(trace) > 0 for trace in shaken)
+    slow = all(np.nanmin(trace.history["of_start"]) > steady.last["of_start"] for trace in shaken)
+    text = "when variables are reset, it oscillates and does not converge fast."
+    return Claim(text, bool(oscillates and slow), _figures(traces))
+
+
+def _figures(traces: Sequence[Trace]) -> str:
+    up = ", ".join(f"{trace.name}: {rises(trace):.1e}" for trace in traces)
+    ends = ", ".join(f"{trace.name}: {trace.last['of_start']:.1e}" for trace in traces)
+    return f"Largest rise in a round, of the start: {up}. At the end: {ends}."

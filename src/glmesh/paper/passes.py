@@ -8,39 +8,31 @@ from functools import cache
 
 import numpy as np
 
-from glmesh.bench import Reference, Trace, follow, reference
-from glmesh.bench.data import Data
+from glmesh.bench import Reference, Trace, Watch, reference
+from glmesh.bench.data import DataSet
+from glmesh.bench.draw import Panel
 from glmesh.methods import Cola
-from glmesh.paper.experiment import NETWORK, NODES, Claim, Outcome, Panel, Settings, common_goal, cost, falls, told
+from glmesh.paper.experiment import NETWORK, NODES, Claim, Findings, Settings, common_goal, cost, falls, told
 from glmesh.problem.problem import Problem
 
-LAMBDA = 1e-6
+LAMBDA = 1e-6  # per sample, as in the paper
 
 
 @cache
-def weak_lasso(settings: Settings) -> tuple[Data, Problem, Reference]:
-    """The Lasso of two experiments, and its optimum."""
+def weak_lasso(settings: Settings) -> tuple[DataSet, Problem, Reference]:
+    """Return (data, problem, optimum) of the Lasso of two experiments."""
     data = settings.load("rcv1")
     problem = Problem.glm(data.X, data.y, penalty="l1", alpha=LAMBDA * len(data.y))
     return data, problem, reference(problem, tol=1e-7, max_rounds=settings.pick(200, 300))
 
 
-def local_passes(settings: Settings) -> Outcome:
-    """Lasso on RCV1, ring of 16, as printed, with kappa = 1, 2, 4, ..."""
+def local_passes(settings: Settings) -> Findings:
+    """Compare kappa = 1, 2, 4, ... of printed CoLA: Lasso on RCV1, ring of 16."""
     data, problem, best = weak_lasso(settings)
     kappas = (1, 4, 16, 64) if settings.quick else (1, 2, 4, 8, 16, 32)
+    watch = Watch(max_communications=settings.pick(300, 250))
     traces = [
-        follow(
-            problem,
-            replace(Cola.printed(), local_passes=kappa),
-            best,
-            name=f"κ = {kappa}",
-            max_communications=settings.pick(300, 250),
-            topology="ring",
-            n_nodes=NODES,
-            seed=settings.seed,
-            network=NETWORK,
-        )
+        settings.follow(problem, replace(Cola.printed(), local_passes=kappa), best, watch, f"κ = {kappa}")
         for kappa in kappas
     ]
     about = (
@@ -50,11 +42,11 @@ def local_passes(settings: Settings) -> Outcome:
         f"second. The optimum is proven to {best.gap / (best.start - best.objective):.0e} of the start."
     )
     panel = Panel("local-passes", "local passes κ: rounds, and seconds", traces, x=("round", "seconds"))
-    return Outcome("local-passes", "Local passes", about, verdicts(kappas, traces), [panel], used=[data])
+    return Findings("local-passes", "Local passes", about, verdicts(kappas, traces), [panel], used=[data])
 
 
 def verdicts(kappas: Sequence[int], traces: Sequence[Trace]) -> list[Claim]:
-    """Fewer rounds with a larger kappa, and a trade-off in time."""
+    """Return the verdicts on local passes: fewer rounds with more of them, and a trade-off in time."""
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]
     seconds = [cost(trace, goal, "seconds") for trace in traces]

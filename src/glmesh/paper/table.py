@@ -1,16 +1,16 @@
-"""`datasets`: Table 1, of what was used."""
+"""`datasets`: Table 1 of the paper, with the data that was used here."""
 
 from __future__ import annotations
 
 from glmesh.bench.data import ENTRIES
 from glmesh.bench.report import table
-from glmesh.paper.experiment import Claim, Outcome, Settings
+from glmesh.paper.experiment import Claim, Findings, Settings
 
 NAMES = ("url", "webspam", "epsilon", "rcv1")
 
 
-def datasets(settings: Settings) -> Outcome:
-    """The paper's four data sets, and what stood for each here."""
+def datasets(settings: Settings) -> Findings:
+    """Compare the paper's four data sets with what stood for each here."""
     rows, real = [], []
     used = []
     for name in NAMES:
@@ -27,4 +27,4 @@ def datasets(settings: Settings) -> Outcome:
     header = ["data set", "in the paper", "samples", "features", "density", "from"]
     found = f"{sum(real)} of {len(real)} from files of that name or subsets of them; the others are stand-ins."
     claim = Claim("the experiments were run on the paper's data.", all(real), found, ours=True)
-    return Outcome("datasets", "Data sets", about, [claim], table=table(header, rows), used=used)
+    return Findings("datasets", "DataSet sets", about, [claim], table=table(header, rows), used=used)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from glmesh.bench import follow
+from glmesh.bench import Watch
+from glmesh.bench.draw import Panel
 from glmesh.methods import Cola
 from glmesh.network import mixing, topology
 from glmesh.paper.experiment import (
-    NETWORK,
     NODES,
     Claim,
-    Outcome,
-    Panel,
+    Findings,
     Settings,
     common_goal,
     cost,
@@ -23,8 +22,8 @@ from glmesh.paper.experiment import (
 from glmesh.paper.passes import LAMBDA, weak_lasso
 
 
-def topologies(settings: Settings) -> Outcome:
-    """Lasso on RCV1, 16 nodes, as printed, on five graphs with Metropolis weights."""
+def topologies(settings: Settings) -> Findings:
+    """Compare five graphs with Metropolis weights: Lasso on RCV1, 16 nodes, printed CoLA."""
     data, problem, best = weak_lasso(settings)
     graphs = {
         "ring": topology.ring(NODES),
@@ -34,19 +33,9 @@ def topologies(settings: Settings) -> Outcome:
         "complete": topology.complete(NODES),
     }
     betas = {name: mixing.metropolis(graph).beta for name, graph in graphs.items()}
+    watch = Watch(max_communications=settings.pick(300, 400), consensus=True)
     traces = [
-        follow(
-            problem,
-            Cola.printed(),
-            best,
-            name=f"{name}, β = {betas[name]:.3g}",
-            max_communications=settings.pick(300, 400),
-            consensus=True,
-            topology=graph,
-            n_nodes=NODES,
-            seed=settings.seed,
-            network=NETWORK,
-        )
+        settings.follow(problem, Cola.printed(), best, watch, f"{name}, β = {betas[name]:.3g}", topology=graph)
         for name, graph in graphs.items()
     ]
     goal = common_goal(traces)
@@ -71,4 +60,4 @@ def topologies(settings: Settings) -> Outcome:
     )
     floor = max(1e-12, float(np.nan_to_num(best.gap / (best.start - best.objective))) * 0.1)
     panel = Panel("topologies", "five topologies", traces, x=("round",), floor=floor)
-    return Outcome("topologies", "Topologies", about, claims, [panel], used=[data])
+    return Findings("topologies", "Topologies", about, claims, [panel], used=[data])

@@ -1,8 +1,10 @@
-"""Pictures of a run and of a network; needs matplotlib (`pip install glmesh[plot]`).
+"""Figures of runs, networks and paths of penalties, by matplotlib (`pip install glmesh[plot]`).
 
-Figures are built without pyplot, so nothing here touches a display or a global state.
+Figures are built without pyplot, so nothing here touches a display or a global state; matplotlib is imported when the
+first figure is made.
 """
 
+import pathlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
+from glmesh.files.archive import write_atomically
 from glmesh.formatting import size
 from glmesh.types import Flags, Matrix, Vector
 
@@ -18,25 +21,58 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_BLUE, _ORANGE, _TINT, _INK, _GREY, _RULE = "#2563a8", "#d9822b", "#c9dcf0", "#333333", "#9aa5b1", "#dde0e4"
-_LABELLED = 64  # more node numbers than this are too small to read
-_RULED = 32  # more rows of who was there than this have no room for lines between them
-_COLUMNS = 600  # of who was there; more would be narrower than a pixel, and drop out
-_STRAIGHTENED = 200  # Kamada-Kawai draws the better picture, but is cubic in the nodes
+INK = "#333333"  # of text
+BLUE, ORANGE, TINT, GREY, RULE = "#2563a8", "#d9822b", "#c9dcf0", "#9aa5b1", "#dde0e4"
+_LABELLED = 64  # [nodes] numbers of more than this are too small to read
+_RULED = 32  # [nodes] rows of a presence raster that have room for lines between them
+_COLUMNS = 600  # [columns] of a presence raster; more would be narrower than a pixel, and drop out
+_STRAIGHTENED = 200  # [nodes] Kamada-Kawai draws the better picture, but is cubic in the nodes
+
+Path = str | PathLike[str]  # of the picture; its ending says the format
 
 
 def convergence(
     history: Mapping[str, Vector],
     *,
-    path: str | PathLike[str] | None = None,
+    path: Path | None = None,
     title: str | None = None,
     presence: Matrix | None = None,
 ) -> "Figure":
-    """Relative gap and consensus violation against communications and bytes, on a log scale.
+    """Draw relative gap and consensus violation against communications and bytes, on a log scale.
 
-    `history` has equally long arrays `communications`, `bytes`, `objective`, `gap`, `consensus` and, where nodes
-    certified the gap themselves, `certificate` with NaN elsewhere. What is not finite and positive is left out.
-    `presence` (`Result.presence`, with `round` in the history) adds who was there when, unless everybody always was.
+    Parameters
+    ----------
+    history : mapping of str to array
+        `Result.history`: equally long arrays `communications`, `bytes`, `objective`, `gap`, `consensus` and, where
+        nodes certified the gap themselves, `certificate` with NaN elsewhere. What is not finite and positive is left
+        out.
+    path : str or path, optional
+        File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
+    title : str, optional
+        Heading of the figure; default: none.
+    presence : array of shape (n_rounds, K), optional
+        `Result.presence`, with `round` in the history: adds which node was there in which round, unless all always
+        were.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, which can be changed further.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Problem, plot, solve
+    >>> X = np.random.default_rng(0).normal(size=(30, 8))
+    >>> result = solve(Problem.glm(X, X[:, 0], alpha=1.0), n_nodes=4)
+    >>> figure = plot.convergence(result.history, title="ridge on a ring of 4")
+    >>> [axes.get_title(loc="left") for axes in figure.axes]
+    ['duality gap, relative to the objective', 'consensus violation']
     """
     seen = presence if presence is not None and _shows(presence, history) else None
     raster = 0.0 if seen is None else float(np.clip(0.1 * seen.shape[1], 0.8, 2.2))  # inches
@@ -53,8 +89,35 @@ def convergence(
     return _finish(figure, path, title)
 
 
-def topology(graph: Any, *, path: str | PathLike[str] | None = None, title: str | None = None) -> "Figure":
-    """The network: one numbered dot per node, one line per link."""
+def topology(graph: Any, *, path: Path | None = None, title: str | None = None) -> "Figure":
+    """Draw a network: one numbered dot per node, one line per link.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        The network, as of `glmesh.topology.build`.
+    path : str or path, optional
+        File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
+    title : str, optional
+        Heading of the figure; default: none.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, which can be changed further.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from glmesh import plot, topology
+    >>> figure = plot.topology(topology.build("torus", 16), title="a torus")
+    >>> len(figure.axes)
+    1
+    """
     figure = new_figure(5.0, 5.0)
     from matplotlib.collections import LineCollection
 
@@ -64,10 +127,10 @@ def topology(graph: Any, *, path: str | PathLike[str] | None = None, title: str 
     places = _layout(graph)
     links = [(places[a], places[b]) for a, b in graph.edges()]
     width = np.clip(10 / np.sqrt(max(len(links), 1)), 0.2, 1.4)
-    axes.add_collection(LineCollection(links, colors=_GREY, linewidths=width, zorder=1))
+    axes.add_collection(LineCollection(links, colors=GREY, linewidths=width, zorder=1))
     x, y = np.reshape([*places.values()], (-1, 2)).T
     size = float(np.clip(9000 / max(len(places), 1), 12, 420))
-    axes.scatter(x, y, s=size, color=_BLUE, edgecolors="white", linewidths=0.5, zorder=2)
+    axes.scatter(x, y, s=size, color=BLUE, edgecolors="white", linewidths=0.5, zorder=2)
     if len(places) <= _LABELLED:
         for node, (x, y) in places.items():
             axes.text(x, y, str(node), color="white", fontsize=0.42 * size**0.5, ha="center", va="center")
@@ -75,7 +138,7 @@ def topology(graph: Any, *, path: str | PathLike[str] | None = None, title: str 
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure of so many inches."""
+    """Return an empty figure of `width` by `height` inches; ImportError says what to install."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -83,12 +146,19 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _finish(figure: "Figure", path: str | PathLike[str] | None, title: str | None) -> "Figure":
+def _finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
     if title:
-        figure.suptitle(title, color=_INK, fontsize=12)
+        figure.suptitle(title, color=INK, fontsize=12)
     if path is not None:
-        figure.savefig(path, dpi=150)
+        save(figure, path, dpi=150)
     return figure
+
+
+def save(figure: "Figure", path: Path, **options: Any) -> None:
+    """Write a figure whole or not at all, in the format that the name ends in; a name without one gets .png."""
+    path = pathlib.Path(path)
+    path = path if path.suffix else path.with_name(f"{path.name}.png")
+    write_atomically(path, lambda stream: figure.savefig(stream, format=path.suffix[1:], **options))
 
 
 def _relative(history: Mapping[str, Vector], key: str) -> Vector:
@@ -97,13 +167,13 @@ def _relative(history: Mapping[str, Vector], key: str) -> Vector:
 
 
 def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vector], label: str) -> None:
-    """The first curve as a line, the second as points."""
+    """Draw the first curve as a line, the second as points."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.set_title(label, color=_INK, fontsize=11, loc="left")
+    axes.set_title(label, color=INK, fontsize=11, loc="left")
     x, sent = np.asarray(history["communications"]), np.asarray(history["bytes"])
-    line = {"color": _BLUE, "linewidth": 1.8}
-    points = {"color": _ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
+    line = {"color": BLUE, "linewidth": 1.8}
+    points = {"color": ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
     shown: list[Vector] = []
     for style, (name, values) in zip((line, points), curves.items(), strict=False):
         keep = np.isfinite(values) & (values > 0)
@@ -112,7 +182,7 @@ def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vec
             shown.append(values[keep].clip(1e-300, 1e300))  # so that the limits are numbers too
             axes.semilogy(x[keep], shown[-1], label=name, clip_on=False, **(style | single))
     if not shown:
-        axes.text(0.5, 0.5, "nothing above zero", color=_INK, ha="center", transform=axes.transAxes)
+        axes.text(0.5, 0.5, "nothing above zero", color=INK, ha="center", transform=axes.transAxes)
         axes.set_axis_off()
         return
     if len(shown) > 1:
@@ -124,20 +194,20 @@ def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vec
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
     else:
         axes.set_xticks(x[:1])
-    axes.set_xlabel("communications, and bytes sent", color=_INK)
+    axes.set_xlabel("communications, and bytes sent", color=INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,.0f}\n{size(np.interp(tick, x, sent))}"))
     axes.minorticks_off()
-    _plain_axes(axes)
+    plain_axes(axes)
 
 
 def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:
-    """Whether there is something to see, and a width to show it in."""
+    """Return whether a node was away, and communications give the raster a width."""
     x = np.asarray(history["communications"])
     return bool(len(x) > 1 and x[-1] > x[0] and (presence < 1).any())
 
 
 def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> None:
-    """A row per node, blue while it is there, orange while it is away, hatched while it is no member."""
+    """Draw a row per node, blue while the node is there, orange while it is away, hatched while it is no member."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
@@ -146,31 +216,31 @@ def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> No
     edges = np.interp(np.linspace(x[0], x[-1], 1 + min(n_rounds, _COLUMNS)), x, rounds)
     member, away = _shares(presence > 0, edges), _shares(presence == 0.5, edges)
     mix = np.divide(away, member, out=np.zeros_like(away), where=member > 0)[..., np.newaxis]
-    colours = (1 - mix) * to_rgb(_TINT) + mix * to_rgb(_ORANGE)
-    axes.patch.set(hatch="////", edgecolor=_GREY, linewidth=0)
+    colours = (1 - mix) * to_rgb(TINT) + mix * to_rgb(ORANGE)
+    axes.patch.set(hatch="////", edgecolor=GREY, linewidth=0)
     extent = (x[0], x[-1], n_nodes - 0.5, -0.5)
     crisp = "nearest" if n_nodes <= _LABELLED else "antialiased"
     axes.imshow(np.dstack([colours, member]), extent=extent, aspect="auto", interpolation=crisp)
     axes.set_xlim(x[0], x[-1])
-    axes.set_title("who was there", color=_INK, fontsize=11, loc="left")
-    axes.set_ylabel("node" if n_nodes <= _LABELLED else f"{n_nodes:,} nodes", color=_INK)
+    axes.set_title("who was there", color=INK, fontsize=11, loc="left")
+    axes.set_ylabel("node" if n_nodes <= _LABELLED else f"{n_nodes:,} nodes", color=INK)
     if n_nodes <= _RULED:
         axes.hlines(np.arange(1, n_nodes) - 0.5, x[0], x[-1], colors="white", linewidths=0.7)
     axes.set_yticks(range(0, n_nodes, -(-n_nodes // 16)) if n_nodes <= _LABELLED else [])
-    axes.tick_params(labelcolor=_INK, labelsize=7, length=0, labelbottom=False)
+    axes.tick_params(labelcolor=INK, labelsize=7, length=0, labelbottom=False)
     axes.spines[:].set_visible(False)
     partly = " (paler: part of the time)" if n_rounds > _COLUMNS else ""
-    keys = [Patch(color=_TINT, label="there")]
+    keys = [Patch(color=TINT, label="there")]
     if (presence == 0.5).any():
-        keys.append(Patch(color=_ORANGE, label=f"away{partly}"))
+        keys.append(Patch(color=ORANGE, label=f"away{partly}"))
     if (presence == 0).any():
-        keys.append(Patch(facecolor="white", edgecolor=_GREY, hatch="////", linewidth=0, label="not a member"))
-    legend = axes.legend(handles=keys, frameon=False, loc="upper left", bbox_to_anchor=(1.02, 1), labelcolor=_INK)
+        keys.append(Patch(facecolor="white", edgecolor=GREY, hatch="////", linewidth=0, label="not a member"))
+    legend = axes.legend(handles=keys, frameon=False, loc="upper left", bbox_to_anchor=(1.02, 1), labelcolor=INK)
     legend.set_in_layout(False)  # the place beside the raster is free
 
 
 def _shares(flags: Flags, edges: Vector) -> Matrix:
-    """The share of true rounds between two edges; a row per node."""
+    """Return (K, n_edges - 1) shares of true rounds between two successive edges."""
     n_rounds = len(flags)
     sums = np.concatenate([np.zeros((1, flags.shape[1])), np.cumsum(flags, axis=0)])
     upto = np.array([np.interp(edges, np.arange(n_rounds + 1), column) for column in sums.T])
@@ -178,7 +248,9 @@ def _shares(flags: Flags, edges: Vector) -> Matrix:
 
 
 def _layout(graph: Any) -> dict[Any, Vector]:
-    """A circle for rings, chains and what contains them in order, a star around its hub, else springs."""
+    """Return (x, y) by node: a circle for rings, chains and what contains them in order, a star around its hub, else
+    by springs.
+    """
     nodes = list(graph)
     K = len(nodes)
     tree = graph.number_of_edges() == K - 1
@@ -194,17 +266,44 @@ def _layout(graph: Any) -> dict[Any, Vector]:
 
 
 def _circle(nodes: list[Any]) -> dict[Any, Vector]:
-    """Evenly spaced, from the top and clockwise."""
+    """Return (x, y) by node, evenly spaced on a circle, from the top and clockwise."""
     angles = 2 * np.pi * np.arange(len(nodes)) / max(len(nodes), 1)
     return {node: np.array([np.sin(angle), np.cos(angle)]) for node, angle in zip(nodes, angles, strict=True)}
 
 
 def training(
-    histories: Sequence[Mapping[str, Vector]], *, path: str | PathLike[str] | None = None, title: str | None = None
+    histories: Sequence[Mapping[str, Vector]], *, path: Path | None = None, title: str | None = None
 ) -> "Figure":
-    """Objective, relative gap and consensus violation against rounds (above) and bytes (below).
+    """Draw objective, relative gap and consensus violation against rounds (above) and bytes (below).
 
-    Each history is that of `Result.history`; several are those of one fit per class.
+    Parameters
+    ----------
+    histories : sequence of mapping of str to array
+        `Result.history` of each fit; a classifier of several classes has one fit per class.
+    path : str or path, optional
+        File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
+    title : str, optional
+        Heading of the figure; default: none.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, which can be changed further.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Problem, plot, solve
+    >>> X = np.random.default_rng(0).normal(size=(30, 8))
+    >>> result = solve(Problem.glm(X, X[:, 0], alpha=1.0), n_nodes=4)
+    >>> figure = plot.training([result.history])
+    >>> len(figure.axes)
+    6
     """
     drawn = new_figure(10.5, 5.6)
     from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -220,17 +319,17 @@ def training(
                 )
                 keep = np.isfinite(values) & ((values > 0) | (column == 0))
                 any_shown |= bool(keep.any())
-                axes.plot(np.asarray(history[against])[keep], values[keep], color=_BLUE, linewidth=1.4, alpha=0.8)
+                axes.plot(np.asarray(history[against])[keep], values[keep], color=BLUE, linewidth=1.4, alpha=0.8)
             if column > 0 and any_shown:
                 axes.set_yscale("log")
                 axes.minorticks_off()
             if row == 0:
-                axes.set_title(label, color=_INK, fontsize=11, loc="left")
-            axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=_INK)
+                axes.set_title(label, color=INK, fontsize=11, loc="left")
+            axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=INK)
             axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=True))
             if against == "bytes":
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: size(max(tick, 0.0))))
-            _plain_axes(axes)
+            plain_axes(axes)
     return _finish(drawn, path, title)
 
 
@@ -240,33 +339,69 @@ def selection(
     alpha: float,
     *,
     coefs: Matrix | None = None,
-    path: str | PathLike[str] | None = None,
+    path: Path | None = None,
     title: str | None = None,
 ) -> "Figure":
-    """The error on held-out samples along a path of penalties, and the coefficients, if there are any."""
+    """Draw the error on held-out samples along a path of penalties, and the coefficients, if given.
+
+    Parameters
+    ----------
+    alphas : array of shape (n_alphas,)
+        Weights of the penalty.
+    mse_path : array of shape (n_alphas, n_folds)
+        Mean squared error on the samples that each fold held out.
+    alpha : float
+        The weight that was chosen, marked in the figure.
+    coefs : array of shape (p, n_alphas), optional
+        Coefficients along the path; None draws the error alone.
+    path : str or path, optional
+        File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
+    title : str, optional
+        Heading of the figure; default: none.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, which can be changed further.
+
+    Raises
+    ------
+    ImportError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import plot
+    >>> alphas = np.geomspace(1.0, 0.01, 5)
+    >>> figure = plot.selection(alphas, np.ones((5, 3)), alpha=0.1, coefs=np.zeros((2, 5)))
+    >>> len(figure.axes)
+    2
+    """
     drawn = new_figure(9.6 if coefs is not None else 5.4, 4.0)
     left = drawn.add_subplot(1, 1 if coefs is None else 2, 1)
     mean, spread = mse_path.mean(axis=1), mse_path.std(axis=1) / np.sqrt(max(mse_path.shape[1] - 1, 1))
-    left.semilogx(alphas, mse_path, color=_GREY, linewidth=0.7, alpha=0.7)
-    left.fill_between(alphas, mean - spread, mean + spread, color=_TINT, linewidth=0)
-    left.semilogx(alphas, mean, color=_BLUE, linewidth=1.8)
-    left.set_title("mean squared error on held-out samples", color=_INK, fontsize=11, loc="left")
+    left.semilogx(alphas, mse_path, color=GREY, linewidth=0.7, alpha=0.7)
+    left.fill_between(alphas, mean - spread, mean + spread, color=TINT, linewidth=0)
+    left.semilogx(alphas, mean, color=BLUE, linewidth=1.8)
+    left.set_title("mean squared error on held-out samples", color=INK, fontsize=11, loc="left")
     right = [] if coefs is None else [drawn.add_subplot(1, 2, 2)]
     for axes in right:
         assert coefs is not None
         axes.semilogx(alphas, coefs.T, linewidth=1.2)
-        axes.set_title("coefficients", color=_INK, fontsize=11, loc="left")
+        axes.set_title("coefficients", color=INK, fontsize=11, loc="left")
     for axes in (left, *right):
-        axes.axvline(alpha, color=_ORANGE, linewidth=1.4, linestyle="--")
-        axes.set_xlabel("alpha", color=_INK)
+        axes.axvline(alpha, color=ORANGE, linewidth=1.4, linestyle="--")
+        axes.set_xlabel("alpha", color=INK)
         axes.invert_xaxis()
-        _plain_axes(axes)
-    left.annotate(f"{alpha:.3g}", (alpha, left.get_ylim()[1]), color=_ORANGE, ha="center", va="bottom")
+        plain_axes(axes)
+    left.annotate(f"{alpha:.3g}", (alpha, left.get_ylim()[1]), color=ORANGE, ha="center", va="bottom")
     return _finish(drawn, path, title)
 
 
-def _plain_axes(axes: "Axes") -> None:
-    axes.grid(color=_RULE, linewidth=0.7)
-    axes.tick_params(color=_GREY, labelcolor=_INK)
+def plain_axes(axes: "Axes") -> None:
+    """Give axes a light grid and no frame but at the left and below."""
+    axes.grid(color=RULE, linewidth=0.7)
+    axes.tick_params(color=GREY, labelcolor=INK)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(_GREY)
+    axes.spines[["left", "bottom"]].set_color(GREY)

@@ -1,4 +1,4 @@
-"""Small pictures for a terminal, of braille dots or, with `ascii=True`, of plain characters."""
+"""Small pictures for a terminal, made of braille dots or, with `ascii=True`, of plain characters."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -10,8 +10,8 @@ import numpy as np
 from glmesh.types import Vector
 
 _BRAILLE = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])  # the bit of each dot in a character
-_MARGIN = 8  # columns left of the axis, for "1.5e-04 "
-_NUMBERED = 40  # more nodes than this and their numbers run into each other
+_MARGIN = 8  # [columns] left of the axis, for "1.5e-04 "
+_NUMBERED = 40  # [nodes] numbers of more than this run into each other
 
 Dot = tuple[int, int]
 
@@ -26,7 +26,38 @@ def curve(
     xlabel: str = "",
     ascii: bool = False,
 ) -> str:
-    """y against x with y on a log scale, leaving out what is not finite and positive."""
+    """Return a text that draws y against x with y on a log scale, without what is not finite and positive.
+
+    Parameters
+    ----------
+    xs, ys : sequence of float
+        Points, joined in order; equally many.
+    width, height : int, default 64 and 12
+        Characters of a line, with its labels, and lines of the curve.
+    title : str, default ""
+        A line above.
+    xlabel : str, default ""
+        A word below the axis, where there is room.
+    ascii : bool, default False
+        Whether to draw with plain characters instead of braille dots.
+
+    Returns
+    -------
+    str
+        Lines without a newline at the end.
+
+    Examples
+    --------
+    >>> from glmesh import plot
+    >>> print(plot.curve([0, 10, 20], [1.0, 0.1, 0.01], width=30, height=5, ascii=True))
+      1e+00 +...
+            |   .....
+            |        .....
+            |             .....
+      1e-02 +                  ...
+            +---------------------
+             0                  20
+    """
     x, y = np.asarray(xs, dtype=np.float64), np.asarray(ys, dtype=np.float64)
     keep = np.isfinite(x) & np.isfinite(y) & (y > 0)
     if not keep.any():
@@ -54,7 +85,32 @@ def curve(
 
 
 def graph(nx_graph: Any, *, width: int = 40, height: int = 18, ascii: bool = False) -> str:
-    """A network on a circle, its nodes numbered in order from the top and clockwise."""
+    """Return a text that draws a network on a circle, its nodes numbered in order from the top and clockwise.
+
+    Parameters
+    ----------
+    nx_graph : networkx.Graph
+        The network.
+    width, height : int, default 40 and 18
+        Characters of a line, and lines.
+    ascii : bool, default False
+        Whether to draw with plain characters instead of braille dots.
+
+    Returns
+    -------
+    str
+        Lines without a newline at the end; "(no nodes)" for an empty network.
+
+    Examples
+    --------
+    >>> from glmesh import plot, topology
+    >>> print(plot.graph(topology.build("ring", 4), width=9, height=5, ascii=True))
+       .0.
+      .   .
+    3.     .1
+      .   .
+       .2.
+    """
     nodes = list(nx_graph)
     if not nodes:
         return "(no nodes)"
@@ -71,7 +127,7 @@ def graph(nx_graph: Any, *, width: int = 40, height: int = 18, ascii: bool = Fal
 
 
 def _ticks(low: float, high: float, height: int) -> list[tuple[float, str]]:
-    """Where to label the axis, as exponents of ten: at decades, thinned out to every other row."""
+    """Return (exponent of ten, label) of the marks of an axis: at decades, thinned out to every other row."""
     first, last = ceil(low), floor(high)
     step = max(ceil(2 * (last - first + 1) / height), 1)
     decades = [decade for decade in range(first, last + 1) if decade % step == 0]
@@ -81,7 +137,7 @@ def _ticks(low: float, high: float, height: int) -> list[tuple[float, str]]:
 
 
 class _Canvas:
-    """`height` lines of `width` characters, of 4 × 2 dots each (braille) or of one (ascii)."""
+    """A canvas of `height` lines of `width` characters, of 4 × 2 dots each (braille) or of one (ascii)."""
 
     def __init__(self, width: int, height: int, ascii: bool) -> None:
         self.width, self._height, self._ascii = width, height, ascii
@@ -90,12 +146,12 @@ class _Canvas:
         self._text: dict[tuple[int, int], str] = {}
 
     def dot(self, x: float, y: float) -> Dot:
-        """The dot (from the top, from the left) at x, y in [0, 1]² with the origin at the bottom left."""
+        """Return the dot (from the top, from the left) at x, y in [0, 1]² with the origin at the bottom left."""
         rows, columns = self._dots.shape
         return round((1 - y) * (rows - 1)), round(x * (columns - 1))
 
     def cell(self, dot: Dot) -> tuple[int, int]:
-        """The line and column of a dot's character."""
+        """Return the line and the column of the character that holds a dot."""
         return dot[0] // self._bits.shape[0], dot[1] // self._bits.shape[1]
 
     def lines(self, segments: Iterable[tuple[Dot, Dot]]) -> None:

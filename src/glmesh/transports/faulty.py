@@ -32,6 +32,8 @@ class FaultyTransport(LocalTransport):
     one way spoils that, and with it the mean of rows; push-flow gossip, which sends mail, repairs itself.
     """
 
+    fails = True
+
     def __init__(
         self,
         mixing: Mixing,
@@ -57,6 +59,10 @@ class FaultyTransport(LocalTransport):
         self._graph: Vector = self._schedule[0]  # weights of the links in the last exchange
         self._alive: Flags = np.ones(len(senders), dtype=bool)  # links that stood between nodes that were up
         self._received: Flags = self._alive  # links whose message was not lost
+
+    def begin_round(self, plan: Plan, round: int) -> None:
+        """From now on exchanges are those of this round, and fail as this plan says."""
+        self.plan, self.round = plan, round
 
     def state(self) -> dict[str, Any]:
         """Return all that changes from exchange to exchange, messages on their way included."""

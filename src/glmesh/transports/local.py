@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glmesh.core.messages import Contents, Halo, Mail, Outbox, Traffic
+from glmesh.core.messages import Contents, Halo, Mail, Outbox
+from glmesh.core.records import Traffic
+from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
 from glmesh.network.timing import Clock, Network
 from glmesh.types import Indices, Matrix, Unsigned, Vector
@@ -20,6 +22,7 @@ class LocalTransport:
     """
 
     carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, parts=None)
+    fails = False
 
     def __init__(self, mixing: Mixing, blocks: list[Indices], network: Network | None = None) -> None:
         self.mixing = mixing
@@ -47,6 +50,9 @@ class LocalTransport:
             self._shared.append(np.zeros((self.mixing.n_nodes, width)))
         ids = self.blocks[block]
         return self._shared[turn][int(ids[0]) : int(ids[-1]) + 1]
+
+    def begin_round(self, plan: Plan, round: int) -> None:
+        """Do nothing: no exchange fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Return halos that refer to the rows of all nodes, of which the kernels read only the neighbours'."""

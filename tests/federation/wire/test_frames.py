@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +16,7 @@ from glmesh.certificate.messages import CertificateRecord
 from glmesh.collectives.pipeline import ObjectiveDigest
 from glmesh.core.messages import Mail
 from glmesh.core.wire import Layout
-from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
-from glmesh.federation.config.federation import Federation, difference
-from glmesh.federation.node import rows as data
-from glmesh.federation.node.gossip_store import Board
+from glmesh.errors import InvalidInput
 from glmesh.federation.wire.frames import (
     CHUNK,
     Assembler,
@@ -33,7 +29,6 @@ from glmesh.federation.wire.frames import (
     unpack_mail,
     unpack_vector,
 )
-from glmesh.federation.wire.transport import Pace
 from glmesh.gossip.edge import Offer
 from glmesh.gossip.membership import Membership
 from tests.cases import prop
@@ -171,7 +166,7 @@ class Stream(RuleBasedStateMachine):
 
     @invariant()
     def bounded(self) -> None:
-        assert self.assembler._have <= self.assembler.limit
+        assert self.assembler.pending <= self.assembler.limit
 
 
 TestStream = Stream.TestCase
@@ -189,109 +184,10 @@ def test_a_message_that_is_too_large_costs_no_memory() -> None:
     tracemalloc.stop()
 
 
-def test_vectors_with_words() -> None:
+def test_a_vector_arrives_with_the_data_about_it() -> None:
     info, vector = unpack_vector(pack_vector({"node": 3}, np.arange(4.0)), 4)
     assert info == {"node": 3}
     assert np.array_equal(vector, np.arange(4.0))
     for wrong in (b"", b"\xff\xff\xff\xff", pack_vector({}, np.arange(3.0)), pack_vector({}, np.array([np.nan] * 4))):
         with pytest.raises(Violation):
             unpack_vector(wrong, 4)
-
-
-def test_the_newest_of_a_board_counts() -> None:
-    board, other = Board(3, 6), Board(3, 6)
-    board.put("done", 1, 5, 5)
-    other.put("done", 1, 7, 7)
-    other.put("facts", 2, 1, [1.0] * 6)
-    assert sorted(board.merge(other.message())) == [("done", 1), ("facts", 2)]
-    assert not other.merge(board.message())
-    assert board.get("done", 1) == 7
-    assert board.agreed([2]) is not None
-    assert board.agreed([1, 2]) is None
-    for entry in (["facts", 0, 1, [1.0] * 5], ["facts", 0, 1, ["x"] * 6], ["done", 3, 1, 1], ["done", 0, "1", 1], 7):
-        with pytest.raises(Violation):
-            board.merge({"entries": [entry]})
-
-
-def test_a_deadline_follows_what_a_neighbour_takes() -> None:
-    pace = Pace()
-    assert pace.deadline == 5.0
-    for _ in range(50):
-        pace.took(0.01)
-    assert pace.deadline == 1.0
-    for _ in range(50):
-        pace.took(4.0)
-    assert 8.0 <= pace.deadline < 12.0
-    for _ in range(50):
-        pace.took(100.0)
-    assert pace.deadline == 30.0
-
-
-def test_federations_are_written_and_checked(tmp_path: Path) -> None:
-    tree = {
-        "name": 'with "quotes"',
-        "problem": {"loss": "logistic", "alpha": 2},
-        "network": {"topology": "links", "links": [["a", "b"], ["b", "c"]]},
-        "members": [{"name": n, "address": "127.0.0.1:1", "fingerprint": f"sha256:{n}"} for n in "abc"],
-    }
-    federation = Federation.of(tree)
-    federation.check()
-    federation.write(tmp_path / "f.toml")
-    assert Federation.read(tmp_path / "f.toml") == federation
-    assert federation.neighbours(1) == [0, 2]
-    other = Federation.of(tree | {"problem": {"loss": "hinge", "alpha": 2}})
-    assert difference(federation.entries(), federation.entries()) is None
-    assert difference(federation.entries(), other.entries()) == "problem.loss is 'logistic' here and 'hinge' there"
-    late = [member | {"late": member["name"] == "b"} for member in tree["members"]]
-    wrong = {
-        "unknown key 'los'": {"problem": {"los": "logistic"}},
-        "alpha must be a float": {"problem": {"alpha": "1"}},
-        "split='samples'|split by samples": {"problem": {"penalty": "l1"}},
-        "two members have the name a": {"members": [tree["members"][0]] * 2},
-        "is no name": {"members": [tree["members"][0], tree["members"][1] | {"name": "B B"}]},
-        "two members or more": {"members": tree["members"][:1]},
-        "is no member": {"network": {"topology": "links", "links": [["a", "x"]]}},
-        "wire must be": {"network": {"wire": "float16"}},
-        "not connected without": {"members": late},
-    }
-    for words, change in wrong.items():
-        with pytest.raises(InvalidInput, match=words):
-            Federation.of(tree | change).check()
-
-
-def test_data_is_read_without_scikit_learn(tmp_path: Path) -> None:
-    from sklearn.datasets import load_svmlight_file
-
-    path = tmp_path / "x.svm"
-    path.write_text("1 1:0.5 7:-2e-3\n-1 2:1\n\n# a comment\n1 qid:3 3:4 # another\n")
-    samples = data.load(path)
-    X, y = load_svmlight_file(str(path))
-    assert np.array_equal(samples.X.toarray(), X.toarray())
-    assert np.array_equal(samples.y, y)
-    path.write_text("1 3:1 2:1\n")
-    with pytest.raises(UnreadableFile, match=r"line 1: .*must ascend"):
-        data.load(path)
-    table = tmp_path / "t.csv"
-    table.write_text("id,a,b,y\nann,1,2,0\nben,3,4,1\n")
-    samples = data.load(table, ids="id")
-    assert samples.ids == ["ann", "ben"]
-    assert np.array_equal(samples.X, [[1, 2], [3, 4]])
-    assert np.array_equal(samples.y, [0, 1])
-    table.write_text("id,a,y\nann,1,0\nann,3,1\n")
-    with pytest.raises(InvalidData, match="two rows have the name 'ann'"):
-        data.load(table, ids="id")
-    with pytest.raises(InvalidInput, match="no column 'x'"):
-        data.load(table, ids="x")
-
-
-def test_rows_that_are_not_aligned_are_named() -> None:
-    y = np.arange(1000.0)
-    rows = data.Samples(np.zeros((1000, 1)), y, [str(k) for k in range(1000)]).rows()
-    assert data.misaligned(rows, rows) is None
-    swapped = [str(k) for k in range(1000)]
-    swapped[500], swapped[501] = "501", "500"
-    others = data.Samples(np.zeros((1000, 1)), y, swapped).rows()
-    assert data.misaligned(rows, others) == "the names of rows 501 to 504 differ; sort both files alike"
-    few = data.Samples(np.zeros((3, 1)), y[:3]).rows()
-    assert data.misaligned(rows, few) == "1000 rows here and 3 there"
-    assert "labels of row 2" in str(data.misaligned(few, data.Samples(np.zeros((3, 1)), y[[0, 2, 2]]).rows()))

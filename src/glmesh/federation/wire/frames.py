@@ -12,8 +12,8 @@ A message is cut into frames of at most CHUNK bytes, each with a header (little-
 | 4     | where this frame's bytes belong             |
 | 4     | CRC-32 of the whole message                 |
 
-Frames come in order, so whatever is repeated, out of order, too large or damaged ends the stream; the link then begins
-anew. Who sent a message is known from its stream's certificate, and never read from the message.
+Frames come in order, so a frame that is repeated, out of order, too large or damaged ends the stream; the link then
+begins anew. The sender of a message is known from its stream's certificate, and never read from the message.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from glmesh.gossip.edge import OFFER_BYTES, Offer
 from glmesh.gossip.membership import DIGEST_BYTES, Membership
 from glmesh.types import Vector
 
-PROTOCOL = 1
-CHUNK = 1 << 20  # [bytes] of a frame: a quarter of what gRPC allows by default
-CONTROL = 4 << 20  # [bytes] of a message without vectors: enough for the summaries of thousands of nodes
-_CHECKED = 1 << 12  # [bytes] of a message that its checksum covers: against mistakes, since TLS keeps all of them whole
+PROTOCOL = 2  # version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed
+CHUNK = 1 << 20  # [bytes] payload of a frame; a quarter of the 4 MB that gRPC accepts by default
+CONTROL = 4 << 20  # [bytes] longest message before d is known; a GOSSIP message with 10,000 summaries has 2 MB
+_CHECKED = 1 << 12  # [bytes] prefix under the checksum, which finds mistakes of ours; TLS guards all of the message
 _HEADER = struct.Struct("<2sBBIIII")
 _MAGIC = b"gm"
 
 
 class Kind(enum.IntEnum):
-    """Kinds of messages."""
+    """Kinds of messages; the number is a byte of the frame's header."""
 
-    HELLO = 1  # JSON: who, with which configuration and data
-    REFUSE = 2  # JSON: why the stream is about to end
-    BOARD = 3  # JSON: facts that everybody passes on
-    MAIL = 4  # of one exchange
-    WILL = 5  # A_k x_k of the sender, to be counted should it never return
-    BYE = 6  # JSON: the sender is done
-    PART = 7  # of a prediction
-    READY = 8  # JSON: the sender knows the dimensions, and is in this exchange
+    HELLO = 1  # JSON: `messages.Hello`, the sender's name, configuration and rows
+    REFUSE = 2  # JSON: `messages.Refusal`, why the stream is about to end
+    GOSSIP = 3  # JSON: entries of the gossip store that all nodes pass on
+    MAIL = 4  # what the sender tells this neighbour in one exchange
+    HANDOVER = 5  # a vector: A_k x_k of the sender, which its successor counts if the sender never returns
+    BYE = 6  # JSON {}: the sender has ended its run
+    PART = 7  # a vector: one site's part of a prediction
+    READY = 8  # JSON: `messages.Ready`, the sender knows d and is in this exchange
 
 
-Content = bytes | list[memoryview]  # of a message; in parts, so that long vectors are not copied more than they must
+Content = bytes | list[memoryview]  # content of a message; in pieces, so that long vectors are not copied twice
 
 
 def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
@@ -69,11 +69,11 @@ def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
     at, place, offset = 0, 0, 0
     while at < max(total, 1):
         pieces: list[bytes | memoryview] = [_HEADER.pack(_MAGIC, PROTOCOL, kind, number & 0xFFFFFFFF, total, at, check)]
-        room = CHUNK
-        while room and place < len(parts):
-            piece = parts[place][offset : offset + room]
+        left = CHUNK
+        while left and place < len(parts):
+            piece = parts[place][offset : offset + left]
             pieces.append(piece)
-            room, offset = room - len(piece), offset + len(piece)
+            left, offset = left - len(piece), offset + len(piece)
             if offset == len(parts[place]):
                 place, offset = place + 1, 0
         yield b"".join(pieces)
@@ -81,15 +81,20 @@ def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
 
 
 class Assembler:
-    """Puts the messages of one stream together from frames."""
+    """Puts the messages of one stream together from frames; holds at most `limit` bytes."""
 
     def __init__(self) -> None:
-        self.limit = CONTROL  # bytes of a message; more once the length of vectors is agreed on
-        self._number = 0
+        self.limit = CONTROL  # [bytes] longest message that is accepted; raised once d is known
+        self._number = 0  # of the message in progress
         self._kind = 0
         self._total = self._check = -1
         self._content = bytearray()
-        self._have = 0
+        self._have = 0  # [bytes] of `_content` that have come
+
+    @property
+    def pending(self) -> int:
+        """Return the number of bytes held for a message that is not whole yet."""
+        return len(self._content)
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
         """Take a frame; return (kind, content) once a message is whole, else None."""
@@ -145,6 +150,7 @@ def unpack_json(content: bytes | bytearray) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
+    """Refuse NaN and infinity, which JSON does not have but Python reads."""
     raise ValueError(f"{name} is no number")
 
 

@@ -11,37 +11,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from glmesh.core.block import NetworkInfo
+from glmesh.core.drive import drive
 from glmesh.core.messages import Rounds
+from glmesh.core.setup import Setup
 from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples, parts_of
+from glmesh.methods.consensus.step_search import best_of
 from glmesh.problem.problem import Problem
-from glmesh.types import Flags, Matrix, Vector
-
-
-@dataclass
-class Copies:
-    """What every method of consensus carries from round to round; most carry more."""
-
-    w: Matrix  # a row per hosted node: its copy of the coefficients
-    step: float
-    up: Flags
-    visited: Vector  # nonzeros visited in the last round
-    round: int = 0
-    old: dict[str, Matrix] = field(default_factory=dict)  # what a method keeps of earlier rounds, by its own names
-
-    @property
-    def v(self) -> Matrix:
-        """What nodes exchange and are to agree on."""
-        return self.w
-
-    def advance(self, block: Samples, w: Matrix, old: dict[str, Matrix]) -> None:
-        """Ends a round with one gradient in it."""
-        self.w, self.round, self.visited, self.old = w, self.round + 1, block.work, old
 
 
 @dataclass(frozen=True)
@@ -57,9 +40,6 @@ class Consensus(ABC):
 
     composite: ClassVar[bool] = False  # whether it stands a penalty with a kink or a bound
     instead: ClassVar[str] = "Nids or PgExtra"  # what to use where this one does not do
-    # as the rest of the library asks of every method
-    averages_exactly: ClassVar[bool] = False
-    needs_spectrum: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         step = self.step
@@ -75,7 +55,7 @@ class Consensus(ABC):
 
     def check(self, problem: Problem) -> None:
         """Refuses, by name, a problem that this method is not for."""
-        model = problem.model
+        model = problem.spec
         if model.loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
                 f"{self.name} needs a smooth loss and the {model.loss.name} loss is not. Use Cola with "
@@ -93,12 +73,23 @@ class Consensus(ABC):
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """The step that the method's theory allows."""
 
-    def init(self, block: Samples, w: Vector | None = None) -> Any:
-        """Everybody's copy is zero, or w."""
-        copies = np.zeros((block.size, block.p)) if w is None else np.tile(w, (block.size, 1))
+    def prepare(self, setup: Setup) -> Replicas:
+        """Return the nodes that this process hosts, each with a copy of the coefficients; search the step if asked."""
+        self.check(setup.problem)
+        nodes = Replicas(self, setup)
+        constants, start = nodes.constants(self.constants), nodes.estimates
+        if self.step == "auto":
+            rows = [[replace(one, constants=constants) for one in row] for row in self.grid(constants, setup.info)]
+            nodes.method = best_of(rows, _finer, partial(_reached, replace(setup, timing=None)))
+        nodes.start(start, begin=nodes.method.first_state)
+        return nodes
+
+    def first_state(self, block: Samples, state: Copies) -> Copies:
+        """Return the state before the first round, made of the copies that it starts from."""
         step = self.default_step(block.constants, block.info) if self.step is None else self.step
-        assert not isinstance(step, str)  # a run has searched the grid by now
-        return self.begin(block, Copies(copies, float(step), np.ones(block.size, dtype=bool), np.zeros(block.size)))
+        assert not isinstance(step, str)  # `prepare` has searched the grid by now
+        state.step = float(step)
+        return self.begin(block, state)
 
     def begin(self, block: Samples, state: Copies) -> Copies:
         """What a method prepares before its first round."""
@@ -112,6 +103,27 @@ class Consensus(ABC):
         """Rows of candidates, ascending in the step, among which "auto" climbs: 1/L times powers of two."""
         top = positive(constants.smoothness)
         return [[replace(self, step=2.0**power / top) for power in range(-8, 6)]]
+
+
+def _finer(best: Consensus) -> list[Consensus]:
+    """Return candidates with steps around that of the best, half as far apart as those of a grid."""
+    assert isinstance(best.step, float)
+    return [replace(best, step=best.step * 2.0 ** (i / 2)) for i in range(-8, 9)]
+
+
+def _reached(setup: Setup, candidate: Consensus, communications: int) -> float:
+    """Return the mean objective of all copies after a trial run; infinite where a copy is not finite."""
+    nodes, number = candidate.prepare(setup), 0
+    with nodes.guard():
+        while nodes.transport.traffic.communications < communications:
+            drive(nodes.transport, nodes.rounds(number))
+            number += 1
+        copies = nodes.estimates
+        nodes.transport.close()
+        if not np.isfinite(copies).all():
+            return np.inf
+        value = float(np.mean([setup.problem.objective(row) for row in copies]))
+    return value if np.isfinite(value) else np.inf
 
 
 def positive(smoothness: float) -> float:

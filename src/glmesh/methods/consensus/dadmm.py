@@ -13,7 +13,8 @@ from glmesh.core.messages import Halo, Outbox, Rounds
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import Table
 from glmesh.linalg.columns import Columns
-from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.base import Consensus, positive
+from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.problem.node_data import CompositeObjective
 from glmesh.problem.problem import Problem
@@ -58,9 +59,9 @@ class DAdmm(Consensus):
     def check(self, problem: Problem) -> None:
         """Coordinate descent needs a penalty per coefficient."""
         super().check(problem)
-        if not isinstance(problem.model.penalty, Table):
+        if not isinstance(problem.spec.penalty, Table):
             raise UnsuitablePair(
-                f"DAdmm needs a penalty that is separable over coefficients and {type(problem.model.penalty).__name__} "
+                f"DAdmm needs a penalty that is separable over coefficients and {type(problem.spec.penalty).__name__} "
                 f"is not. Use Cola, {self.instead}."
             )
 
@@ -89,7 +90,7 @@ class DAdmm(Consensus):
         local.table[:, 1] += 2.0 * state.step * np.repeat(_degrees(block), block.p)
         w = np.ascontiguousarray(np.clip(state.w, rest.lo, rest.hi))
         solver = CoordinateDescent(order="cyclic")
-        ready = AdmmState(w, state.step, state.up, state.visited, local=local, memory=solver.prepare(local))
+        ready = AdmmState(w, state.step, state.visited, local=local, memory=solver.prepare(local))
         ready.predictions = local.shares(w.reshape(-1))
         ready.dual = np.zeros_like(w)
         return ready

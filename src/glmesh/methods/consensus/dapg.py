@@ -11,7 +11,8 @@ import numpy as np
 from glmesh.core.block import NetworkInfo
 from glmesh.core.messages import Halo, Outbox, Rounds
 from glmesh.errors import InvalidInput
-from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.base import Consensus, positive
+from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.types import Matrix
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from glmesh.core.block import NetworkInfo
 from glmesh.core.messages import Outbox, Rounds
-from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.base import Consensus, positive
+from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 
 

@@ -11,7 +11,8 @@ from glmesh.core.block import NetworkInfo
 from glmesh.core.messages import Outbox, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.functions import Table
-from glmesh.methods.consensus.base import Consensus, Copies, positive
+from glmesh.methods.consensus.base import Consensus, positive
+from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.problem.problem import Problem
 from glmesh.types import Matrix
@@ -64,7 +65,7 @@ class Diging(Consensus):
 
     def check(self, problem: Problem) -> None:
         """Smooth objectives; with subgradients, L1 too."""
-        penalty = problem.model.penalty
+        penalty = problem.spec.penalty
         if not (self.subgradients and isinstance(penalty, Table) and np.isinf(penalty.support_bound).all()):
             super().check(problem)
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from glmesh.core.block import NetworkInfo
 from glmesh.core.messages import Outbox, Rounds
-from glmesh.methods.consensus.base import Consensus, Copies
+from glmesh.methods.consensus.base import Consensus
 from glmesh.methods.consensus.extra import extra_step
+from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 
 

@@ -1,15 +1,14 @@
 """The tables of a fault plan, and how they are read from plain data: every field carries its reader in its type."""
 
-import difflib
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from numbers import Real
+from functools import partial
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from glmesh.errors import InvalidInput
+from glmesh.validation import number_in, one_of, unknown, whole_number
 
 T = TypeVar("T")
 
@@ -18,33 +17,15 @@ CHANCES = ("dropout", "links", "loss", "duplicate", "delay")  # the position of 
 _KEYS = {"start": "from", "end": "until"}  # fields whose name in a plan is no Python name
 
 
-def whole_number(value: Any) -> int:
-    """The value, if it is a whole number >= 0."""
-    try:
-        number = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 2**63:
-        raise InvalidInput(f"must be a whole number >= 0, got {value!r}")
-    return number
+whole = partial(whole_number, most=2**63)  # the bits that the hash of a chance takes
 
 
 def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[Any], float]:
-    def read(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, Real) or not allowed(float(value)):
-            raise InvalidInput(f"must be {wanted}, got {value!r}")
-        return float(value)
-
-    return read
+    return partial(number_in, name="", wanted=wanted, allowed=allowed)
 
 
-def _one_of(*known: Any) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        if type(value) is not type(known[0]) or value not in known:
-            raise InvalidInput(f"must be {' or '.join(map(repr, known))}, got {value!r}")
-        return value
-
-    return read
+def _one_of(*known: T) -> Callable[[T], T]:
+    return partial(one_of, name="", known=known)
 
 
 def list_of(value: Any, wanted: str) -> list[Any]:
@@ -55,7 +36,7 @@ def list_of(value: Any, wanted: str) -> list[Any]:
 
 
 def _pair(value: Any) -> tuple[int, int]:
-    nodes = [whole_number(node) for node in list_of(value, "a list of two nodes")]
+    nodes = [whole(node) for node in list_of(value, "a list of two nodes")]
     if len(nodes) != 2 or nodes[0] == nodes[1]:
         raise InvalidInput(f"must be a list of two different nodes, got {value!r}")
     return nodes[0], nodes[1]
@@ -63,7 +44,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 def _groups(value: Any) -> tuple[tuple[int, ...], ...]:
     wanted = "a list of lists of nodes, none empty"
-    groups = tuple(tuple(whole_number(node) for node in list_of(group, wanted)) for group in list_of(value, wanted))
+    groups = tuple(tuple(whole(node) for node in list_of(group, wanted)) for group in list_of(value, wanted))
     if not groups or not all(groups):
         raise InvalidInput(f"must be {wanted}, got {value!r}")
     nodes = sorted(node for group in groups for node in group)
@@ -79,7 +60,7 @@ def graph_list(value: Any) -> tuple[tuple[tuple[int, int], ...], ...]:
     return tuple(tuple(_pair(link) for link in list_of(graph, wanted)) for graph in list_of(value, wanted))
 
 
-Whole = Annotated[int, whole_number]
+Whole = Annotated[int, whole]
 Probability = Annotated[float, _real("in [0, 1)", lambda p: 0 <= p < 1)]
 Accuracy = Annotated[float | None, _real("in [0, 1]", lambda theta: 0 <= theta <= 1)]
 Seconds = Annotated[float | None, _real("a finite number of seconds >= 0", lambda s: 0 <= s < math.inf)]
@@ -91,7 +72,7 @@ class Window:
     """The rounds start, ..., end - 1; without an end, all from start on."""
 
     start: Whole = 0
-    end: Annotated[int | None, whole_number] = None
+    end: Annotated[int | None, whole] = None
 
     def __post_init__(self) -> None:
         if self.end is not None and self.start >= self.end:
@@ -210,8 +191,7 @@ def refuse_unknown(data: Mapping[str, Any], known: Iterable[str], place: str) ->
             continue
         if key in ("seed", "graphs"):
             raise InvalidInput(f"{place}: {key} belongs to the whole plan; in TOML, write it above the first table")
-        closest = difflib.get_close_matches(str(key), names, n=1, cutoff=0.0)[0]
-        raise InvalidInput(f"{place}: unknown key {key!r}; did you mean {closest!r}? Known: {', '.join(names)}")
+        raise InvalidInput(f"{place}: {unknown('key', key, names)}")
 
 
 def stated(entry: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from glmesh.network.faults.entries import (
     read_entry,
     refuse_unknown,
     stated,
-    whole_number,
+    whole,
 )
 from glmesh.types import AnyArray, Flags, Indices, Vector
 
@@ -340,7 +340,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
             entries = keyed("fault plan", key, partial(list_of, wanted=f"a list of tables, [[{key}]] in TOML"), value)
             values[key] = tuple(read_entry(_TABLES[key], entry, f"{key}[{i}]") for i, entry in enumerate(entries))
         else:
-            values[key] = keyed("fault plan", key, graph_list if key == "graphs" else whole_number, value)
+            values[key] = keyed("fault plan", key, graph_list if key == "graphs" else whole, value)
     return Plan(**values)
 
 

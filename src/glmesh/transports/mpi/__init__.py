@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from glmesh.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from glmesh.transports.mpi.ranks import Ranks
+    from glmesh.transports.mpi.process_group import Ranks
 
 __all__ = ["ranks"]
 
@@ -18,7 +18,7 @@ __all__ = ["ranks"]
 def ranks() -> Ranks:
     """Return all ranks of this program, to be used in a `with`; a lone process is one rank."""
     try:
-        from glmesh.transports.mpi.ranks import Ranks
+        from glmesh.transports.mpi.process_group import Ranks
     except ImportError as error:
         raise InvalidInput(f"runtime 'mpi' needs mpi4py and an MPI: pip install 'glmesh[mpi]' ({error})") from error
     return Ranks()

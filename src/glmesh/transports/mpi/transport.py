@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from glmesh.collectives.messages import PartialSum
-from glmesh.core.messages import Contents, Halo, Mail, Outbox, Traffic
+from glmesh.core.messages import Contents, Halo, Mail, Outbox
+from glmesh.core.records import Traffic
 from glmesh.core.wire import Layout, Reader
 from glmesh.errors import InvalidInput
+from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
 from glmesh.types import AnyArray, Indices, Matrix
 
 if TYPE_CHECKING:
-    from glmesh.transports.mpi.ranks import Ranks
+    from glmesh.transports.mpi.process_group import Ranks
 
 ROWS, SCALARS = 0, 1  # tags
 _NO_LAYOUT = Layout(0, 0)  # parts that MPI carries say their own lengths
@@ -47,7 +49,7 @@ class MpiTransport:
         transport="runtime='mpi'",
         remedy="Use gossip='auto' and no faults, or runtime='simulation'",
     )
-    clock = None
+    clock, fails = None, False
 
     def __init__(self, ranks: Ranks, mixing: Mixing, hosts: list[Indices]) -> None:
         self._ranks, self.traffic = ranks, Traffic()
@@ -90,6 +92,9 @@ class MpiTransport:
         lane = self._lane(width, ROWS)
         self._lanes[id(lane.rows)] = lane
         return lane.own
+
+    def begin_round(self, plan: Plan, round: int) -> None:
+        """Do nothing: no exchange fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Exchange rows and mail with neighbouring ranks.

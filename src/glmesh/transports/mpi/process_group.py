@@ -17,7 +17,6 @@ import numpy as np
 from mpi4py import MPI
 
 from glmesh.errors import InvalidInput, RankFailed
-from glmesh.methods import Cola
 from glmesh.network.mixing import Mixing
 from glmesh.parallel.processes import ProcessGroup
 from glmesh.transports.mpi.transport import MpiTransport
@@ -35,6 +34,8 @@ _AROUND = 32  # [looks] between two looks at which ranks have failed
 
 class Ranks(ProcessGroup):
     """All ranks of an MPI communicator; that of the whole program if none is given."""
+
+    simulates = False
 
     def __init__(self, comm: Any = None) -> None:
         self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
@@ -139,18 +140,14 @@ class Ranks(ProcessGroup):
 
     # ProcessGroup
 
-    def refuse(self, *, method: Any, network: Any, plan: Any) -> None:
-        """Raise InvalidInput for what works in simulations only."""
+    def refuse(self, *, network: Any, plan: Any) -> None:
+        """What a cluster has not."""
         if network is not None:
             raise InvalidInput(
                 "network= is a clock for simulations; with runtime='mpi' seconds are real. Leave it away"
             )
         if not plan.is_empty:
             raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
-        if not isinstance(method, Cola):
-            raise InvalidInput(f"{method.name} runs in simulations only; with runtime='mpi' use Cola")
-        if method.gossip == "ledger":
-            raise InvalidInput("gossip='ledger' is for networks that fail; with runtime='mpi' use gossip='auto'")
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
         """Return the ids of this rank's nodes, an equal share of all, in one block."""
@@ -172,7 +169,7 @@ class Ranks(ProcessGroup):
         self.wait([self._comm.Iallgatherv([data, MPI.BYTE], [whole, sizes.tolist(), starts[:-1].tolist(), MPI.BYTE])])
         return [whole[a:b].tobytes() for a, b in pairwise(starts.tolist())]
 
-    def concatenate(self, parts: Sequence[AnyArray]) -> Any:
+    def all_gather_rows(self, parts: Sequence[AnyArray]) -> Any:
         """All-gather: the rows of all ranks, in node order."""
         own = np.ascontiguousarray(np.concatenate(list(parts)))
         sizes = np.zeros(self.size, np.int64)
@@ -183,13 +180,13 @@ class Ranks(ProcessGroup):
         self.wait([self._comm.Iallgatherv([own.reshape(-1).view(np.uint8), MPI.BYTE], received)])
         return whole.view(own.dtype).reshape(-1, *own.shape[1:])
 
-    def trade(self, parts: list[T]) -> list[T]:
+    def all_to_all(self, parts: list[T]) -> list[T]:
         """All-to-all: parts[j] goes to rank j; return what all ranks sent here, in their order."""
         own = {peer: np.frombuffer(pickle.dumps(parts[peer], protocol=5), np.uint8) for peer in self._news}
         arrived = {peer: pickle.loads(data) for peer, data in self.exchange_bytes(own).items()}
         return [arrived.get(peer, parts[self.rank]) for peer in range(self.size)]
 
-    def each(self, parts: Sequence[T]) -> list[T]:
+    def all_gather(self, parts: Sequence[T]) -> list[T]:
         """All-gather: the entries of all ranks, in node order."""
         return [one for data in self._all(pickle.dumps(list(parts))) for one in pickle.loads(data)]
 
@@ -203,7 +200,7 @@ class Ranks(ProcessGroup):
         self.wait([self._comm.Ibcast(carry, self.size - 1)])
         return carry
 
-    def first(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Broadcast: the value of rank 0."""
         data = pickle.dumps(value) if self.rank == 0 else b""
         size = np.array([len(data)], np.int64)
@@ -215,9 +212,9 @@ class Ranks(ProcessGroup):
 
     def any(self, flag: bool) -> bool:
         """Return whether the flag of any rank is set."""
-        return any(self.each([bool(flag)]))
+        return any(self.all_gather([bool(flag)]))
 
-    def collect(self, parts: list[T]) -> list[T] | None:
+    def gather(self, parts: list[T]) -> list[T] | None:
         """Gather: the entries of all ranks at rank 0, None at the others."""
         data = pickle.dumps(parts, protocol=5)
         sizes = np.zeros(self.size, np.int64)
@@ -232,14 +229,14 @@ class Ranks(ProcessGroup):
             whole += pickle.loads(buffer)
         return whole
 
-    def deal(self, parts: list[T] | None) -> list[T]:
+    def scatter(self, parts: list[T] | None) -> list[T]:
         """Scatter: one entry of rank 0's list to each rank; an empty list is empty for all."""
         mine: list[list[T]] = []
         if self.rank == 0:
             assert parts is not None
             mine = [parts[peer : peer + 1] for peer in range(self.size)]
         own = [pickle.dumps(one, protocol=5) for one in mine]
-        sizes = self.first([len(one) for one in own])
+        sizes = self.broadcast([len(one) for one in own])
         if self.rank == 0:
             self.wait([self._comm.Isend([own[peer], MPI.BYTE], peer, _CARRY) for peer in range(1, self.size)])
             return mine[0]

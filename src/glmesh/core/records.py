@@ -1,0 +1,135 @@
+"""Records that nodes and observers hand to each other: measures, certificates, events, traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.errors import InvalidInput
+
+_NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can gain less are screened, more costs rounds
+
+
+@dataclass(frozen=True)
+class Measures:
+    """One look at (x, {v_k}).
+
+    objective: the user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples.
+    value: O_A(x). h: (1/K) sum f(v_k) + g(x). gap: G_H. consensus: sum |v_k - Ax|^2.
+    With a free intercept split by samples, objective and gap are those of the problem without an anchor; inner is the
+    gap with it, and pull what the anchor costs. Without one they mean nothing.
+    """
+
+    objective: float
+    value: float
+    h: float
+    gap: float
+    consensus: float
+    inner: float = 0.0
+    pull: float = 0.0
+
+
+@dataclass
+class Traffic:
+    """What was sent so far: exchanges that a node waited for, and bytes over all directed edges."""
+
+    communications: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that changed the problem, and how much work it made.
+
+    kind: "join", "leave" (its share is gone), "freeze" (it left, and its share stays as a constant), "add_columns" or
+    "remove_columns". gap_before, gap_after: what the node could gain in its own subproblem at most, before and after.
+    share: the size |A_k x_k| of what came, went or was frozen.
+    """
+
+    round: int
+    kind: str
+    node: int
+    gap_before: float
+    gap_after: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proven bound of the suboptimality of the state of one round.
+
+    Parameters
+    ----------
+    round : int
+        Round of the state that the bound is about.
+    bound : float
+        Upper bound of the suboptimality of the user-level objective; infinite: nothing is proven.
+    objective_low : float
+        Lower bound of the objective.
+    objective_high : float
+        Upper bound of the objective.
+    members : tuple of int, default ()
+        Nodes that took part; empty beyond 256 nodes, where records are summed on the way.
+    local_gaps : tuple of float, default ()
+        Upper bound of what each member can gain in its own subproblem; empty like `members`.
+
+    Examples
+    --------
+    >>> from glmesh.core.records import Certificate
+    >>> certificate = Certificate(40, 1e-3, 9.999, 10.0, (0, 1), (4e-4, 0.0))
+    >>> round(certificate.relative, 6)
+    0.0001
+    >>> certificate.work_left(tol=1e-4)
+    (0,)
+    """
+
+    round: int
+    bound: float
+    objective_low: float
+    objective_high: float
+    members: tuple[int, ...] = ()
+    local_gaps: tuple[float, ...] = ()
+
+    def work_left(self, tol: float) -> tuple[int, ...]:
+        """Return the nodes whose local gap is more than their share of a relative gap of `tol`.
+
+        Parameters
+        ----------
+        tol : float
+            Relative gap of the whole problem; a node's share is tol * smallest / (2 K).
+
+        Returns
+        -------
+        tuple of int
+            The nodes, ascending.
+
+        Raises
+        ------
+        InvalidInput
+            The certificate does not tell nodes apart (more than 256 of them).
+        """
+        if not self.members:
+            raise InvalidInput("this certificate does not tell nodes apart: there were too many for that")
+        share = tol * self.smallest / (2 * len(self.members))
+        return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest absolute objective that the bound leaves possible."""
+        return max(self.objective_low, -self.objective_high, 0.0)
+
+    @property
+    def relative(self) -> float:
+        """The bound divided by `smallest`; infinite where that is zero and the bound is not."""
+        smallest = self.smallest
+        return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
+
+    def screening_radius2(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
+        """Return q (negligible gain - 2 gap): the largest squared move of w_k that leaves nothing to gain for `tol`.
+
+        The subproblem of node k has curvature q and can gain at most `gap`; after a move d of w_k it can gain at most
+        2 gap + |d|^2/q, because <d, A D> + q/4 |A D|^2 >= -|d|^2/q, and half the curvature at most doubles the gain.
+        Negative: the subproblem may have something to gain already.
+        """
+        return q * (_NEGLIGIBLE * tol * self.smallest / (2 * n_nodes) - 2 * gap)

@@ -1,0 +1,136 @@
+"""Changes of a run's problem in mid-run: columns that come and go, and the anchor of a free intercept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from glmesh.collectives.flood import flood_max
+from glmesh.core.drive import drive
+from glmesh.core.records import Measures
+from glmesh.engine.driver import Driver
+from glmesh.errors import InvalidInput
+from glmesh.functions import Anchored
+from glmesh.gossip.flows import FlowGossip
+from glmesh.methods.cola.nodes import ColaNodes
+from glmesh.problem.partition import partition as make_partition
+from glmesh.problem.problem import Problem
+from glmesh.types import AnyArray, Indices
+from glmesh.validation import whole_number
+
+# part of a move of the anchor that the next move is taken to repeat; more would be a guess
+STEADIEST = 0.95
+
+
+def add_columns(driver: Driver, node: int, X: AnyArray, y: AnyArray, sample_weight: AnyArray, penalty: Any) -> Indices:
+    """Give a node new columns; return their numbers."""
+    nodes = _of_simulation(driver, "add_columns")
+    node = whole_number(node, "node", 0, nodes.setup.n_nodes)
+    _check_not_left(driver, [node])
+    old = nodes.problem
+    problem = old.grown(0 if old.pooled else node, X, y, sample_weight, penalty)
+    more = problem.n - old.n
+    at = old.n if old.pooled else int(nodes.partition.starts[node + 1])
+    origin = np.insert(np.arange(old.n), at, np.full(more, -1))
+    new = np.arange(at, at + more)
+    _change(driver, nodes, problem, origin, new, [node], "add_columns")
+    return new
+
+
+def remove_columns(driver: Driver, columns: AnyArray) -> None:
+    """Remove columns by their numbers."""
+    nodes = _of_simulation(driver, "remove_columns")
+    problem, partition = nodes.problem, nodes.partition
+    gone = np.unique(np.asarray(columns))
+    if gone.ndim != 1 or gone.dtype.kind not in "iu" or not len(gone):
+        raise InvalidInput(f"columns must be whole numbers, at least one; got {columns!r}")
+    if gone[0] < 0 or gone[-1] >= problem.n:
+        raise InvalidInput(f"there is no column {gone[0] if gone[0] < 0 else gone[-1]}; they are 0 to {problem.n - 1}")
+    touched = [k for k in range(partition.n_nodes) if np.isin(partition.columns_of(k), gone).any()]
+    _check_not_left(driver, touched)
+    kept = np.setdiff1d(np.arange(problem.n), gone)
+    if problem.pooled:
+        problem = problem.shrunk(0, kept)
+    else:
+        for k in touched:
+            own = np.sort(partition.columns_of(k))
+            problem = problem.shrunk(k, np.flatnonzero(~np.isin(own, gone)))
+    _change(driver, nodes, problem, kept, np.zeros(0, np.int64), touched, "remove_columns")
+
+
+def _of_simulation(driver: Driver, what: str) -> ColaNodes:
+    """Return CoLA's nodes, all in this process; refuse any others by name."""
+    nodes = driver.nodes
+    if not isinstance(nodes, ColaNodes):
+        nodes.refuse(what)
+    if nodes.processes.size > 1:
+        raise InvalidInput(f"{what} is for simulations; on a cluster start anew (warm_start=result.x)")
+    return nodes
+
+
+def _check_not_left(driver: Driver, nodes: list[int]) -> None:
+    """Refuse to change the data of a node that has left for good."""
+    left = {entry.node: entry.round for entry in driver.nodes.plan.leave if entry.round < max(driver.made, 1)}
+    for node in nodes:
+        if node in left:
+            raise InvalidInput(f"node {node} left in round {left[node]}: nobody can change its data any more")
+
+
+def _change(
+    driver: Driver, nodes: ColaNodes, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str
+) -> None:
+    """Go on with this problem, whose column i was column origin[i] (-1: there was none); `new` are the first node's."""
+    by_id, held = nodes.by_id, nodes.members(driver.made)
+    before = [(by_id.gap(k), by_id.share(k)) for k in touched]
+    place = np.full(nodes.problem.n, -1)
+    place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
+    lists = [place[nodes.partition.columns_of(k)] for k in range(nodes.setup.n_nodes)]
+    lists = [part[part >= 0] for part in lists]
+    x = np.append(nodes.x, 0.0)[origin]
+    if len(new):
+        lists[touched[0]] = np.append(lists[touched[0]], new)
+    how = lists if problem.pooled else "shuffled"
+    nodes.rehost(problem, make_partition(problem, nodes.setup.n_nodes, how, nodes.setup.seed), x)
+    for node, (gap, share) in zip(touched, before, strict=True):
+        number, k = by_id.find(node)
+        gossip = nodes.states[number].gossip
+        change = by_id.share(node) - share
+        if isinstance(gossip, FlowGossip):
+            if held[node]:
+                gossip.announce_change(nodes.blocks[number], k)
+        else:
+            gossip.v[k] += nodes.setup.n_nodes * change
+        by_id.invalidate(node, driver.made)
+        driver.events.append(by_id.event(driver.made, kind, node, gap, by_id.gap(node), change))
+
+
+def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Callable[[], Measures]) -> bool:
+    """Move the anchor of a free intercept, split by samples, once the problem with it is solved well.
+
+    The smallest node tells the others where its intercept is, hop by hop. The anchor goes there, or further by as much
+    as the last two moves promise. Return whether it moved.
+    """
+    nodes = driver.nodes
+    if not isinstance(nodes, ColaNodes) or not isinstance(f := nodes.blocks[0].f, Anchored):
+        return False
+    if nodes.states[0].solves_for_coefficients:
+        return False
+    m = measure()
+    if m.inner > 0.5 * m.pull:
+        return False
+    rows = [np.full((block.size, 1), -np.inf) for block in nodes.blocks]
+    if nodes.blocks[0].ids[0] == 0:
+        _, rows[0][0, 0] = f.split(f.gradient(nodes.states[0].v[0]))
+    floods = [flood_max(part, nodes.setup.diameter) for part in rows]
+    reached = float(drive(nodes.transport, floods)[0][0, 0])
+    move = reached - f.anchor
+    if anchors:
+        before, there = anchors[-1]
+        if f.anchor != before:
+            rate = min(max((reached - there) / (f.anchor - before), 0.0), STEADIEST)
+            move /= 1.0 - rate
+    anchors.append((f.anchor, reached))
+    nodes.retarget(nodes.problem.anchored(f.anchor + move))
+    return True

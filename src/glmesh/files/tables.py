@@ -1,0 +1,125 @@
+"""Tables of numbers in text: .csv and .tsv, with or without a header."""
+
+import csv
+import io
+from array import array
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
+from glmesh.files.streams import opened
+from glmesh.types import Matrix, Vector
+
+DELIMITER = {".csv": ",", ".tsv": "\t"}
+
+
+def read(
+    path: Path, delimiter: str, target: str | int | None, ids: str | None
+) -> tuple[Matrix, Vector, list[str] | None]:
+    """Return (X, y, names of the rows); the names are the cells of column `ids`, None without it.
+
+    `target` is the column of y, by name or position in the file; None is the last that is not `ids`. With `ids` the
+    first line is the header; else it is one if a cell of it is no number.
+    """
+    table = _Table(path, ids)
+    with opened(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+        rows = csv.reader(text, delimiter=delimiter, strict=True)
+        try:
+            for row in filter(None, rows):
+                table.add(row, f"{path}, line {rows.line_num}", delimiter)
+        except csv.Error as error:
+            raise UnreadableFile(f"{path}, line {rows.line_num}: {error}; expected plain or quoted cells") from error
+        except UnicodeDecodeError as error:
+            raise UnreadableFile(f"{path}: {error}; expected UTF-8 text, so convert it") from error
+    return table.split(target)
+
+
+@dataclass
+class _Table:
+    """Cells of a file, row by row."""
+
+    path: Path
+    ids: str | None  # the header of the column with the rows' names
+    header: list[str] = field(default_factory=list)
+    width: int = 0  # cells of a row; 0 before the first
+    at: int | None = None  # the position of `ids`
+    names: list[str] = field(default_factory=list)
+    values: "array[float]" = field(default_factory=lambda: array("d"))  # width numbers a row, 0 in the place of a name
+
+    def add(self, row: list[str], where: str, delimiter: str) -> None:
+        """Take one line of the file, the first as the header if it is one; `where` is for messages."""
+        if not self.width:
+            self.width = len(row)
+            if self.width == 1:
+                raise UnreadableFile(
+                    f"{where}: has one cell, expected features and a target separated by {delimiter!r}"
+                )
+            if self.ids is not None or any(cell.strip() and not _is_number(cell) for cell in row):
+                self.header = [cell.strip() for cell in row]
+                self.at = self._position_of_ids()
+                return
+        if len(row) != self.width:
+            raise UnreadableFile(f"{where}: has {len(row)} cells, expected {self.width} as in the first line")
+        if self.at is not None:
+            self.names.append(row[self.at])
+            row[self.at] = "0"
+        try:
+            self.values.extend(map(float, row))
+        except ValueError:
+            column = next(i for i, cell in enumerate(row) if not _is_number(cell))
+            name = f"{column} ({self.header[column]})" if self.header else f"{column}"
+            raise UnreadableFile(
+                f"{where}, column {name}: expected a number, got {row[column]!r}; encode or drop what is not a number"
+            ) from None
+
+    def split(self, target: str | int | None) -> tuple[Matrix, Vector, list[str] | None]:
+        """Return (X, y, names or None)."""
+        if not self.values:
+            raise no_samples(self.path)
+        if len(set(self.names)) < len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise InvalidData(f"{self.path}: two rows have the name {twice!r}")
+        label = self._position_of_target(target)
+        table = np.asarray(self.values).reshape(-1, self.width)
+        X = np.delete(table, [label] if self.at is None else [label, self.at], axis=1)
+        return X, table[:, label].copy(), None if self.at is None else self.names
+
+    def _position_of_ids(self) -> int | None:
+        if self.ids is None:
+            return None
+        if self.ids not in self.header:
+            raise InvalidInput(f"{self.path}: no column {self.ids!r}; there are {', '.join(self.header)}")
+        return self.header.index(self.ids)
+
+    def _position_of_target(self, target: str | int | None) -> int:
+        if target is None:
+            return self.width - 1 - (self.at == self.width - 1)
+        named = [i for i, name in enumerate(self.header) if name == target]
+        if not named:
+            with suppress(ValueError, IndexError):
+                named = [range(self.width)[int(target)]]
+        if len(named) != 1:
+            raise InvalidInput(
+                f"{self.path}: target={target!r} names {len(named)} columns, expected one"
+                + (f" of {', '.join(self.header)}," if self.header else ": there is no header, so give")
+                + f" a position from 0 to {self.width - 1}"
+            )
+        if named[0] == self.at:
+            raise InvalidInput(f"{self.path}: target={target!r} and ids={self.ids!r} are one column, expected two")
+        return named[0]
+
+
+def no_samples(path: Path) -> UnreadableFile:
+    """Return the error for a file without a sample."""
+    return UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

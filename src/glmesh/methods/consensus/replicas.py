@@ -1,0 +1,156 @@
+"""Nodes that hold samples and a copy of all coefficients: what consensus methods, and those of your own, run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glmesh.core.hosted import HostedNodes
+from glmesh.core.records import Measures
+from glmesh.core.setup import Setup
+from glmesh.errors import InvalidInput
+from glmesh.kernels.warm import warm_up
+from glmesh.methods.consensus.samples import Constants, Pool, Samples, observe_copies
+from glmesh.problem.problem import Problem
+from glmesh.types import AnyArray, Flags, Matrix, Vector
+
+
+@dataclass
+class Copies:
+    """State of a consensus method at the hosted nodes; most methods keep more, in `old`."""
+
+    w: Matrix  # (n_hosted, p) every node's copy of the coefficients
+    step: float = np.nan  # step size; NaN for a method that keeps its own
+    visited: Vector = field(default_factory=lambda: np.zeros(0))  # (n_hosted,) nonzeros visited in the last round
+    round: int = 0
+    old: dict[str, Matrix] = field(default_factory=dict)  # what the method keeps of earlier rounds, by its own names
+
+    @property
+    def v(self) -> Matrix:
+        """(n_hosted, p) what nodes exchange and are to agree on."""
+        return self.w
+
+    def advance(self, block: Samples, w: Matrix, old: dict[str, Matrix] | None = None) -> None:
+        """End a round with one gradient in it: these are the new copies."""
+        self.w, self.round, self.visited, self.old = w, self.round + 1, block.work, old or {}
+
+
+Begin = Callable[[Samples, Copies], Copies]
+
+
+class Replicas(HostedNodes[Samples, Copies]):
+    """Blocks of samples with a copy of the coefficients at every node.
+
+    Parameters
+    ----------
+    method : Method
+        The method whose `round` these nodes make.
+    setup : Setup
+        What the engine gave to `prepare`.
+    """
+
+    replicates = True
+
+    def __init__(self, method: Any, setup: Setup) -> None:
+        name = type(method).__name__
+        if setup.certify:
+            raise InvalidInput(f"{name} has no certificates; use stop='gap', or Cola")
+        if not setup.plan.is_empty:
+            raise InvalidInput(f"{name} is for networks that stand still; use Cola where things fail")
+        warm_up()
+        pool = Pool.of(setup.problem)
+        partition = pool.deal(setup.n_nodes, setup.partition, setup.seed)
+        super().__init__(setup, method, setup.connect(), partition)
+        self._begin: Begin = lambda block, state: state
+        self._given: list[Constants | None] = []  # what `constants` was called with, if it was
+        self._host(pool)
+        self.start(coefficients_of(setup.warm_start, pool.columns.d))
+
+    def _host(self, pool: Pool) -> None:
+        """Give every node its samples, and constants that all nodes know."""
+        setup = self.setup
+        self.blocks[:] = [pool.host(ids, self.partition, setup.info, setup.threads) for ids in setup.node_ids]
+
+    def start(self, w: AnyArray = None, begin: Begin | None = None) -> None:
+        """Start every node at w, (p,) for all or (K, p) for each; None: at zero.
+
+        `begin` makes the method's first state of copies alone, also when the nodes begin anew.
+        """
+        self._begin = begin or self._begin
+        rows = np.zeros(self.blocks[0].p) if w is None else np.asarray(w)
+        self.states[:] = []
+        for block in self.blocks:
+            own = rows[block.ids.astype(np.int64)] if rows.ndim == 2 else np.tile(rows, (block.size, 1))
+            self.states.append(self._begin(block, Copies(own.copy(), visited=np.zeros(block.size))))
+
+    def constants(self, given: Constants | None) -> Constants:
+        """Return the constants of all nodes: as given, or from everybody's data; every block is told."""
+        self._given = [given]
+        if given is None:
+            each = self.processes.all_gather_rows([block.node_constants() for block in self.blocks])
+            given = Constants(float(each[:, 0].max()), float(each[:, 1].min()))
+        for block in self.blocks:
+            block.constants = given
+        return given
+
+    def guard(self) -> AbstractContextManager[Any]:
+        """Return a context in which overflow is no warning: too large a step is told by the measures."""
+        return np.errstate(over="ignore", invalid="ignore")
+
+    @property
+    def x(self) -> Vector:
+        """(p,) the mean of all copies."""
+        return np.asarray(self.estimates.mean(axis=0))
+
+    @property
+    def estimates(self) -> Matrix:
+        """(K, p) every node's copy of the coefficients."""
+        return np.asarray(self.processes.all_gather_rows([state.w for state in self.states]))
+
+    @property
+    def visited(self) -> Vector:
+        """(K,) nonzeros that each node visited in the last round."""
+        return np.concatenate([state.visited for state in self.states])
+
+    def measure(self, rounds: int) -> Measures:
+        """Return objective and gap at the mean of all copies, and their disagreement."""
+        return observe_copies(self.problem, self.estimates)
+
+    def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
+        """Return (the mean of all copies, 0)."""
+        return x, 0.0
+
+    def data_of(self, k: int) -> list[AnyArray]:
+        """Return the samples of the k-th node of this process."""
+        sizes = np.cumsum([0] + [block.size for block in self.blocks])
+        number = int(np.searchsorted(sizes, k, side="right")) - 1
+        return [self.blocks[number].node_columns(k - int(sizes[number]))]
+
+    def restart(self) -> None:
+        """Begin anew from the present copies."""
+        self.start(self.estimates)
+
+    def retarget(self, problem: Problem) -> None:
+        """Begin anew from the present copies with another weight of the penalty."""
+        copies, self.problem = self.estimates, problem
+        self._host(Pool.of(problem))
+        for given in self._given:
+            self.constants(given)
+        self.start(copies)
+
+
+def coefficients_of(start: AnyArray, p: int) -> Vector | None:
+    """Return the (p,) coefficients that every copy starts from; None: zero."""
+    if start is None:
+        return None
+    try:
+        w = np.asarray(getattr(start, "coef", start), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput("warm_start is a Result, or coefficients") from None
+    if w.shape != (p,) or not np.isfinite(w).all():
+        raise InvalidInput(f"warm_start needs {p} finite coefficients (Result.coef), got shape {w.shape}")
+    return w
