@@ -119,7 +119,7 @@ def optimum(problem: Problem, X, y) -> tuple[float, float]:
     """(best objective, relative duality gap that proves it): one node goes on from celer's answer."""
     import celer
 
-    alpha = problem.model.alpha / X.shape[0]
+    alpha = problem.spec.alpha / X.shape[0]
     start = celer.Lasso(alpha, fit_intercept=False, tol=1e-14, max_iter=1000).fit(sp.csc_matrix(X), y).coef_
     method = Cola(local_passes=10, solver=CoordinateDescent(order="shuffled"))
     result = glmesh.solve(
@@ -232,7 +232,7 @@ def on_small(
     problem = Problem.glm(X, y, loss=loss, alpha=1.0, split=split)
 
     def error(run: Run) -> float:
-        coef = run.x if split == "features" else problem.form.f.gradient(run.estimates[0])
+        coef = run.x if split == "features" else problem.composite.f.gradient(run.estimates[0])
         return float(np.linalg.norm(coef - right) / np.linalg.norm(right))
 
     goals = (CLOSE, 0.0) if to_the_end else (CLOSE,)

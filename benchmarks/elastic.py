@@ -1,4 +1,4 @@
-"""What elasticity costs: ledgers beside plain gossip, and rounds under dropout and loss.
+"""What elasticity costs: flow gossip beside plain gossip, and rounds under dropout and loss.
 
     python benchmarks/elastic.py
 
@@ -18,8 +18,7 @@ from glmesh import Cola, Problem, Run, solve
 def round_cost(problem: Problem, topology: str, n_nodes: int, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
     """(milliseconds, bytes) a round, by gossip."""
     runs = {
-        kind: Run(problem, topology=topology, n_nodes=n_nodes, method=Cola(gossip=kind))
-        for kind in ("matrix", "ledger")
+        kind: Run(problem, topology=topology, n_nodes=n_nodes, method=Cola(gossip=kind)) for kind in ("matrix", "flows")
     }
     best = dict.fromkeys(runs, np.inf)
     for run in runs.values():
@@ -34,7 +33,7 @@ def round_cost(problem: Problem, topology: str, n_nodes: int, rounds: int) -> tu
 
 
 def costs() -> str:
-    """A round with ledgers beside plain gossip, nothing failing."""
+    """A round with flow gossip beside plain gossip, nothing failing."""
     rng, rows = np.random.default_rng(0), []
     for m, p, per_column, topology, n_nodes, rounds in (
         (2_000, 4_000, 20, "ring", 16, 60),
@@ -47,7 +46,7 @@ def costs() -> str:
         name = f"Lasso {m:,} x {p:,}, {X.nnz:,} nonzeros"
         ratios = [f"{by['gossip'] / by['matrix']:.2f}" for by in (cost, sent)]
         rows.append([name, f"{topology}, {n_nodes}", f"{cost['matrix']:.2f}", f"{cost['gossip']:.2f}", *ratios])
-    return common.table(["problem", "network", "matrix, ms", "ledger, ms", "ratio", "ratio of bytes"], rows)
+    return common.table(["problem", "network", "matrix, ms", "flows, ms", "ratio", "ratio of bytes"], rows)
 
 
 def slowdowns() -> str:
@@ -93,7 +92,7 @@ def main() -> None:
 
 {common.machine()}
 
-## A round with ledgers beside plain gossip, nothing failing
+## A round with flow gossip beside plain gossip, nothing failing
 
 {costs()}
 

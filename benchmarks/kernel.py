@@ -19,7 +19,9 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet
 
-from glmesh.kernels.cd import CYCLIC, solve_nodes
+from glmesh.kernels.cd import solve_nodes
+from glmesh.kernels.order import CYCLIC
+from glmesh.kernels.subproblem import Design, Memory, Scratch, Task
 from glmesh.linalg.columns import Columns
 
 C_SOURCE = r"""
@@ -111,25 +113,49 @@ def pointer(array: np.ndarray) -> ctypes.c_void_p:
 
 
 class Ours:
+    """One node's pass of the kernel."""
+
     def __init__(self, columns: Columns, y: np.ndarray, l1: float) -> None:
         n, d = columns.n, columns.d
-        one = np.array([0, n], np.uint64)
-        self.x, self.r = np.zeros(n), np.zeros((1, d))
-        self.v, self.wake = np.zeros((1, d)), np.zeros(n)
-        self.w = -y[None, :].copy()
-        self.path, table = np.zeros(1), np.tile([l1, 0.0, 0.0, -np.inf, np.inf], (n, 1))
-        ones, zero = np.ones(1), np.zeros(1, np.uint64)
-        self.args = (
-            one, one, np.arange(n + 1, dtype=np.uint64), columns.indptr, columns.indices, columns.data, columns.norms,
-            np.int64(0), table, self.x, self.w, self.r, self.v, ones, 1.0, ones, np.ones(1, np.uint64), -ones, CYCLIC,
-            np.uint64(0), np.uint64(0), zero, np.zeros((0, 0)), np.zeros(1), self.wake, self.path, np.empty(1), np.empty(1, np.uint64),
-        )  # fmt: skip
-        self.y = y
+        whole, ones, seed = np.array([0, n], np.uint64), np.ones(1), np.uint64(0)
+        table = np.tile([l1, 0.0, 0.0, -np.inf, np.inf], (n, 1))
+        self.x, self.y, self.v, self.w = np.zeros(n), y, np.zeros((1, d)), -y[None, :].copy()
+        self.design = Design(
+            starts=whole,
+            unit_starts=whole,
+            bounds=np.arange(n + 1, dtype=np.uint64),
+            indptr=columns.indptr,
+            indices=columns.indices,
+            data=columns.data,
+            norms=columns.norms,
+            kind=np.int64(0),
+            table=table,
+        )
+        self.task = Task(
+            x=self.x,
+            w=self.w,
+            estimate=self.v,
+            q=ones,
+            step=ones,
+            gamma=1.0,
+            passes=np.ones(1, np.uint64),
+            target=-ones,
+            rows=np.zeros((0, 0)),
+            afresh=np.zeros(1),
+            order=CYCLIC,
+            seed=seed,
+            round=seed,
+            ids=np.zeros(1, np.uint64),
+            theta=np.empty(1),
+            visited=np.empty(1, np.uint64),
+        )
+        self.memory = Memory(np.zeros((1, d)), np.zeros(n), np.zeros(1))
+        self.scratch = Scratch(np.empty(n), np.empty(n), np.empty(n, np.uint64), np.empty(n))
 
     def one_pass(self) -> None:
-        self.wake[:] = 0.0  # nobody sleeps: every nonzero is visited, as in the rivals
+        self.memory.wake[:] = 0.0  # no column sleeps: every nonzero is visited, as in the rivals
         self.w[0] = self.v[0] - self.y
-        solve_nodes(*self.args)
+        solve_nodes(self.design, self.task, self.memory, self.scratch)
 
 
 class InC:

@@ -45,7 +45,7 @@ def exchanges(width: int, count: int) -> dict[str, list[float]]:
         below, above = bare[len(rows) : len(rows) + 1], bare[len(rows) + 1 :]
 
         def ours() -> None:
-            exchange.swap([Outbox(rows, scalars)])
+            exchange.exchange([Outbox(rows, scalars)])
 
         def ring() -> None:
             requests = [

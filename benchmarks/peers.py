@@ -2,12 +2,13 @@
 
     python benchmarks/peers.py
 
-Both sides run as 16 processes on this machine. A peer's exchange is glmesh's own: letters in frames over gRPC, checked
+Both sides run as 16 processes on this machine. A peer's exchange is glmesh's own: mail in frames over gRPC, checked
 and handed over; a raw process sends the same bytes over TLS 1.3 with Python's sockets and reads them, nothing else.
 """
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import socket
@@ -25,17 +26,18 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from common import machine, write
 from tests.peers import free_ports
 
-from glmesh.core.messages import Outbox
+from glmesh.core.messages import Mail, Outbox
+from glmesh.core.wire import Layout
 from glmesh.federation.config import keys
 from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
 from glmesh.federation.config.site import Site
-from glmesh.federation.monitor.log import Log
-from glmesh.federation.wire.frames import Kind, Shape, pack_json
+from glmesh.federation.wire.frames import Kind, longest_mail, pack_json
 from glmesh.federation.wire.inbox import Message
-from glmesh.federation.wire.links import Links
+from glmesh.federation.wire.links import PeerLinks
+from glmesh.federation.wire.messages import Hello, Ready
 from glmesh.federation.wire.transport import PeerExchange
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import LinkMessage
+from glmesh.gossip.membership import Membership
 
 PEERS = 16
 SIZES = {47_236: 60, 1_000_000: 8}  # length of the vector: rounds that are timed
@@ -45,20 +47,20 @@ WARM = 3  # rounds before
 def peer(k: int, folder: str, d: int, rounds: int, barrier: object, results: object) -> None:
     """Rounds of exchanges of one node, and nothing else."""
     site = Site.read(Path(folder) / f"n{k}.toml")
-    links = Links(site, Log(site.file.name, stream=None), {}, lambda *_: None)
+    links = PeerLinks(site, logging.getLogger("benchmark"), Hello(site.file.name, {}), lambda *_: None)
     ready: set[int] = set()
 
     def other(message: Message) -> None:
         if message.up:
-            links.send(message.peer, Kind.READY, pack_json({}))
+            links.send(message.peer, Kind.READY, pack_json(Ready(0).to_json()))
         if message.kind is Kind.READY:
             ready.add(message.peer)
-            exchange.paces[message.peer].ready = True
+            exchange.barrier.ready(message.peer, 0)
 
     links.start()
-    shape = Shape(d, PEERS)
-    links.allow(shape.limit)
-    exchange = PeerExchange(links, site.federation.mixing, shape, k, other, patient=True)
+    layout = Layout(d, PEERS)
+    links.allow(longest_mail(layout))
+    exchange = PeerExchange(links, site.federation.mixing, layout, other, patient=True)
     while ready < set(links.links):
         message = links.inbox.get(0.5)
         if message is not None:
@@ -66,9 +68,9 @@ def peer(k: int, folder: str, d: int, rounds: int, barrier: object, results: obj
     vector = np.random.default_rng(k).normal(size=d)
 
     def one(clock: int) -> None:
-        offers = [Offer(k, peer, 1, 1, clock, -1, 7, 0.3, vector) for peer in sorted(links.links)]
-        (halo,) = exchange.swap([Outbox(letters=[LinkMessage(offer, 3) for offer in offers])])
-        assert len(halo.letters) == 2
+        parts = [Offer(1, 1, clock, -1, 7, 0.3, vector), Membership(3)]
+        (halo,) = exchange.exchange([Outbox(mail=[Mail(k, peer, parts) for peer in sorted(links.links)])])
+        assert len(halo.mail) == 2
 
     for clock in range(WARM):
         one(clock)

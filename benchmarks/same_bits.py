@@ -840,6 +840,11 @@ def child(role: str, checkout: Path, folder: Path, only: str, first_port: int) -
 # --- the parent: both commits side by side -------------------------------------------------------------------
 
 
+def tidy() -> None:
+    """From now on SIGTERM ends this process as Ctrl-C does, so that no child and no worktree is left behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 @contextlib.contextmanager
 def checkout(what: str) -> Iterator[Path]:
     """A folder with a commit: the one that is named, or a temporary worktree of a revision."""
@@ -862,6 +867,7 @@ def environment(folder: Path) -> dict[str, str]:
     """What makes a child import glmesh from a checkout, and compute with one thread unless it asks for more."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     path = {"PYTHONPATH": str(folder / "src"), "PYTHONSAFEPATH": "1", "PYTHONHASHSEED": "0"}
+    path["PYTHONDONTWRITEBYTECODE"] = ""  # a checkout that is new is compiled once, and not by every child
     return os.environ | threads | path
 
 
@@ -1009,6 +1015,7 @@ def main() -> int:
     if options.role:
         child(options.role, Path(options.base), Path(options.out), options.only, int(options.first_port))
         return 0
+    tidy()
     with contextlib.ExitStack() as stack:
         out = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="same-bits-")))
         folders = [stack.enter_context(checkout(what)) for what in (options.base, options.new)]

@@ -3,12 +3,12 @@
     python benchmarks/same_speed.py BASE [NEW] [--only TEXT]
 
 BASE and NEW are revisions or folders with a checkout, as in same_bits.py; NEW is the working tree unless it is given.
-A process for each commit stays alive on the same core and compiles everything first. Then the two take turns every few
-rounds, so that whatever else the machine does hits both alike. Everything is done 7 times, in processor time of one
-thread, and each round counts as long as in the best of the 7, because round t is the same work each time. Imports are
-counted in the same way, module by module, in new processes. Rows beyond 1.10 times BASE, or below the inverse of that,
-are measured anew by new processes, up to three times, and the best of all counts for both commits: what is slower stays
-slower, and noise goes away. The exit code is 1 if a row stays above 1.10.
+A process for each commit stays alive, both on the same core, and compiles a row before it is timed. The two take turns
+every few rounds, so that whatever else the machine does hits both alike. Everything is done 7 times, in processor time
+of one thread, and each round counts as long as in the best of the 7, because round t is the same work each time.
+Imports are counted in the same way, module by module, in new processes. Rows beyond 1.10 times BASE, or below the
+inverse of that, are measured anew by new processes, up to three times, and the best of all counts for both commits:
+what is slower stays slower, and noise goes away. The exit code is 1 if a row stays above 1.10.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import scipy.sparse as sp
 REPEATS = 7
 LIMIT = 1.10
 AGAIN = 3  # times that rows above the limit are measured anew
-MODULES, IMPORTED = "import glmesh", "ms of imports"
+MODULES, OWN, IMPORTED = "import glmesh", "import glmesh, its own modules", "ms of imports"
 SCALES = {"µs a round": 1e6, "ms": 1e3, IMPORTED: 1e3}
 
 Work = Callable[[], Iterator[list[float]]]  # it tells how many seconds each part of it took, a few at a time
@@ -123,21 +123,22 @@ def timed(what: Callable[[], Any], count: int) -> list[float]:
 
 
 def child(checkout: Path) -> None:
-    """Compiles everything, tells what rows there are, and waits: a name begins that row, a null is its next turn."""
+    """Tells what rows there are, and waits: a name begins that row, once it is compiled, a null is its next turn."""
     import glmesh
 
     if not Path(glmesh.__file__).resolve().is_relative_to(checkout.resolve() / "src"):
         sys.exit(f"glmesh is imported from {glmesh.__file__}, not from {checkout}")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    found = rows()
-    for _, work in found.values():
-        for _ in work():
-            pass
+    found, warm = rows(), set()
     print(json.dumps({name: unit for name, (unit, _) in found.items()}), flush=True)
     turns: Iterator[list[float]] = iter(())
     for line in sys.stdin:
         name = json.loads(line)
+        if name is not None and name not in warm:
+            warm.add(name)
+            for _ in found[name][1]():
+                pass
         if name is not None:
             turns = found[name][1]()
         print(json.dumps(next(turns, None) if name is None else 0), flush=True)
@@ -224,11 +225,13 @@ def sweep(commits: list[Commit], names: list[str], best: Best) -> None:
     """All rows, time after time."""
     for number in range(REPEATS):
         step = 1 if number % 2 == 0 else -1
-        for name in names:
+        for name in dict.fromkeys(MODULES if name == OWN else name for name in names):
             for which, found in zip((0, 1)[::step], turns(commits[::step], name), strict=True):
                 kept = best[name][which]
                 best[name][which] = {part: min(value, kept.get(part, value)) for part, value in found.items()}
         print(f"{number + 1} of {REPEATS}, {len(names)} rows", file=sys.stderr, flush=True)
+    if OWN in names:
+        best[OWN] = [{name: own for name, own in parts.items() if name.startswith("glmesh")} for parts in best[MODULES]]
 
 
 def main() -> int:
@@ -242,25 +245,23 @@ def main() -> int:
     if options.child:
         child(Path(options.base))
         return 0
-    from same_bits import ROOT, checkout, environment
+    from same_bits import ROOT, checkout, environment, tidy
 
+    tidy()
     best: Best = {}
     with contextlib.ExitStack() as stack:
         folders = [stack.enter_context(checkout(what)) for what in (options.base, options.new or str(ROOT))]
         for number in range(1 + AGAIN):
             with contextlib.ExitStack() as living:
                 commits = [living.enter_context(Commit(folder, environment(folder))) for folder in folders]
-                units, _ = (commit.answer() | {MODULES: IMPORTED} for commit in commits)
+                units, _ = (commit.answer() | {MODULES: IMPORTED, OWN: IMPORTED} for commit in commits)
                 if number == 0:
-                    best = {name: [{}, {}] for name in units if options.only in name}
+                    best = {name: [{}, {}] for name in units if options.only in (MODULES if name == OWN else name)}
                     doubtful = list(best)
                 sweep(commits, doubtful, best)
             doubtful = [name for name in best if not 1 / LIMIT <= ratio(best[name], units[name]) <= LIMIT]
             if not doubtful:
                 break
-    if MODULES in best:
-        own = [{name: value for name, value in parts.items() if name.startswith("glmesh")} for parts in best[MODULES]]
-        best[f"{MODULES}, its own modules"], units[f"{MODULES}, its own modules"] = own, IMPORTED
     print("| what | unit | base | new | new / base |\n|---|---|---|---|---|")
     for name, both in best.items():
         base, new = (f"{SCALES[units[name]] * seconds(parts, units[name]):.4g}" for parts in both)

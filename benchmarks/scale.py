@@ -42,8 +42,8 @@ def one(n_nodes: int) -> None:
         times.append(time.perf_counter() - began)
     memory = resident() - before
     degree = run.mixing.edges / n_nodes
-    work = n_nodes * D * (degree + 1) + problem.form.columns.nnz
-    v, shared = run.estimates.mean(axis=0), problem.form.columns.dot(run.x)
+    work = n_nodes * D * (degree + 1) + problem.composite.columns.nnz
+    v, shared = run.estimates.mean(axis=0), problem.composite.columns.dot(run.x)
     error = np.linalg.norm(v - shared) / np.linalg.norm(shared)
     print(n_nodes, degree, setup, min(times), work, memory, error)
 

@@ -41,7 +41,7 @@ def reference(name: str, problem: Problem, X, y) -> tuple[float, float]:
     if name == "Lasso":
         import celer
 
-        alpha = problem.model.alpha / X.shape[0]
+        alpha = problem.spec.alpha / X.shape[0]
         start = celer.Lasso(alpha, fit_intercept=False, tol=1e-12, max_iter=1000).fit(sp.csc_matrix(X), y).coef_
     method = Cola(local_passes=10, solver=CoordinateDescent(order="shuffled"))
     result = glmesh.solve(
@@ -123,7 +123,7 @@ def rivals(name: str, problem: Problem, m: int) -> dict[str, Callable[[float], o
     import skglm
 
     if name == "Lasso":
-        alpha = problem.model.alpha / m
+        alpha = problem.spec.alpha / m
         return {
             "scikit-learn Lasso": lambda tol: Lasso(alpha, fit_intercept=False, tol=tol, max_iter=100_000),
             "celer": lambda tol: celer.Lasso(alpha, fit_intercept=False, tol=tol, max_iter=1000),

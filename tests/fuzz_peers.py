@@ -1,6 +1,7 @@
 """What crosses a link, fuzzed with atheris: `make fuzz`. Whatever comes, there is a Violation or nothing.
 
-An input is first taken as a stream of frames, and then, whole, as a letter for an end of a link, and as a board.
+An input is first taken as a stream of frames, and then, whole, as mail for an end of a link, as gossip
+and as other JSON messages.
 """
 
 from __future__ import annotations
@@ -17,25 +18,31 @@ from glmesh.kernels.warm import warm_up
 
 warm_up()  # numba cannot compile what atheris has instrumented
 
-with atheris.instrument_imports(include=["glmesh.federation", "glmesh.gossip.edge"]):
+with atheris.instrument_imports(
+    include=["glmesh.federation", "glmesh.gossip.edge", "glmesh.gossip.membership", "glmesh.core.wire"]
+):
+    from glmesh.certificate.messages import CertificateRecord
     from glmesh.collectives.pipeline import ObjectiveDigest
-    from glmesh.federation.node.gossip_store import Board
+    from glmesh.core.messages import Mail
+    from glmesh.core.wire import Layout
+    from glmesh.federation.node.gossip_store import GossipStore
+    from glmesh.federation.node.rows import RowDigests
     from glmesh.federation.wire.frames import (
         Assembler,
         Kind,
-        Shape,
         Violation,
         frames,
         pack_json,
-        pack_letter,
+        pack_mail,
         unpack_json,
-        unpack_letter,
+        unpack_mail,
         unpack_vector,
     )
+    from glmesh.federation.wire.messages import Hello, Ready
     from glmesh.gossip.edge import Edge, Offer
-    from glmesh.gossip.messages import CertificateRecord, LinkMessage
+    from glmesh.gossip.membership import Membership
 
-SHAPE = Shape(3, 4)
+LAYOUT = Layout(3, 4)
 
 
 def one(data: bytes) -> None:
@@ -45,15 +52,24 @@ def one(data: bytes) -> None:
     edge.offer(np.ones(3), 0.3)
     for first in (0, 1):  # also in the middle of a conversation
         try:
-            _, letter = unpack_letter(data, 1, 0, SHAPE)
-            edge.receive(letter.offer)
+            _, mail = unpack_mail(data, 1, 0, LAYOUT)
+            offer = mail.part(Offer)
+            assert offer is not None
+            edge.receive(offer)
             edge.advance(0.5)
             edge.offer(np.ones(3) * first, 0.3)
         except Violation:
             pass
     if not np.isfinite(edge.flow).all() and np.abs(_largest(data)) < 1e150:
         raise AssertionError("a flow that is not finite")
-    for parse in (lambda: Board(4, 6).merge(unpack_json(data)), lambda: unpack_vector(data, None)):
+    store = GossipStore(4, (), lambda *_: None)
+    for parse in (
+        lambda: store.merge(unpack_json(data)),
+        lambda: unpack_vector(data, None),
+        lambda: Hello.from_json(unpack_json(data)),
+        lambda: Ready.from_json(unpack_json(data)),
+        lambda: RowDigests.from_json(unpack_json(data)),
+    ):
         with suppress(Violation):
             parse()
 
@@ -81,14 +97,17 @@ def _frames(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """Messages as they should be."""
-    note = CertificateRecord(3, (2, 7), True, False, True, True, False, 5, {2: np.arange(18.0)}, np.ones(3), np.ones(3))
-    pulse = ObjectiveDigest(np.array([1, 2, -1, 3]), np.array([1.0, 2.0, np.nan, 3.0]), 2)
-    letters = [
-        LinkMessage(Offer(1, 0, 5, 1, 4, -1, 9, 0.3, np.ones(3)), 3),
-        LinkMessage(Offer(1, 0, 5, 1, 4, 2, 9, 0.3, np.ones(3), np.ones(3), 0.5, 0.5), 3, np.ones(4, int), note, pulse),
+    record = CertificateRecord(
+        3, (2, 7), True, False, True, True, False, 5, {2: np.arange(18.0)}, np.ones(3), np.ones(3)
+    )
+    digest = ObjectiveDigest(np.array([1, 2, -1, 3]), np.array([1.0, 2.0, np.nan, 3.0]), 2)
+    offer = Offer(5, 1, 4, 2, 9, 0.3, np.ones(3), np.ones(3), 0.5, 0.5)
+    mails = [
+        Mail(1, 0, [Offer(5, 1, 4, -1, 9, 0.3, np.ones(3)), Membership(3)]),
+        Mail(1, 0, [offer, Membership(3, np.ones(4, int)), record, digest]),
     ]
-    content = [b"".join(pack_letter(6, letter, SHAPE)) for letter in letters]
-    content += [pack_json({"entries": [["facts", 1, 1, [0.0] * 6], ["done", 2, 5, 5]]})]
+    content = [b"".join(pack_mail(6, mail, LAYOUT)) for mail in mails]
+    content += [pack_json({"entries": [["summary", 1, 1, [0.0] * 7], ["done", 2, 5, 5]]})]
     (frame,) = frames(Kind.BYE, 0, b"{}")
     return [*content, bytes([len(frame) - 1]) + frame]
 

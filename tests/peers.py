@@ -7,6 +7,7 @@ still has a process of its own that can be killed and stopped.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ import numpy as np
 from glmesh.engine import checkpoint
 from glmesh.federation.config import keys
 from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
-from glmesh.federation.monitor.history import read
+from glmesh.federation.monitor.history import read_lines
 from glmesh.files import model_files as modelfile
 
-_FORK = multiprocessing.get_context("forkserver")
-_FORK.set_forkserver_preload(["tests.peers_warm"])
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(["tests.peers_warm"])
 
 
 def _main(arguments: list[str], output: str) -> None:
@@ -44,15 +45,19 @@ def _main(arguments: list[str], output: str) -> None:
     os._exit(main(arguments))
 
 
+LOW, HIGH = 10_000, 32_000  # ports below those that the kernel hands out by itself: they stay free until they are used
+_ports = itertools.count(os.getpid() * 101)
+
+
 def free_ports(n: int) -> list[int]:
-    """Ports that nobody listens on at the moment."""
-    sockets = [socket.socket() for _ in range(n)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports in a row that nobody listens on; never the same twice in one process."""
+    while True:
+        first = LOW + next(_ports) * n % (HIGH - LOW)
+        ports = list(range(first, first + n))
+        with suppress(OSError), ExitStack() as taken:
+            for port in ports:
+                taken.enter_context(socket.create_server(("127.0.0.1", port)))
+            return ports
 
 
 class Sites:
@@ -120,7 +125,7 @@ class Sites:
 
     def run(self, k: int, arguments: list[str]) -> None:
         """A command of a site, as a process."""
-        process = _FORK.Process(target=_main, args=(arguments, str(self.folder / f"n{k}.out")))
+        process = FORK.Process(target=_main, args=(arguments, str(self.folder / f"n{k}.out")))
         process.start()
         self.processes[k] = process
 
@@ -149,9 +154,13 @@ class Sites:
             assert time.monotonic() < end, self.output()
             time.sleep(0.05)
 
+    def ended(self, k: int) -> bool:
+        """Whether the process of a node has ended."""
+        return self.processes[k].exitcode is not None
+
     def history(self, k: int) -> list[dict[str, Any]]:
         path = self.folder / f"n{k}.state" / "history.jsonl"
-        return read(path) if path.exists() else []
+        return read_lines(path) if path.exists() else []
 
     def round(self, k: int) -> int:
         entries = self.history(k)
@@ -159,7 +168,7 @@ class Sites:
 
     def events(self, k: int, event: str) -> list[dict[str, Any]]:
         path = self.folder / f"n{k}.state" / "log.jsonl"
-        return [entry for entry in read(path) if entry["event"] == event] if path.exists() else []
+        return [entry for entry in read_lines(path) if entry["event"] == event] if path.exists() else []
 
     def model(self, k: int) -> modelfile.Model:
         return modelfile.load(self.folder / f"n{k}.state" / "model.npz")
@@ -178,7 +187,7 @@ class Sites:
         return float(np.abs(np.sum(flows, axis=0)).max()) / max(size, 1e-300)
 
     def imbalance_with(self, constant: np.ndarray, nodes: Sequence[int]) -> float:
-        """The same, where these nodes count a share of one that left."""
+        """|sum of (s_k - u_k) - constant| relative to the constant, the share of a node that left."""
         flows = np.sum([self.saved(k)["proof"]["flows"] for k in nodes], axis=0)
         return float(np.abs(flows - constant).max() / np.abs(constant).max())
 
@@ -242,7 +251,9 @@ class Proxies:
             for server in self._servers:
                 server.close()
             await self._set(False)
-            await asyncio.sleep(0.1)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if others:
+                await asyncio.wait(others, timeout=4)
 
         self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -17,7 +17,7 @@ from glmesh.engine.solve import advance
 from glmesh.errors import InvalidInput, RankFailed
 from glmesh.files import data_files as datasets
 from glmesh.transports.mpi import ranks
-from glmesh.transports.mpi.ranks import Ranks
+from glmesh.transports.mpi.process_group import Ranks
 from tests.cases import SOAK
 
 rng = np.random.default_rng(0)
@@ -114,7 +114,7 @@ def refuse(folder: Path) -> None:
         "clock": {"network": Network()},
         "faults": {"faults": {"random": [{"dropout": 0.1}]}},
         "rival": {"method": methods.Nids()},
-        "ledger": {"method": Cola(gossip="ledger")},
+        "ledger": {"method": Cola(gossip="flows")},
         "few nodes": {"n_nodes": 3, "topology": "complete"},
     }
     told = {}

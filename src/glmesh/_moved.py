@@ -14,7 +14,7 @@ MOVED = {
     "archive": "files.archive",
     "block": "core.block",
     "cluster": "transports.mpi",
-    "cluster.mpi": "transports.mpi.ranks",
+    "cluster.mpi": "transports.mpi.process_group",
     "columns": "linalg.columns",
     "datasets": "files.data_files",
     "events": "core.records",

@@ -56,10 +56,10 @@ def false_by(problem: Problem, run: Run, best: float) -> float:
     """How much the true suboptimality of what is certified exceeds the bound; negative if it does not."""
     assert run.certificate is not None
     x, v = run.certified_state()
-    if problem.model.split == "samples":
-        worst = max(problem.objective(problem.form.f.gradient(row)) for row in v)
+    if problem.spec.split == "samples":
+        worst = max(problem.objective(problem.composite.f.gradient(row)) for row in v)
     else:
-        worst = problem.objective(*problem.coefficients(x, problem.form.columns.dot(x)))
+        worst = problem.objective(*problem.coefficients(x, problem.composite.columns.dot(x)))
     return worst - best - run.certificate.bound
 
 
@@ -187,7 +187,7 @@ def test_the_printed_proposition_is_false() -> None:
     X = rng.normal(size=(40, 16))
     y = X @ rng.normal(size=16) + rng.normal(size=40)
     problem = Problem.glm(X, y, penalty=L1(lo=-5.0, hi=5.0), alpha=5.0)
-    form, n_nodes = problem.form, 8
+    form, n_nodes = problem.composite, 8
     best = glmesh.solve(problem, n_nodes=1, method=Cola(local_passes=30), tol=1e-12, max_rounds=500)
     x = 0.9 * best.x
     shared = form.columns.dot(x)

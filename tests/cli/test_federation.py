@@ -8,12 +8,9 @@ import os
 import pty
 import re
 import shlex
-import socket
 import sys
-import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +20,7 @@ from glmesh.cli import main
 from glmesh.federation.config import keys
 from glmesh.federation.monitor.screen import left, screen
 from glmesh.federation.monitor.server import metrics
-from tests.peers import _FORK, free_ports, sites
+from tests.peers import FORK, free_ports, sites
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -36,16 +33,6 @@ def _tables(folder: Path) -> None:
         np.savetxt(folder / f"{name}.csv", np.column_stack([X, y]), delimiter=",")
 
 
-def _three_ports() -> int:
-    """The first of three free ports in a row."""
-    while True:
-        first = free_ports(1)[0]
-        with suppress(OSError), ExitStack() as taken:
-            for port in range(first, first + 3):
-                taken.enter_context(socket.create_server(("127.0.0.1", port)))
-            return first
-
-
 def _commands() -> list[list[str]]:
     """The README's second example."""
     section = README.read_text().split("## Between machines")[1].split("\n## ")[0]
@@ -53,7 +40,9 @@ def _commands() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("command", ["keys", "federation", "doctor", "node", "up", "status", "report"])
-def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_shows_examples_and_fits_a_terminal(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
@@ -69,7 +58,7 @@ def test_the_second_example_of_the_readme(
     commands = _commands()
     assert [command[0] for command in commands] == ["keys", "federation", "federation", "up"]
     for command in commands[:-1]:
-        extra = ["--port", str(_three_ports())] if "add" in command else []
+        extra = ["--port", str(free_ports(3)[0])] if "add" in command else []
         assert main([*command, *extra]) == 0, capsys.readouterr()
     assert main(["federation", "check", "fed.toml"]) == 0
     assert "alice, bob, carol" in capsys.readouterr().out
@@ -146,7 +135,7 @@ def test_a_running_node_is_seen_from_outside(tmp_path: Path, capsys: pytest.Capt
     checker.feed(page.read_text())
     assert checker.plots == 8
     assert not checker.outside
-    assert main(["status", str(tmp_path / "n0.toml")]) == 2  # it has ended
+    assert main(["status", str(tmp_path / "n0.toml")]) == 2  # the node has ended
 
 
 def test_the_screen_and_the_metrics() -> None:
@@ -169,7 +158,7 @@ def _in_a_terminal(arguments: list[str], output: str) -> None:
     """`glmesh` with a terminal as its standard error; what it draws goes to a file."""
     child, terminal = pty.fork()
     if child:
-        with Path(output).open("wb") as stream:
+        with Path(output).open("wb", buffering=0) as stream:
             while True:
                 try:
                     stream.write(os.read(terminal, 1 << 16))
@@ -185,9 +174,9 @@ def test_the_live_view_in_a_terminal(tmp_path: Path) -> None:
     parts = [(rng.normal(size=(30, 10)), rng.choice([-1.0, 1.0], size=30)) for _ in range(2)]
     with sites(tmp_path, parts, problem={"loss": "logistic", "split": "samples"}) as peers:
         shown = tmp_path / "screen"
-        viewer = _FORK.Process(target=_in_a_terminal, args=(["node", str(tmp_path / "n0.toml")], str(shown)))
+        viewer = FORK.Process(target=_in_a_terminal, args=(["node", str(tmp_path / "n0.toml")], str(shown)))
         viewer.start()
-        time.sleep(1.0)
+        peers.until(lambda: shown.exists() and "n0  meeting" in shown.read_text())  # drawn before there is a neighbour
         peers.start(1)
         viewer.join(30)
         assert viewer.exitcode == 0

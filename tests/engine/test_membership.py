@@ -73,7 +73,7 @@ def advance(run: Run, rounds: int) -> Run:
     jobs=st.sampled_from([1, 2]),
 )
 def test_after_healing_nothing_is_lost(plan, split, steps, jobs):
-    method = Cola(gossip_steps=steps, gossip="ledger")
+    method = Cola(gossip_steps=steps, gossip="flows")
     options = {"n_nodes": 6, "method": method, "network": Network(), "n_blocks": jobs}
     with Run(problem_of(split=split), faults=plan, **options) as run:
         for _ in range(HEALED):
@@ -132,7 +132,7 @@ def test_matrix_gossip_and_ledger_agree_under_known_failures():
     plan = {"random": [{"dropout": 0.3, "links": 0.1}], "partition": [{"groups": [[0, 1, 2]], "from": 20, "until": 40}]}
     runs = [
         Run(problem_of(), n_nodes=6, faults=plan, method=Cola(gossip=gossip, acceleration="none"))
-        for gossip in ("matrix", "ledger")
+        for gossip in ("matrix", "flows")
     ]
     for _ in range(200):
         for run in runs:
@@ -272,7 +272,7 @@ def test_no_certificate_was_ever_false(record_property):
         # some nodes have no columns at all
         parts = np.array_split(rng.permutation(problem.n), n_nodes - 1)
         partition = [*parts, []] if seed % 4 == 0 else [[], *parts] if seed % 4 == 1 else "shuffled"
-        method = Cola(gossip="ledger")  # also where the plan happens to be harmless
+        method = Cola(gossip="flows")  # also where the plan happens to be harmless
         run = Run(problem, topology=graph, partition=partition, faults=plan, certify=True, tol=1e-6, method=method)
         watch = Watch(run)
         for _ in range(500):
@@ -345,7 +345,7 @@ class Watch:
         if key not in self.best:
             self.best[key] = _minimum(f, g, A, constant)
         low, value = self.best[key], f.value(A @ x + constant) + g.value(x)
-        if self.run.problem.model.split == "samples":
+        if self.run.problem.spec.split == "samples":
             w = f.gradient(len(certificate.members) * s)
             low, value = -low, f.conjugate(w) - constant @ w + g.conjugate(-A.T @ w)
         slack = 1e-9 * max(abs(low), 1.0)
@@ -395,7 +395,7 @@ def test_an_heir_that_has_just_joined_and_has_no_columns_certifies_nothing_false
 
 
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
-@pytest.mark.parametrize("gossip", ["matrix", "ledger"])
+@pytest.mark.parametrize("gossip", ["matrix", "flows"])
 def test_the_measured_gap_is_a_bound_while_the_sum_is_wrong(penalty, gossip):
     """G_H is none then: it was seen at zero with the objective two per cent off."""
     problem = problem_of(penalty)
@@ -451,13 +451,13 @@ def test_nodes_that_are_done_rest_and_the_record_shows_it():
     X, y = data()
     X[:, 12:] *= 1e-3  # half of the nodes have next to nothing to do
     problem = Problem.glm(X, y, penalty="l1", alpha=5.0)
-    options = {"n_nodes": 6, "partition": "contiguous", "stop": "certificate", "method": Cola(gossip="ledger")}
+    options = {"n_nodes": 6, "partition": "contiguous", "stop": "certificate", "method": Cola(gossip="flows")}
     rests = solve(problem, tol=1e-5, max_rounds=5000, **options)
     assert rests.status is Status.CERTIFIED
     assert rests.skipped > 0
     assert rests.work_saved > 0
     assert rests.skipped < 6 * rests.rounds
-    never = Run(problem, n_nodes=6, partition="contiguous", certify=True, method=Cola(gossip="ledger"))
+    never = Run(problem, n_nodes=6, partition="contiguous", certify=True, method=Cola(gossip="flows"))
     for _ in never:
         if never.certificate is not None and never.certificate.relative <= 1e-5:
             break
@@ -501,7 +501,7 @@ def test_a_node_leaves_for_good(model, split):
     assert violation(run) < 1e-12
     assert run.measure().gap <= 1e-6 * abs(run.measure().objective)
     rest = np.setdiff1d(np.arange(problem.n), own)
-    form = problem.form
+    form = problem.composite
     A = form.columns.take(rest).to_scipy()
     constant = share if model == "freeze" else np.zeros(form.columns.d)
     low = _minimum(form.f, form.g.take(rest), A, constant)
@@ -639,7 +639,7 @@ def test_a_plan_that_can_lose_messages_makes_ledgers_the_default():
 # --- data that changes ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gossip", ["matrix", "ledger"])
+@pytest.mark.parametrize("gossip", ["matrix", "flows"])
 @pytest.mark.parametrize("pooled", [True, False])
 @pytest.mark.parametrize("split", ["features", "samples"])
 def test_columns_come_and_go(gossip, pooled, split):
@@ -671,7 +671,7 @@ def test_columns_come_and_go(gossip, pooled, split):
     target = np.insert(y, new[0], labels) if by_samples else y
     final = (np.delete(full, gone, axis=0), np.delete(target, gone)) if by_samples else (np.delete(full, gone, 1), y)
     exact = Ridge(alpha=3.0, fit_intercept=False).fit(*final)
-    shared = run.problem.form.columns.dot(run.x)
+    shared = run.problem.composite.columns.dot(run.x)
     np.testing.assert_allclose(run.problem.coefficients(run.x, shared)[0], exact.coef_, atol=1e-5)
     assert run.certificate.relative < 1e-3
     assert next(event.kind for event in run.events) == "add_columns"
@@ -753,7 +753,7 @@ def test_graphs_that_are_connected_only_over_time():
     problem = problem_of("l2")
     graphs = [[[0, 1], [2, 3], [4, 5]], [[1, 2], [3, 4], [5, 0]]]
     best = solve(problem, n_nodes=6, topology="complete", tol=1e-10, max_rounds=10_000)
-    for gossip in ("matrix", "ledger"):
+    for gossip in ("matrix", "flows"):
         method = Cola(gossip_steps=2, gossip=gossip)
         result = solve(problem, n_nodes=6, faults={"graphs": graphs}, method=method, tol=1e-7, max_rounds=5000)
         assert result.status is Status.CONVERGED
@@ -781,7 +781,7 @@ def test_what_plain_gossip_cannot_do_is_refused():
         {"random": [{"dropout": 0.1, "model": "reset"}]},
         {"down": [{"node": 1, "from": 2, "until": 4, "model": "reset"}]},
     ):
-        with pytest.raises(InvalidInput, match="need gossip='ledger'"):
+        with pytest.raises(InvalidInput, match="need gossip='flows'"):
             Run(problem, n_nodes=6, faults=plan, method=matrix)
     with pytest.raises(InvalidInput, match="certificates under faults need"):
         Run(problem, n_nodes=6, faults={"random": [{"loss": 0.1}]}, method=matrix, certify=True)

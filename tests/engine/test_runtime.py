@@ -149,7 +149,7 @@ def test_warm_start(name):
     for start in (cold, cold.x, list(cold.x)):
         run = Run(problem, method=method, n_nodes=5, topology="star", seed=9, warm_start=start)
         np.testing.assert_allclose(run.x, cold.x)
-        np.testing.assert_allclose(run.estimates.mean(axis=0), problem.form.columns.dot(cold.x), atol=1e-10)
+        np.testing.assert_allclose(run.estimates.mean(axis=0), problem.composite.columns.dot(cold.x), atol=1e-10)
     warm = solve(problem, n_nodes=1, method=method, warm_start=cold, max_rounds=20_000)
     assert warm.rounds <= max(3, solve(problem, n_nodes=1, method=method, max_rounds=20_000).rounds)
     assert warm.history["objective"][0] <= cold.objective * (1 + 1e-3)
@@ -251,7 +251,7 @@ def test_more_nodes_than_columns(name):
     problem = PROBLEMS[name]()
     run = advance(Run(problem, n_nodes=50, certify=True, method=Cola(local_passes=2)), 60)
     assert (np.diff(run.partition.starts) == 0).any()
-    np.testing.assert_allclose(run.estimates.mean(axis=0), problem.form.columns.dot(run.x), atol=1e-9)
+    np.testing.assert_allclose(run.estimates.mean(axis=0), problem.composite.columns.dot(run.x), atol=1e-9)
     assert run.measure().value < Run(problem, n_nodes=50).measure().value
     assert run.certificate is not None
 
@@ -403,7 +403,7 @@ DISAGREEMENTS = {
 def test_disagreeing_nodes_are_refused(case):
     parts, options, message = DISAGREEMENTS[case]
     problem = Problem.from_nodes(parts, **options)
-    for act in (lambda: solve(problem, max_rounds=1), lambda: problem.form):
+    for act in (lambda: solve(problem, max_rounds=1), lambda: problem.composite):
         with pytest.raises(InvalidData, match=message):
             act()
 
@@ -561,7 +561,7 @@ def test_the_result_speaks_of_the_last_round():
         assert np.array_equal(result.x, seen[-1])
         assert result.objective == pytest.approx(problem.objective(result.coef, result.intercept), rel=1e-10)
         assert result.coef.shape == (20,)
-        assert result.estimates.shape == (4, problem.form.columns.d)
+        assert result.estimates.shape == (4, problem.composite.columns.d)
         models = [result.coef_of(k) for k in range(4)]
         np.testing.assert_allclose(np.mean(models, axis=0), result.coef, atol=1e-12)
 

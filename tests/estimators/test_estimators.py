@@ -24,6 +24,8 @@ import glmesh
 from glmesh import Problem, Status, solve
 from glmesh.engine.path import solve_path
 from glmesh.errors import InvalidInput
+from glmesh.estimators.cross_validation import folds_of
+from glmesh.estimators.objective import TrainingData
 from glmesh.files import model_files as modelfile
 from glmesh.functions import SmoothedHingeLoss
 from tests.cases import SOAK
@@ -56,7 +58,7 @@ CHECKS += [pair for model in SLOW for pair in estimator_checks_generator(model)]
     ("estimator", "check"), CHECKS, ids=lambda one: getattr(getattr(one, "func", one), "__name__", type(one).__name__)
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learn_accepts(estimator, check):
+def test_checks_of_scikit_learn_accept_all_estimators(estimator, check):
     check(estimator)
 
 
@@ -101,13 +103,13 @@ def test_a_node_may_have_one_class_or_nothing():
 
 
 @pytest.mark.parametrize("n_nodes", [1, 40])
-def test_any_number_of_nodes(n_nodes):
+def test_one_node_and_more_nodes_than_samples_find_the_same_model(n_nodes):
     """One, and more than there are samples or features."""
     model = glmesh.Ridge(n_nodes=n_nodes, tol=1e-9).fit(X[:25], Y[:25])
     np.testing.assert_allclose(model.coef_, linear_model.Ridge().fit(X[:25], Y[:25]).coef_, rtol=1e-3, atol=1e-3)
 
 
-def test_csr_csc_and_float32_are_all_the_same():
+def test_csr_csc_and_float32_data_give_the_same_model():
     dense = glmesh.Lasso(alpha=0.5, **SMALL).fit(X, Y)
     for matrix in (sp.csr_matrix(X), sp.csc_array(X), np.asfortranarray(X), X.tolist()):
         np.testing.assert_allclose(glmesh.Lasso(alpha=0.5, **SMALL).fit(matrix, Y).coef_, dense.coef_, atol=1e-9)
@@ -116,7 +118,7 @@ def test_csr_csc_and_float32_are_all_the_same():
     np.testing.assert_allclose(near.coef_, dense.coef_, atol=1e-3)
 
 
-def test_pipelines_grids_and_pandas():
+def test_pipelines_grids_and_pandas_work_as_with_scikit_learn():
     frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(10)])
     model = glmesh.Lasso(**SMALL).fit(frame, pandas.Series(Y))
     assert model.feature_names_in_.tolist() == list(frame.columns)
@@ -157,7 +159,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_in_files_and_as_plain_scikit_learn(name, tmp_path):
+def test_models_in_files_and_as_plain_scikit_learn_predict_alike(name, tmp_path):
     make, data, target = MODELS[name]
     model = make().fit(data, target)
     plain = model.to_sklearn()
@@ -216,7 +218,7 @@ def test_cross_validation_is_scikit_learns(weighted):
         )
 
 
-def test_folds_inside_each_node():
+def test_folds_are_made_inside_each_node():
     parts = [(X[:70], Y[:70]), (X[70:117], Y[70:117]), (X[117:], Y[117:])]
     model = glmesh.ElasticNetCV(l1_ratio=[0.2, 0.8], alphas=[1.0, 30.0], cv=4, tol=1e-6, split="samples")
     model.fit_nodes(parts)
@@ -226,7 +228,8 @@ def test_folds_inside_each_node():
     assert model.split_ == "samples"
     assert model.communications_ > 0
     assert np.isfinite(model.mse_path_).all()
-    train, test = next(iter(model._folds(model._validated_parts(parts, "samples", numeric=True))))
+    data = TrainingData([(X, y, np.ones(len(y))) for X, y in parts], pooled=False, split="samples")
+    train, test = next(folds_of(data, 4))
     assert [len(rows) for rows in test] == [18, 12, 1]
     assert all(not set(a) & set(b) for a, b in zip(train, test, strict=True))
     with pytest.raises(InvalidInput, match="a number of folds"):
@@ -240,7 +243,7 @@ def test_warm_starts_go_on_from_the_last_fit():
     assert glmesh.Lasso(**SMALL).fit(X, Y).result_.history["objective"][0] == first
 
 
-def test_certificates_and_verbose_and_what_does_not_converge(capsys):
+def test_a_fit_tells_certificates_and_warns_of_what_does_not_converge(capsys):
     model = glmesh.LogisticRegression(stop="certificate", n_nodes=3, tol=1e-3, verbose=1).fit(IRIS[:100], NAMES[:100])
     assert model.result_.status is Status.CERTIFIED
     assert model.split_ == "features", "split by samples a free intercept has no certificate"
@@ -249,7 +252,7 @@ def test_certificates_and_verbose_and_what_does_not_converge(capsys):
         glmesh.Lasso(max_iter=2, n_nodes=3).fit(X, Y)
 
 
-def test_the_picture_has_three_panels_twice(tmp_path):
+def test_a_plot_has_a_line_per_class_in_six_panels(tmp_path):
     model = glmesh.LinearSVC(n_nodes=2, tol=1e-3).fit(IRIS, NAMES)
     figure = model.plot(tmp_path / "fit.png")
     assert len(figure.axes) == 6
@@ -257,7 +260,7 @@ def test_the_picture_has_three_panels_twice(tmp_path):
     assert (tmp_path / "fit.png").stat().st_size > 1000
 
 
-def test_class_weights():
+def test_class_weights_are_scikit_learns():
     weight = {"setosa": 1.0, "versicolor": 5.0}
     ours = glmesh.LinearSVC(class_weight=weight, C=0.1, tol=1e-9, n_nodes=2).fit(IRIS[:100], NAMES[:100])
     theirs = svm.LinearSVC(class_weight=weight, C=0.1, tol=1e-10, max_iter=100_000).fit(IRIS[:100], NAMES[:100])
@@ -288,7 +291,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told(name):
+def test_invalid_parameters_and_data_are_refused_by_name(name):
     wrong, message = WRONG[name]
     with pytest.raises(ValueError, match=re.escape(message)):
         wrong()

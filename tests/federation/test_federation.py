@@ -49,7 +49,7 @@ def test_the_same_trajectory_as_in_the_simulator(split: str, tmp_path: Path) -> 
         assert peers.wait(120) == [3] * K, peers.output()
         run = Run(
             Problem.from_nodes(parts, **problem),
-            method=Cola(gossip="ledger"),
+            method=Cola(gossip="flows"),
             topology="ring",
             certify=True,
             tol=1e-12,
@@ -78,7 +78,7 @@ def _best(parts: list[tuple[np.ndarray, np.ndarray]], alpha: float) -> float:
 
 def test_faults_in_one_long_lived_federation(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """SIGKILL and restart, SIGSTOP, a lost disk and a late joiner; the certificate at the end is true."""
-    K, alpha, kills, pause = 5, (0.003 if SOAK else 0.03), (30 if SOAK else 3), (20.0 if SOAK else 3.0)
+    K, alpha, kills, away = 5, (0.003 if SOAK else 0.03), (30 if SOAK else 3), (200 if SOAK else 20)
     X, y = _classification(500, 30)
     parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(500), K)]
     rng = np.random.default_rng(1)
@@ -90,22 +90,25 @@ def test_faults_in_one_long_lived_federation(tmp_path: Path, record_property: Ca
         peers.until(lambda: len(peers.history(0)[-1]["members"]) == K)
         peers.kill(2, signal.SIGSTOP)
         stopped, at = time.monotonic(), peers.round(0)
-        peers.until(lambda: peers.round(0) >= at + 20)  # the others go on without it
+        peers.until(lambda: peers.round(0) >= at + 20)  # the others go on without the node that is stopped
         record_property("seconds until 20 rounds after a SIGSTOP", round(time.monotonic() - stopped, 2))
-        assert time.monotonic() - stopped < pause + 10
-        time.sleep(max(pause - (time.monotonic() - stopped), 0.0))
+        peers.until(lambda: all(any(e["peer"] == "n2" for e in peers.events(k, "silent")) for k in (1, 3)))
+        peers.until(lambda: peers.round(0) >= at + away)
         peers.kill(2, signal.SIGCONT)
         for number in range(kills):
             victim = int(rng.integers(K))
-            if peers.processes[victim].exitcode is not None:
-                break  # they were quicker
+            if peers.ended(victim):
+                break  # the run was over before the last kill
             peers.kill(victim)
             if number == 0:
                 peers.lose_disk(victim)
-            time.sleep(float(rng.uniform(0.0, 0.5)))
+            if number % 2:  # back at once, or after the others have gone on
+                other = (victim + 1) % K
+                before = peers.round(other)
+                peers.until(lambda o=other, b=before: peers.round(o) > b or peers.ended(o))
             peers.start(victim)
             before = peers.round(victim)
-            peers.until(lambda v=victim, b=before: peers.round(v) > b or peers.processes[v].exitcode is not None)
+            peers.until(lambda v=victim, b=before: peers.round(v) > b or peers.ended(v))
         assert number == kills - 1
         assert peers.wait(240 if SOAK else 90) == [0] * K, peers.output()
         infos = [peers.model(k).info for k in range(K)]
@@ -215,9 +218,8 @@ def test_a_site_that_never_returns_is_given_up(tmp_path: Path) -> None:
                 w = [peers.model(k).coef for k in (0, 2, 3)]
                 assert all(_objective(left, alpha, one) <= _best(left, alpha) * (1 + 1e-8) for one in w)
             else:
-                heirs = [k for k in (0, 2, 3) if peers.saved(k)["wards"]]
-                assert heirs == [0]
-                constant = peers.saved(0)["wards"][1]
+                assert [k for k in (0, 2, 3) if peers.saved(k)["adopted"]] == [0]
+                constant = peers.saved(0)["adopted"][1]
                 # split by samples its losses become <-c, w>: the optimum of the others' with that term
                 w = peers.model(2).coef
                 Z, labels = np.concatenate([X for X, _ in left]), np.concatenate([y for _, y in left])
@@ -236,10 +238,10 @@ def test_a_site_that_was_given_up_takes_part_again(tmp_path: Path) -> None:
         peers.until(lambda: peers.round(1) >= 20)
         peers.kill(1)
         peers.until(lambda: all(peers.history(k)[-1]["members"] == ["n0", "n2", "n3"] for k in (0, 2, 3)))
-        peers.until(lambda: bool(peers.saved(0)["wards"]))  # its share is counted by its heir
+        peers.until(lambda: bool(peers.saved(0)["adopted"]))  # the share of n1 is counted by its successor
         peers.start(1)
         peers.until(lambda: all(len(peers.history(k)[-1]["members"]) == K for k in range(K)))
-        peers.until(lambda: not peers.saved(0)["wards"])
+        peers.until(lambda: not peers.saved(0)["adopted"])
         at = peers.round(0)
         # certificates among all members again, and better and better ones: the sum is right
         peers.until(lambda: all(_proven(peers.history(k)[-1], at) < 1e-2 for k in range(K)), 40)
@@ -251,7 +253,7 @@ def test_the_ring_falls_apart_and_heals(given_up: bool, tmp_path: Path) -> None:
 
     Even if each half has given the other one up meanwhile; then they must not be done before they meet again.
     """
-    K, alpha, pause = 4, 0.05, (30.0 if SOAK else 3.0)
+    K, alpha = 4, 0.05
     X, y = _classification(240, 12)
     parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(240), K)]
     problem = {"loss": "logistic", "split": "samples", "alpha": alpha, "tol": 1e-15 if given_up else 1e-7}
@@ -265,10 +267,11 @@ def test_the_ring_falls_apart_and_heals(given_up: bool, tmp_path: Path) -> None:
         peers.start()
         peers.until(lambda: peers.round(0) >= 20)
         proxies.cut()
-        time.sleep(pause)
+        peers.until(lambda: any(event["peer"] == "n3" for event in peers.events(0, "down")))
+        present = 2 if given_up else K
+        peers.until(lambda: all(len(peers.history(k)[-1]["members"]) == present for k in range(K)))
         before = [peers.round(k) for k in range(K)]
         peers.until(lambda: all(peers.round(k) > before[k] + 5 for k in range(K)))  # both halves work on
-        assert len(peers.history(0)[-1]["members"]) == (2 if given_up else K)
         proxies.heal()
         if not given_up:
             assert peers.wait(90) == [0] * K, peers.output()
@@ -285,7 +288,7 @@ def _proven(entry: dict[str, Any], after: int) -> float:
     return entry["certificate"] if entry["certificate"] and entry["certificate_round"] > after else np.inf
 
 
-def test_who_does_not_fit_is_told_by_name(tmp_path: Path) -> None:
+def test_a_site_that_does_not_fit_is_told_why(tmp_path: Path) -> None:
     X, y = _classification(60, 9)
     shuffled = y.copy()
     shuffled[[20, 21]] = -y[[20, 21]]
@@ -293,7 +296,7 @@ def test_who_does_not_fit_is_told_by_name(tmp_path: Path) -> None:
     problem = {"loss": "squared", "penalty": "l1", "alpha": 1.0, "split": "features"}
     with sites(tmp_path, parts, problem=problem) as peers:
         peers.start()
-        peers.until(lambda: peers.processes[2].exitcode is not None)
+        peers.until(lambda: peers.ended(2))
         assert peers.processes[2].exitcode == 2
         assert "the labels of row 21 differ" in peers.events(2, "error")[0]["why"]
         assert "rows are not aligned with those of n0" in peers.events(0, "violation")[0]["why"]
@@ -302,7 +305,7 @@ def test_who_does_not_fit_is_told_by_name(tmp_path: Path) -> None:
         wrong.write(tmp_path / "wrong.toml")
         peers.write_node(2, federation="wrong.toml")
         peers.start(2)
-        peers.until(lambda: peers.processes[2].exitcode is not None)
+        peers.until(lambda: peers.ended(2))
         assert peers.processes[2].exitcode == 2
         assert "problem.alpha is '2.0' here and '1.0' there" in peers.events(2, "error")[-1]["why"]
         peers.write_node(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import signal
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +15,24 @@ import grpc
 import numpy as np
 import pytest
 
+from glmesh.core.messages import Mail
+from glmesh.core.wire import Layout
 from glmesh.federation.config import keys
 from glmesh.federation.config.site import Site
 from glmesh.federation.wire.frames import (
     CHUNK,
     Assembler,
     Kind,
-    Shape,
     Violation,
     frames,
     pack_json,
-    pack_letter,
+    pack_mail,
     unpack_json,
 )
+from glmesh.federation.wire.messages import Hello
 from glmesh.federation.wire.probe import probe
 from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import LinkMessage
+from glmesh.gossip.membership import Membership
 from tests.peers import Sites, sites
 
 
@@ -66,7 +68,7 @@ def _channel(peers: Sites, folder: Path, name: str | None, target: int = 0) -> g
 def _talk(peers: Sites, name: str, messages: list[bytes], folder: Path | None = None) -> str:
     """What n0 answers to these frames, sent with the certificate of `name`: why it refuses them.
 
-    The real n1 dials too, and may take its stream back in the middle of a sentence; then it is said again.
+    The real n1 dials too, and may take its stream back in the middle of a sentence; then all is said again.
     """
     for _ in range(10):
         why = _talk_once(peers, name, messages, folder)
@@ -77,43 +79,41 @@ def _talk(peers: Sites, name: str, messages: list[bytes], folder: Path | None = 
 
 def _talk_once(peers: Sites, name: str, messages: list[bytes], folder: Path | None) -> str:
     with _channel(peers, folder or peers.folder / "keys", name) as channel:
-        answers = channel.stream_stream("/glmesh.Link/Talk")(_slowly(messages), timeout=10)
+        answered = threading.Event()
+        answers = channel.stream_stream("/glmesh.Link/Talk")(_until(messages, answered), timeout=10)
         assembler, why = Assembler(), ""
         try:
             for frame in answers:
                 whole = assembler.feed(frame)
                 if whole is not None and whole[0] is Kind.REFUSE:
                     why = str(unpack_json(whole[1])["why"])
+                    answered.set()
         except grpc.RpcError as error:
             why = why or error.details()
+        finally:
+            answered.set()
         return why
 
 
-def _slowly(messages: list[bytes]) -> Iterator[bytes]:
-    for message in messages:
-        yield message
-        time.sleep(0.05)
-    time.sleep(0.4)
+def _until(messages: list[bytes], answered: threading.Event) -> Iterator[bytes]:
+    """These messages; the stream stays open until they are answered."""
+    yield from messages
+    answered.wait(10)
 
 
 def _hello(peers: Sites, name: str, **other: Any) -> bytes:
-    entries = peers.federation.entries()
-    (frame,) = frames(Kind.HELLO, 0, pack_json({"protocol": 1, "name": name, "entries": entries} | other))
+    hello = replace(Hello(name, peers.federation.entries()), **other)
+    (frame,) = frames(Kind.HELLO, 0, pack_json(hello.to_json()))
     return frame
 
 
-def _letter(d: int = 10, value: float = 1.0, clock: int = 3) -> bytes:
-    offer = Offer(1, 0, 10**15, 0, clock, -1, 0, 0.3, np.full(d, value))
-    return b"".join(pack_letter(clock, LinkMessage(offer, 0), Shape(d, 3)))
+def _mail(d: int = 10, value: float = 1.0, clock: int = 3) -> bytes:
+    offer = Offer(10**15, 0, clock, -1, 0, 0.3, np.full(d, value))
+    return b"".join(pack_mail(clock, Mail(1, 0, [offer, Membership(0)]), Layout(d, 3)))
 
 
-def _logged(peers: Sites, event: str, words: str, seconds: float = 5.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if any(words in str(entry.get("why")) for entry in peers.events(0, event)):
-            return True
-        time.sleep(0.1)
-    raise AssertionError(f"no {event} with {words!r} among {peers.events(0, event)}")
+def _await_logged(peers: Sites, event: str, words: str) -> None:
+    peers.until(lambda: any(words in str(entry.get("why")) for entry in peers.events(0, event)), 5.0)
 
 
 def _outsiders(peers: Sites) -> Path:
@@ -131,7 +131,7 @@ def _outsiders(peers: Sites) -> Path:
         ("expired", "certificate has expired"),
     ],
 )
-def test_who_cannot_show_a_certificate_is_refused(running: Sites, who: str, words: str) -> None:
+def test_a_connection_without_a_good_certificate_is_refused(running: Sites, who: str, words: str) -> None:
     folder, name = running.folder / "keys", None
     if who == "another CA":
         folder, name = _outsiders(running), "n1"
@@ -143,7 +143,7 @@ def test_who_cannot_show_a_certificate_is_refused(running: Sites, who: str, word
         with pytest.raises(grpc.RpcError) as caught:
             next(channel.stream_stream("/glmesh.Link/Talk")(iter([_hello(running, "n1")]), timeout=10))
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert _logged(running, "refused", words)
+    _await_logged(running, "refused", words)
     if name is not None:  # what a node says that dials with it
         site = Site.read(running.folder / "n1.toml")
         files = (folder / f"{name}.crt", folder / f"{name}.key")
@@ -156,7 +156,7 @@ def test_only_listed_certificates_take_part(running: Sites) -> None:
     folder = running.folder / "keys"
     keys.make(folder, ["mallory"])
     assert "is not listed in the federation" in _talk(running, "mallory", [_hello(running, "n1")])
-    assert _logged(running, "refused", "'mallory'")
+    _await_logged(running, "refused", "'mallory'")
     again = running.folder / "again"  # the right authority, the right name, but not the certificate that is listed
     again.mkdir()
     for file in ("ca.crt", "ca.key"):
@@ -173,7 +173,7 @@ def test_only_listed_certificates_take_part(running: Sites) -> None:
     [
         ("another's name", "has the certificate of n1 and calls itself 'n2'"),
         ("another configuration", "problem.alpha is '1.0' here and '2.0' there"),
-        ("a future protocol", "protocol version 9, this node speaks 1"),
+        ("a future protocol", "protocol version 9, this node speaks 2"),
         ("no hello", "does not begin with a HELLO"),
         ("a repeated message", "message 0 where 1 was due"),
         ("a message out of order", "message 5 where 1 was due"),
@@ -183,12 +183,12 @@ def test_only_listed_certificates_take_part(running: Sites) -> None:
         ("NaN", "an offer with NaN at position 0"),
         ("infinity", "an offer with infinity at position 0"),
         ("another dimension", "of another dimension"),
-        ("a board of nonsense", "an entry of a board"),
+        ("gossip about nobody", "GOSSIP entry 0: expected a node from 0 to 2, got 99"),
     ],
 )
-def test_what_breaks_the_protocol_is_refused(running: Sites, what: str, words: str) -> None:
+def test_a_message_that_breaks_the_protocol_is_refused(running: Sites, what: str, words: str) -> None:
     hello = _hello(running, "n1")
-    letter = list(frames(Kind.LETTER, 1, _letter()))
+    mail = list(frames(Kind.MAIL, 1, _mail()))
     messages = {
         "another's name": [_hello(running, "n2")],
         "another configuration": [
@@ -197,17 +197,17 @@ def test_what_breaks_the_protocol_is_refused(running: Sites, what: str, words: s
         "a future protocol": [hello[:2] + b"\x09" + hello[3:]],
         "no hello": list(frames(Kind.BYE, 0, b"{}")),
         "a repeated message": [hello, hello],
-        "a message out of order": [hello, *frames(Kind.LETTER, 5, _letter())],
-        "a message too large": [hello, next(frames(Kind.LETTER, 1, bytes(5 * CHUNK)))],
-        "damage": [hello, letter[0][:-1] + b"\x55"],
+        "a message out of order": [hello, *frames(Kind.MAIL, 5, _mail())],
+        "a message too large": [hello, next(frames(Kind.MAIL, 1, bytes(5 * CHUNK)))],
+        "damage": [hello, mail[0][:-1] + b"\x55"],
         "garbage": [hello, os.urandom(400)],
-        "NaN": [hello, *frames(Kind.LETTER, 1, _letter(value=np.nan))],
-        "infinity": [hello, *frames(Kind.LETTER, 1, _letter(value=np.inf))],
-        "another dimension": [hello, *frames(Kind.LETTER, 1, _letter(d=12))],
-        "a board of nonsense": [hello, *frames(Kind.BOARD, 1, pack_json({"entries": [["facts", 99, 1, []]]}))],
+        "NaN": [hello, *frames(Kind.MAIL, 1, _mail(value=np.nan))],
+        "infinity": [hello, *frames(Kind.MAIL, 1, _mail(value=np.inf))],
+        "another dimension": [hello, *frames(Kind.MAIL, 1, _mail(d=12))],
+        "gossip about nobody": [hello, *frames(Kind.GOSSIP, 1, pack_json({"entries": [["summary", 99, 1, []]]}))],
     }[what]
     assert words in _talk(running, "n1", messages)
-    assert _logged(running, "violation", words)
+    _await_logged(running, "violation", words)
 
 
 def test_nothing_secret_is_logged_and_keys_are_private(running: Sites) -> None:
@@ -231,7 +231,7 @@ def test_nothing_secret_is_logged_and_keys_are_private(running: Sites) -> None:
         open_key.chmod(0o600)
 
 
-def test_certificates_have_sane_lifetimes(tmp_path: Path) -> None:
+def test_certificates_end_after_their_lifetimes(tmp_path: Path) -> None:
     keys.make(tmp_path, ["alice"])
     now = datetime.datetime.now(datetime.UTC)
     ends = [keys.expiry((tmp_path / f"{name}.crt").read_bytes()) - now for name in ("alice", "ca")]

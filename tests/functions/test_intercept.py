@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from glmesh import Problem, Run, solve
+from glmesh.engine.path import solve_path
 from glmesh.errors import InvalidInput
 from glmesh.linalg.columns import Columns
 
@@ -111,3 +112,20 @@ def test_alpha_may_change_in_mid_run():
         assert run.certificate.bound < 1e-2 * best
     with pytest.raises(InvalidInput, match="alpha must be a finite number > 0"):
         problem.with_alpha(0.0)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+def test_a_path_has_the_intercepts_of_the_split_by_features(l1_ratio, apart):
+    options = {"penalty": "elasticnet", "l1_ratio": l1_ratio, "alpha": 1.0, "fit_intercept": True}
+    target = Y + 7.0
+    if apart:
+        problem = Problem.from_nodes([(X[k::4], target[k::4]) for k in range(4)], **options)
+    else:
+        problem = Problem.glm(X, target, split="samples", **options)
+    path = solve_path(problem, [4.0, 0.1], n_nodes=4, tol=1e-9)
+    for alpha, found in zip(path.alphas, path.results, strict=True):
+        best = solve(Problem.glm(X, target, **options | {"alpha": float(alpha)}), n_nodes=1, tol=1e-12)
+        assert found.intercept == pytest.approx(best.intercept, rel=1e-3)
+        assert found.objective == pytest.approx(best.objective, rel=1e-6)
+        np.testing.assert_allclose(found.coef, best.coef, atol=1e-3)

@@ -159,7 +159,7 @@ def safe_method(rng):
 
 
 def shared(case, run):
-    return case.problem.form.columns.dot(run.x)
+    return case.problem.composite.columns.dot(run.x)
 
 
 def near(a, b, rel=1e-9):
@@ -168,7 +168,7 @@ def near(a, b, rel=1e-9):
 
 @law()
 def test_the_mean_of_the_estimates_is_ax(case, rng):
-    start = case.problem.form.g.prox(np.random.default_rng(case.seed).standard_normal(case.problem.n), 1.0)
+    start = case.problem.composite.g.prox(np.random.default_rng(case.seed).standard_normal(case.problem.n), 1.0)
     warm = start if rng.random() < 0.5 else None
     run = case.run(any_method(rng), warm_start=warm)
     for _ in range(12):
@@ -196,13 +196,13 @@ def test_the_gap_bounds_the_suboptimality(case, rng):
 @law()
 def test_h_lies_between_the_value_and_its_consensus_bound(case, rng):
     run = case.run(safe_method(rng))
-    tau = case.problem.form.f.tau
+    tau = case.problem.composite.f.tau
     for _ in range(8):
         seen = run.measure()
         room = 1e-10 * (1.0 + abs(seen.value))
         x, v = run.x, run.estimates
         near(seen.consensus, np.sum((v - shared(case, run)) ** 2))
-        near(seen.value, case.problem.form.f.value(shared(case, run)) + case.problem.form.g.value(x))
+        near(seen.value, case.problem.composite.f.value(shared(case, run)) + case.problem.composite.g.value(x))
         assert seen.value - room <= seen.h <= seen.value + seen.consensus / (2 * tau * run.n_nodes) + room
         next(run)
 
@@ -236,7 +236,7 @@ def test_cocoa_from_the_textbook(case, rng):
     """x_k += D_k with everybody's gradient taken at v = Ax itself: no estimates, no gossip."""
     method = Cocoa(local_passes=1, acceleration="none", curvature="scalar")
     run = case.run(method, topology="ring", n_nodes=case.n_nodes)
-    form, K = case.problem.form, case.n_nodes
+    form, K = case.problem.composite, case.n_nodes
     A = form.columns.to_scipy()
     A = A.toarray() if sp.issparse(A) else A
     x = run.x
@@ -258,9 +258,9 @@ def test_one_node_is_plain_coordinate_descent(case, rng):
     """K = 1, sigma = 1, f quadratic: each step minimises O_A over one column (or steps on one group)."""
     problem = case.problem
     run = Run(problem, method=Cola(sigma=1.0), n_nodes=1, partition="contiguous")
-    A = problem.form.columns.to_scipy()
+    A = problem.composite.columns.to_scipy()
     A = A.toarray() if sp.issparse(A) else A
-    f, g = problem.form.f, problem.form.g
+    f, g = problem.composite.f, problem.composite.g
     order = run.partition.order
     A, g, x = A[:, order], g.take(order), run.x[order]
     starts = g.pieces(len(x))
@@ -297,7 +297,7 @@ def test_the_consensus_recursion(case, rng):
     """sqrt(E') <= beta^B sqrt(E) + gamma K sqrt(D), E = sum |v_k - Ax|^2, D = sum |A_k Dx_k|^2, without momentum."""
     method = replace(any_method(rng), acceleration="none")
     run = case.run(method)
-    columns, parts = case.problem.form.columns, run.partition
+    columns, parts = case.problem.composite.columns, run.partition
     for _ in range(8):
         before, x = run.measure().consensus, run.x
         next(run)
@@ -339,7 +339,7 @@ def test_dense_and_sparse_are_one_problem(pair):
     dense = problem_of(pair, 4, True).parts[0]
     X = dense.columns.to_scipy().toarray()
     X = X.T if pair[2] == "samples" else X
-    model = problem_of(pair, 4, True).model
+    model = problem_of(pair, 4, True).spec
     twin = Problem.glm(
         X,
         dense.y,

@@ -1,4 +1,4 @@
-"""The flow ledger: one pure state machine per end of a link, and gossip made of it."""
+"""Push-flow gossip: one pure state machine per end of a link, and gossip made of it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Link:
         s = self.u[k] + self.ends[k].flow
         if self.momentum:
             self.ends[k].advance(self.rng.random())
-        self.on_the_way.append(self.ends[k].offer(s, 1 / 3, self.clock))
+        self.on_the_way.append((1 - k, self.ends[k].offer(s, 1 / 3, self.clock)))
 
     def deliver(self, i: int, *, keep: bool = False) -> None:
-        message = self.on_the_way[i] if keep else self.on_the_way.pop(i)
-        self.seen[self.ends[message.receiver].receive(message)] += 1
+        receiver, offer = self.on_the_way[i] if keep else self.on_the_way.pop(i)
+        self.seen[self.ends[receiver].receive(offer)] += 1
 
     def exchange(self, *, lose_first: bool = False) -> None:
         """Both offer, and both hear it."""
@@ -155,7 +155,7 @@ def test_a_counter_alone_would_not_do():
     link.clock += 1
     link.offer(0)
     link.offer(1)
-    late = copy.deepcopy(link.on_the_way[0])
+    _, late = copy.deepcopy(link.on_the_way[0])
     del link.on_the_way[0]  # 0 -> 1 is lost, 1 -> 0 arrives: a one-sided commit
     link.deliver(0)
     a, b = link.ends
@@ -172,8 +172,9 @@ def test_a_counter_alone_would_not_do():
 def test_a_hello_carries_no_vector_and_a_lost_message_costs_one_flow():
     link = Link(1)
     link.offer(0)
-    assert link.on_the_way[0].vector is None
-    assert link.on_the_way[0].size == 64
+    _, hello = link.on_the_way[0]
+    assert hello.vector is None
+    assert hello.nbytes == 64
     link.offer(1)
     link.deliver(0)
     link.deliver(0)
@@ -197,7 +198,7 @@ def test_offers_that_come_early_wait_for_their_attempt():
     for _ in range(5):
         link.offer(0)
         link.deliver(0)  # 1 has not made its offer yet
-        link.offer(1)  # and settles at once when it does
+        link.offer(1)  # and the attempt is concluded at once when it does
         link.deliver(0)
     link.check()
     assert link.ends[0].version >= before + 5
@@ -261,13 +262,13 @@ def _twin(flow: np.ndarray) -> int:
 
 @pytest.mark.parametrize("topology", ["ring", "torus", "complete", "star", "erdos-renyi"])
 @pytest.mark.parametrize(("split", "penalty"), [("features", "l1"), ("samples", "l2")])
-def test_without_faults_the_ledger_is_matrix_gossip(topology, split, penalty):
+def test_without_faults_flow_gossip_is_matrix_gossip(topology, split, penalty):
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(30, 24)), rng.normal(size=30)
     problem = Problem.glm(X, y, penalty=penalty, alpha=2.0, split=split)
     runs = [
         Run(problem, topology=topology, n_nodes=9, method=Cola(gossip=gossip, gossip_steps=steps, gamma=gamma))
-        for gossip, steps, gamma in (("matrix", 2, 0.7), ("ledger", 2, 0.7))
+        for gossip, steps, gamma in (("matrix", 2, 0.7), ("flows", 2, 0.7))
     ]
     for _ in range(150):
         for run in runs:
@@ -277,7 +278,7 @@ def test_without_faults_the_ledger_is_matrix_gossip(topology, split, penalty):
     np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=0, atol=1e-12 * np.abs(runs[0].x).max())
 
 
-def test_the_ledger_gives_the_same_bits_in_any_number_of_blocks():
+def test_flow_gossip_gives_the_same_bits_in_any_number_of_blocks():
     rng = np.random.default_rng(4)
     problem = Problem.glm(rng.normal(size=(30, 24)), rng.normal(size=30), penalty="l1", alpha=2.0)
     plan = {

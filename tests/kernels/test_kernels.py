@@ -1,5 +1,7 @@
 """Every compiled kernel beside a naive twin in NumPy."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,14 +25,15 @@ from glmesh.functions import (
     SquaredHinge,
     Table,
 )
-from glmesh.kernels.cd import hash64, shuffle
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.mix import mix
+from glmesh.kernels.order import hash64, shuffle
 from glmesh.kernels.terms import logistic_step
 from glmesh.linalg.columns import Columns
 from glmesh.network import mixing, topology
 from glmesh.problem.node_data import CompositeObjective
 from glmesh.solvers import CoordinateDescent, Subproblems
+from glmesh.solvers.compiled import DescentMemory
 from tests.cases import cases, prop
 
 # --- one node's g, and a matrix for it -----------------------------------------------------------------------
@@ -89,8 +92,8 @@ class Case:
         self.ids = np.array([1, 2, 5, 8])
         self.block = Block.of(self.ids, info, forms, lambda: None)
         rows = self.block.table
-        reach = rng.standard_normal(len(rows)) * (rng.random(len(rows)) < 0.6)
-        self.x = np.clip(reach, *(rows[:, 3:].T if kind != "logistic_dual" else 0.9 * rows[:, 3:].T))
+        anywhere = rng.standard_normal(len(rows)) * (rng.random(len(rows)) < 0.6)
+        self.x = np.clip(anywhere, *(rows[:, 3:].T if kind != "logistic_dual" else 0.9 * rows[:, 3:].T))
         self.w = 2.0 * rng.standard_normal((4, self.d))
         self.v = rng.standard_normal((4, self.d))
         self.q, self.step = 0.5 + rng.random(4), 0.5 + rng.random(4)
@@ -350,34 +353,44 @@ SLEEPY = {
 }
 
 
-def awake(run):
-    """Nobody sleeps: an infinite path is beyond every wake-up time."""
-    for state in run.states:
-        state.memory["path"][:] = np.inf
+@dataclass(frozen=True)
+class Watched(CoordinateDescent):
+    """Coordinate descent that notes its visits, after `wake_up` has changed its memory."""
+
+    wake_up: Callable[[DescentMemory], None] = lambda memory: None
+    visits: list[float] = field(default_factory=list)
+
+    def solve(self, block, memory, task):
+        self.wake_up(memory)
+        theta, visited = super().solve(block, memory, task)
+        self.visits.append(visited.sum())
+        return theta, visited
 
 
-def forget(run):
+def awake(memory):
+    """Nobody sleeps: an infinite path is beyond every wake-up length."""
+    memory.path[:] = np.inf
+
+
+def forget(memory):
     """Nobody sleeps from one round to the next."""
-    for state in run.states:
-        state.memory["wake"][:] = 0.0
-        state.memory["path"][:] = 0.0
+    memory.wake[:] = 0.0
+    memory.path[:] = 0.0
 
 
 @pytest.mark.parametrize("name", SLEEPY)
 @pytest.mark.parametrize(("wake_up", "passes", "order"), [(forget, 1, "cyclic"), (awake, 3, "shuffled")])
 def test_sleeping_changes_not_one_bit(name, wake_up, passes, order):
-    problem = SLEEPY[name]()
-    method = Cola(local_passes=passes, solver=CoordinateDescent(order))
-    sleeping, waking = (Run(problem, method=method, n_nodes=5, seed=1) for _ in range(2))
-    visits = np.zeros(2)
+    problem, solvers = SLEEPY[name](), [Watched(order), Watched(order, wake_up)]
+    sleeping, waking = (
+        Run(problem, method=Cola(local_passes=passes, solver=solver), n_nodes=5, seed=1) for solver in solvers
+    )
     for t in range(300 if passes == 3 else 900):
         next(sleeping)
-        wake_up(waking)
         next(waking)
-        visits += [run.states[0].visited.sum() for run in (sleeping, waking)]
         assert np.array_equal(sleeping.x, waking.x), f"round {t}"
         assert np.array_equal(sleeping.estimates, waking.estimates), f"round {t}"
-    assert visits[0] < visits[1]
+    assert sum(solvers[0].visits) < sum(solvers[1].visits)
 
 
 def wander(case, order, seed, *, jolts=False):
@@ -425,14 +438,11 @@ def test_sleeping_while_variables_are_changed_from_outside(kind, seed, weighted)
 
 
 def test_sleeping_saves_most_visits_of_a_sparse_lasso():
-    problem = lasso(True)
-    run = Run(problem, n_nodes=5)
-    for _ in range(300):
+    problem, solver = lasso(True), Watched()
+    run = Run(problem, method=Cola(solver=solver), n_nodes=5)
+    for _ in range(400):
         next(run)
-    late = 0.0
-    for _ in range(100):
-        next(run)
-        late += run.states[0].visited.sum()
+    late = sum(solver.visits[300:])
     active = problem.form.columns.counts[run.x != 0].sum()
     assert late <= 100 * (active + 0.1 * problem.form.columns.nnz)
     assert active < 0.3 * problem.form.columns.nnz  # so that there was something to save

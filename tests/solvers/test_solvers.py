@@ -166,12 +166,12 @@ def test_moved_wakes_the_units_of_changed_columns_only(g):
     _, bounds, _ = case.block.units
     for changed in np.random.default_rng(0).random((40, 8)) < np.linspace(0, 1, 40)[:, None]:
         memory = solver.prepare(case.block)
-        memory["wake"][:] = np.inf
+        memory.wake[:] = np.inf
         solver.moved(case.block, memory, changed)
         woken = [changed[int(a) : int(b)].any() for a, b in itertools.pairwise(bounds)]
-        np.testing.assert_array_equal(memory["wake"] == 0.0, woken)
+        np.testing.assert_array_equal(memory.wake == 0.0, woken)
         for other in (SklearnCoordinateDescent(), own_solver.ProximalGradient()):
-            other.moved(case.block, {}, changed)
+            other.moved(case.block, None, changed)
 
 
 @pairs
@@ -217,7 +217,7 @@ def test_a_run_keeps_the_mean_and_finds_scikit_learns_solution(solver, penalty):
 
     def mean_is_kept(run):
         if run.rounds % 10 == 1:
-            mean, shared = run.estimates.mean(axis=0), problem.form.columns.dot(run.x)
+            mean, shared = run.estimates.mean(axis=0), problem.composite.columns.dot(run.x)
             np.testing.assert_allclose(mean, shared, rtol=1e-9, atol=1e-10)
 
     result = solve(problem, method=method, n_nodes=3, topology="path", tol=1e-9, callback=mean_is_kept, record_every=5)

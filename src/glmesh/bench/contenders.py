@@ -43,7 +43,7 @@ class Contender:
 
     def has_use_for(self, problem: Problem) -> bool:
         """Return False where `kinks_only` and the penalty is smooth."""
-        return not self.kinks_only or parts_of(problem.model.penalty_of(None))[2] is not None
+        return not self.kinks_only or parts_of(problem.spec.penalty_of(None))[2] is not None
 
 
 def _tuned(method: Callable[..., Method[Any, Any]], *, kinks_only: bool = False, **options: object) -> Contender:

@@ -79,10 +79,10 @@ def objective_of(run: Run) -> float:
     """Return the user's objective at what the nodes have; infinite where it is not finite."""
     problem = run.problem
     with np.errstate(over="ignore", invalid="ignore"):
-        if run.nodes.replicates or problem.model.split == "features":
+        if run.nodes.replicates or problem.spec.split == "features":
             value = problem.objective(run.x)
         else:
-            value = problem.objective(np.mean([problem.form.f.gradient(row) for row in run.estimates], axis=0))
+            value = problem.objective(np.mean([problem.composite.f.gradient(row) for row in run.estimates], axis=0))
     return value if np.isfinite(value) else np.inf
 
 

@@ -32,7 +32,7 @@ def observe(
     """
     f, d = blocks[0].f, blocks[0].d
     rows = [row for v in vs for row in v]
-    n_nodes = sum(processes.each([len(v) for v in vs]))
+    n_nodes = sum(processes.all_gather([len(v) for v in vs]))
     shared = product(blocks, xs, processes)
     if constant is not None:
         shared = shared + constant
@@ -62,7 +62,7 @@ def observe(
     if processes.any(any(b.g.needs_scaling for b in blocks)):
         gap = primal + _scaled_dual(blocks, rows, us, offset, processes)
     elif conserved:  # mean <v_k, w_k> + g + g*, without its large numbers, which cancel
-        slacks = processes.concatenate([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
+        slacks = processes.all_gather_rows([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
         gap = apart - float((mean_v - shared) @ mean_w) + float(slacks.sum())
     else:
         gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us, processes)
@@ -70,7 +70,7 @@ def observe(
         objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us, processes)
     else:
         objective = value
-    away = processes.concatenate([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
+    away = processes.all_gather_rows([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
     consensus = float(sum(away))
     gap, pull = max(float(gap), 0.0), 0.0
     inner = gap
@@ -78,11 +78,11 @@ def observe(
         pull = f.pull(mean_w)
         objective -= pull
         gap = max(float(objective + _balanced_dual(f, blocks, xs, processes)), 0.0)
-    return processes.first(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
+    return processes.broadcast(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    return float(processes.concatenate([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
+    return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
 def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
@@ -90,7 +90,7 @@ def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes
 
     Every g_i is finite between zero and where it is finite.
     """
-    x = processes.concatenate(xs)
+    x = processes.all_gather_rows(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
     up, down = (below / above if above > below else 1.0), (above / below if below > above else 1.0)
     xs = [np.where(part > 0, up * part, down * part) for part in xs]
@@ -102,24 +102,24 @@ def _scaled_dual(
 ) -> float:
     """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
     f, zero = blocks[0].f, np.zeros(())
-    limit = min(processes.each([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
+    limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
     if limit < 0:
         return np.inf
     ws = (f.gradient(row) for row in rows)
     s = min(1.0, limit)
     if f.has_quadratic_conjugate:  # the ray is exact
-        ray = np.mean(processes.concatenate([np.array([f.conjugate_ray(w) for w in ws])]), axis=0)
+        ray = np.mean(processes.all_gather_rows([np.array([f.conjugate_ray(w) for w in ws])]), axis=0)
         ray[1] -= offset
         s = best_scale(ray, s)
         dual = float(ray[0] + ray[1] * s + ray[2] * s * s)
     else:
-        dual = float(np.mean(processes.concatenate([np.array([f.conjugate(s * w) for w in ws])]))) - s * offset
+        dual = float(np.mean(processes.all_gather_rows([np.array([f.conjugate(s * w) for w in ws])]))) - s * offset
     cuts = [b.g.cut_conjugates(s * u, zero) for b, u in zip(blocks, us, strict=True)]
-    return dual + float(processes.concatenate(cuts).sum())
+    return dual + float(processes.all_gather_rows(cuts).sum())
 
 
 def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -> float:
-    return float(processes.concatenate([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
+    return float(processes.all_gather_rows([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
 
 
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:

@@ -1,29 +1,29 @@
-"""Lower bounds of the spectral gap among the members that certificates are about."""
+"""Spectral gaps of the mixing among the members of a view, which certificates under faults rest on."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from glmesh.network import mixing as mixing_module
-from glmesh.network import topology as topology_module
+from glmesh.gossip.membership import MembershipView
 from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
-from glmesh.types import Indices
+from glmesh.network.mixing import Mixing, among
+from glmesh.network.topology import links_of
 
 
-class Gaps:
-    """Lower bounds of 1 - lambda_2 of the mixing among the members of a view; 0 if they are not connected."""
+class SpectralGaps:
+    """Proven lower bounds of 1 - lambda_2 of the mixing among the members of a view."""
 
     def __init__(self, mixing: Mixing, plan: Plan) -> None:
         self._mixing, self._plan = mixing, plan
-        self._links = topology_module.links_of(mixing.matrix)
-        self._newest: tuple[Any, float] = (None, 0.0)
+        self._links = links_of(mixing.matrix)
+        self._newest: tuple[tuple[bytes, set[tuple[int, int]]] | None, float] = (None, 0.0)
 
-    def __call__(self, view: Indices, round: int) -> float:
-        """For a view (odd entries are members) and the links that had not failed for good by this round."""
-        members, gone = (view & 1).astype(bool), self._plan.gone(round, self._links)
+    def __call__(self, view: MembershipView, round: int) -> float:
+        """Return a lower bound of 1 - lambda_2, 0 if the members are not connected.
+
+        Links that failed for good by `round` do not count.
+        """
+        members, gone = view.flags, self._plan.gone(round, self._links)
         newest = self._newest  # threads share this object
         if newest[0] != (members.tobytes(), gone):
-            mixing = mixing_module.among(self._mixing, members, gone)
+            mixing = among(self._mixing, members, gone)
             newest = self._newest = (members.tobytes(), gone), mixing.consensus_gap
         return newest[1]

@@ -1,81 +1,85 @@
-"""Certificates while things fail: never false, and silent while somebody who takes part stays away.
+"""Certificates while things fail: never false, and silent while a member stays away.
 
-The bound is that of `glmesh.certificate`. It needs the state of all members at one and the same round T, with estimates
-whose sum is right. Rounds T are fixed beforehand, so nobody has to be asked:
+The bound is that of `glmesh.certificate.bound`. It needs the state of all members at one and the same round T, with
+estimates whose sum is right. Rounds T are fixed beforehand, so nobody has to be asked:
 
-- At round T a node notes its x, s and the version and digest of every link. One that is away notes them when it is
-  back: while it was away nothing of it could change.
-- The offers of round T bring the neighbours' s of that round, and the version and digest of their ends. Whoever misses
-  one asks for it in the next letters.
+- At round T a node takes a snapshot of its x, its s and the version and digest of every link. A node that is away takes
+  it when it is back: while it was away nothing of it could change.
+- The offers of round T bring the neighbours' s of that round, and the version and digest of their ends. A node that
+  misses one asks for it in its next messages.
 - Where a message was lost one way, the two ends of a link differ, and the sum of all s is not that of all u. The bound
-  holds for any estimates whose sum is right, so the end that was behind corrects its note as the link will correct
-  itself: it asks for the other's flow of round T, and says that its s is another than the one it had offered.
-- Records are passed on from neighbour to neighbour until everybody has those of all members. They carry a digest of the
-  view of who takes part (and with which data): records of different views are never combined. As a second guard each
-  record carries q_k = <rho, s_k - u_k> with a random rho that all compute alike, and the sum of all q must vanish.
+  holds for any estimates whose sum is right, so the end that was behind reconciles its snapshot as the link will
+  reconcile itself: it asks for the other's flow of round T, and says that its s is another than the one it had offered.
+- Rows (a Record and a Guard per node) are passed on from neighbour to neighbour until all nodes have those of all
+  members. A row carries a digest of the view of the members (and of their data): rows of different views are never
+  combined. As a second guard each row carries q_k = <rho, s_k - u_k> with a random rho that all compute alike, and the
+  sum of all q must vanish.
 
-A node whose own subproblem has nothing to gain that matters rests (`glmesh.block.Rest`).
+A node whose own subproblem has nothing to gain that matters skips it (`glmesh.solvers.screening`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glmesh.certificate.bound import SMALLEST, Record, bound, node_record
+from glmesh.certificate.bound import SMALLEST, NodePoint, bound, node_record
+from glmesh.certificate.messages import RECORD_WIDTH, CertificateRecord, Guard
 from glmesh.core.block import Block
-from glmesh.core.messages import Halo, Rounds
+from glmesh.core.messages import Contents, Halo, Mail, Rounds
 from glmesh.core.records import Certificate
 from glmesh.core.state import PerNode
+from glmesh.gossip.edge import Offer
 from glmesh.gossip.flows import FlowGossip
-from glmesh.gossip.messages import CertificateRecord, LinkMessage
+from glmesh.gossip.membership import MembershipView
 from glmesh.solvers import local_gap
-from glmesh.types import Indices, Vector
+from glmesh.types import Vector
 
-_PERIOD, _PATIENCE = 20, 0.05  # rounds from T to the next: 20 and two diameters, or a twentieth of T if that is more
-_CONSERVED = 1e-11  # of the size of what cancels: the sum of all q
+# [rounds] from one T to the next: 20 and two diameters, or a twentieth of T if that is more. Rows need a diameter to
+# reach everybody, as much again where messages are asked for once more; a long run can wait longer.
+_PERIOD, _PATIENCE = 20, 0.05
+_CONSERVED = 1e-11  # |sum of all q| beyond this part of the sum of their sizes means that a flow is not conserved
 
 
 @dataclass
 class RoundSnapshot:
-    """What a node noted at round T, and what it has heard about that round since."""
+    """Node k's (x_k, s_k) and link versions at certificate round T, and what it received about T since."""
 
-    round: int
-    x: Vector
-    s: Vector
-    flows: Vector  # s - u
-    view: Indices
-    digest: int
-    ends: dict[int, tuple[int, int]]  # version and digest of the links to the neighbours
-    link_flows: dict[int, Vector]
-    inherited: Vector | None  # the constant part of flows
+    round: int  # T
+    x: Vector  # (n_k,)
+    s: Vector  # (d,)
+    flows: Vector  # (d,) s - u
+    view: MembershipView
+    ends: dict[int, tuple[int, int]]  # version and digest of the own end of each link
+    link_flows: dict[int, Vector]  # (d,) F_kl
+    inherited: Vector | None  # (d,) constant part of flows
     closed: dict[int, bool]  # neighbours whose link has failed for good
-    their_ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # the same as the neighbours noted it
-    their_flows: dict[int, Vector] = field(default_factory=dict)  # on links where they were ahead
-    offered: dict[int, Vector] = field(default_factory=dict)  # the neighbours' s of that round
-    final: dict[int, Vector] = field(default_factory=dict)  # corrected, or known to stand
-    settled: bool = False  # s and flows are as they are to be
-    corrected: bool = False
-    heard: dict[int, CertificateRecord] = field(default_factory=dict)  # the last note of each neighbour
-    rows: dict[int, Vector] = field(default_factory=dict)
-    known: int = 0  # bit k for the row of node k
+    their_ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # version and digest of the neighbours' ends
+    their_flows: dict[int, Vector] = field(default_factory=dict)  # (d,) F_lk of links where the neighbour was ahead
+    offered: dict[int, Vector] = field(default_factory=dict)  # (d,) the neighbours' s as offered at T
+    final: dict[int, Vector] = field(default_factory=dict)  # (d,) the neighbours' s, corrected or known to stand
+    reconciled: bool = False  # s and flows are final
+    corrected: bool = False  # the final s is another than the one offered at T
+    heard: dict[int, CertificateRecord] = field(default_factory=dict)  # last record part of each neighbour
+    rows: dict[int, Vector] = field(default_factory=dict)  # (ROW_WIDTH,) Record and Guard of each node
+    known: int = 0  # bit k: the row of node k is there
     certificate: Certificate | None = None
 
     def add_row(self, node: int, row: Vector) -> None:
-        """A record, the node's own or one that was passed on."""
+        """Keep the row of a node, the own one or one that was passed on."""
         self.rows.setdefault(node, row)
         self.known |= 1 << node
 
     def behind(self, peer: int) -> bool:
-        """Whether a neighbour's end of the link had the higher version."""
+        """Return whether the neighbour's end of the link had the higher version at T."""
         return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
 
-    def settle(self, neighbours: list[int]) -> None:
-        """Corrects s, once the other ends of all links are known: then every link counts once forth and once back."""
-        if self.settled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
+    def reconcile(self, neighbours: list[int]) -> None:
+        """Correct s once the other ends of all links are known: every link then counts once forth and once back."""
+        if self.reconciled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
             return
         if any(self.behind(peer) and peer not in self.their_flows for peer in neighbours):
             return
@@ -88,35 +92,75 @@ class RoundSnapshot:
             else:
                 continue
             self.s, self.flows, self.corrected = self.s + change, self.flows + change, True
-        self.settled = True
+        self.reconciled = True
+
+    def record_for(self, peer: int, *, with_s: bool) -> CertificateRecord:
+        """Return what the neighbour seems to lack; `with_s` if it cannot have this node's s from an offer."""
+        heard = self.heard.get(peer)
+        record = CertificateRecord(
+            self.round,
+            self.ends[peer],
+            self.reconciled,
+            self.corrected,
+            has_offer=peer in self.offered,
+            has_final=peer in self.final,
+            has_flow=not self.behind(peer) or peer in self.their_flows,
+            known=self.known,
+            vector=self.s if with_s else None,
+        )
+        news = self.known if heard is None else self.known & ~heard.known
+        if news:
+            record.rows = {node: row for node, row in self.rows.items() if news >> node & 1}
+        if heard is not None:
+            lacks = not heard.has_final if self.corrected else not heard.has_offer
+            record.vector = self.s if self.reconciled and lacks else None
+            record.flow = None if heard.has_flow else self.link_flows[peer]
+        return record
+
+    def take(self, peer: int, record: CertificateRecord) -> None:
+        """Keep what a neighbour's record part about T says."""
+        self.heard[peer] = record
+        self.their_ends[peer] = record.end
+        for node, row in record.rows.items():
+            self.add_row(node, row)
+        if record.flow is not None:
+            self.their_flows[peer] = record.flow
+        if record.vector is not None:
+            self.offered[peer] = record.vector
+            if record.reconciled:
+                self.final[peer] = record.vector
+        if record.reconciled and not record.corrected and peer in self.offered:
+            self.final[peer] = self.offered[peer]
 
 
 @dataclass
 class AsyncCertifierState:
-    """What the nodes of a block remember of certificates in the making."""
+    """Certificates in the making at the nodes of a block."""
 
-    snapshots: PerNode[list[RoundSnapshot | None]]  # of the present round T; None: the node was away since
-    last: PerNode[list[RoundSnapshot | None]]  # the newest that led to a certificate
-    since: PerNode[list[int]]  # a node's state was changed from outside at this round
-    reach: PerNode[list[float]]  # bound of |w_k - w| that the next record may rely on
+    snapshots: PerNode[list[RoundSnapshot | None]]  # of the newest round T; None: the node was away since
+    last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate
+    since: PerNode[list[int]]  # first round of which a snapshot may be taken
+    radius: PerNode[list[float]]  # bound of |w_k - w| that the next record may rely on
 
 
 class AsyncCertifier:
-    """The memos of a block's nodes; rides along with their letters."""
+    """Asynchronous certificates of a block's nodes: adds a part to their messages, and no exchange."""
+
+    sends: ClassVar[Contents] = Contents(parts=frozenset({CertificateRecord}))
 
     def __init__(
         self,
         block: Block,
         *,
         by_samples: bool,
-        gap_of: Callable[[Indices, int], float],
+        gap_of: Callable[[MembershipView, int], float],
         tol: float | None,
         extrapolates: bool,
     ) -> None:
         self.block = block
         self.by_samples = by_samples
-        self.gap_of = gap_of  # a lower bound of 1 - lambda_2 of the mixing among the members of a view
-        self.tol = tol
+        self.gap_of = gap_of  # lower bound of 1 - lambda_2 of the mixing among the members of a view, in a round
+        self.tol = tol  # relative gap that the run is to reach; None: nodes do not skip subproblems
         self.extrapolates = extrapolates  # offers are of another point than the nodes' own
         self.state = AsyncCertifierState(
             [None] * block.size, [None] * block.size, [0] * block.size, [np.inf] * block.size
@@ -124,117 +168,88 @@ class AsyncCertifier:
         self.period = _PERIOD + 2 * block.info.diameter
 
     def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
-        """A round whose exchanges carry notes along."""
-        self._prepare(state)
-        rows, first = next(rounds), True
+        """Run a round and let records ride along with its exchanges."""
+        self._take_snapshots(state)
+        outbox, first = next(rounds), True
         while True:
-            self._attach(rows.letters, state.round, first=first)
-            halo = yield rows
-            self._take(halo, state, curvature, first=first)
+            self._attach(outbox.mail, state.round, first=first)
+            halo = yield outbox
+            self._receive(halo, state, curvature, first=first)
             try:
-                rows, first = rounds.send(halo), False
+                outbox, first = rounds.send(halo), False
             except StopIteration:
                 return
 
     def disturb(self, k: int, round: int) -> None:
-        """The state of the k-th hosted node is changed from outside: what it noted before is void."""
+        """Discard the snapshot of the k-th hosted node, whose state is changed from outside in this round."""
         self.state.since[k] = round
         self.state.snapshots[k] = None
 
-    def _prepare(self, state: Any) -> None:
+    def _take_snapshots(self, state: Any) -> None:
         now = last_record(state.round, self.period)
         gossip: FlowGossip = state.gossip
         for k in range(self.block.size):
             snapshot, own_flows = self.state.snapshots[k], gossip.node_flows[k]
             if not state.up[k] or now < self.state.since[k] or (snapshot is not None and snapshot.round == now):
                 continue
-            state.screening.end(k)
+            state.screening.invalidate(k)
             self.state.snapshots[k] = RoundSnapshot(
                 round=now,
                 x=state.x[self.block.of_node(k)].copy(),
                 s=gossip.u[k] + (flows := gossip.committed(k)),
                 flows=flows,
                 view=own_flows.view,
-                digest=own_flows.digest,
                 ends={peer: (edge.version, edge.digest) for peer, edge in own_flows.edges.items()},
                 link_flows={peer: edge.flow.copy() for peer, edge in own_flows.edges.items()},
                 inherited=own_flows.inherited,
                 closed=own_flows.closed.copy(),
             )
 
-    def _attach(self, letters: list[LinkMessage], round: int, *, first: bool) -> None:
-        for letter in letters:
-            snapshot, peer = self.state.snapshots[letter.sender - int(self.block.ids[0])], letter.receiver
-            opening = first and snapshot is not None and snapshot.round == round
-            if snapshot is None or (opening and not self.extrapolates) or peer not in snapshot.ends:
-                continue  # without momentum the first offers of round T say all that there is to say then
-            note = letter.note = CertificateRecord(
-                snapshot.round,
-                snapshot.ends[peer],
-                snapshot.settled,
-                snapshot.corrected,
-                peer in snapshot.offered,
-                peer in snapshot.final,
-                not snapshot.behind(peer) or peer in snapshot.their_flows,
-                snapshot.known,
-            )
-            if opening:
-                note.vector = snapshot.s
-            heard = snapshot.heard.get(peer)
-            news = snapshot.known if heard is None else snapshot.known & ~heard.known
-            if news:
-                note.rows = {node: row for node, row in snapshot.rows.items() if news >> node & 1}
-            if heard is not None:
-                lacks = not heard.has_final if snapshot.corrected else not heard.has_offer
-                note.vector = snapshot.s if snapshot.settled and lacks else None
-                note.flow = None if heard.has_flow else snapshot.link_flows[peer]
+    def _attach(self, mail: list[Mail], round: int, *, first: bool) -> None:
+        """Add a record to every message whose sender has a snapshot of the link."""
+        for one in mail:
+            snapshot, peer = self.state.snapshots[one.sender - int(self.block.ids[0])], one.receiver
+            if snapshot is None or peer not in snapshot.ends:
+                continue
+            opening = first and snapshot.round == round
+            if not opening or self.extrapolates:  # without momentum the first offers of T say all that there is to say
+                one.parts.append(snapshot.record_for(peer, with_s=opening))
 
-    def _take(self, halo: Halo, state: Any, curvature: Callable[[], Vector], *, first: bool) -> None:
-        for letter in halo.letters:
-            k, peer, offer = letter.receiver - int(self.block.ids[0]), letter.sender, letter.offer
-            snapshot, edge = self.state.snapshots[k], state.gossip.node_flows[k].edges.get(letter.sender)
+    def _receive(self, halo: Halo, state: Any, curvature: Callable[[], Vector], *, first: bool) -> None:
+        for mail in halo.mail:
+            k, peer = mail.receiver - int(self.block.ids[0]), mail.sender
+            snapshot, edge = self.state.snapshots[k], state.gossip.node_flows[k].edges.get(peer)
             if snapshot is None or edge is None or peer not in snapshot.ends:
                 continue
-            offers_snapshot = first and snapshot.round == state.round and offer.attempt == edge.attempt
-            if offers_snapshot and offer.vector is not None and not self.extrapolates:
+            offer, record = mail.part(Offer), mail.part(CertificateRecord)
+            fresh = first and snapshot.round == state.round and not self.extrapolates
+            if fresh and offer is not None and offer.attempt == edge.attempt and offer.vector is not None:
                 snapshot.their_ends[peer] = (offer.version, offer.digest)
                 snapshot.offered[peer] = offer.vector
-            if letter.note is not None and letter.note.round == snapshot.round:
-                self._read(snapshot, peer, letter.note)
+            if record is not None and record.round == snapshot.round:
+                snapshot.take(peer, record)
         for k, snapshot in enumerate(self.state.snapshots):
             if snapshot is not None and state.up[k]:
-                snapshot.settle([peer for peer, _ in self._neighbours(k, snapshot)])
-                self._record(k, snapshot, state, curvature)
+                snapshot.reconcile([peer for peer, _ in self._neighbours(k, snapshot)])
+                self._add_own_row(k, snapshot, state, curvature)
                 self._conclude(k, snapshot)
 
     def _neighbours(self, k: int, snapshot: RoundSnapshot) -> list[tuple[int, float]]:
-        """(neighbour, W_kl) at round T."""
+        """Return (neighbour, W_kl) for the members next to the k-th hosted node at round T."""
         return [
-            (p, weight) for p, weight in self.block.neighbours(k) if snapshot.view[p] & 1 and p not in snapshot.closed
+            (peer, weight)
+            for peer, weight in self.block.neighbours(k)
+            if snapshot.view.is_member(peer) and peer not in snapshot.closed
         ]
 
-    def _read(self, snapshot: RoundSnapshot, peer: int, note: CertificateRecord) -> None:
-        snapshot.heard[peer] = note
-        snapshot.their_ends[peer] = note.end
-        for node, row in note.rows.items():
-            snapshot.add_row(node, row)
-        if note.flow is not None:
-            snapshot.their_flows[peer] = note.flow
-        if note.vector is not None:
-            snapshot.offered[peer] = note.vector
-            if note.settled:
-                snapshot.final[peer] = note.vector
-        if note.settled and not note.corrected and peer in snapshot.offered:
-            snapshot.final[peer] = snapshot.offered[peer]
-
-    def _record(self, k: int, snapshot: RoundSnapshot, state: Any, curvature: Callable[[], Vector]) -> None:
-        """Once all neighbours' s of round T are here: the node's own record."""
+    def _add_own_row(self, k: int, snapshot: RoundSnapshot, state: Any, curvature: Callable[[], Vector]) -> None:
+        """Add the node's own row once the final s of all neighbours at round T are here."""
         block = self.block
         me = int(block.ids[k])
         neighbours = self._neighbours(k, snapshot)
-        if me in snapshot.rows or not snapshot.settled or any(peer not in snapshot.final for peer, _ in neighbours):
+        if me in snapshot.rows or not snapshot.reconciled or any(peer not in snapshot.final for peer, _ in neighbours):
             return
-        n_nodes = int(np.sum(snapshot.view & 1))
+        n_nodes = snapshot.view.n_members
         v = n_nodes * snapshot.s
         w = block.f.gradient(v)
         away_v, away_w = np.zeros(block.d), np.zeros(block.d)
@@ -242,70 +257,53 @@ class AsyncCertifier:
             theirs = n_nodes * snapshot.final[peer]
             away_v += weight * (v - theirs)
             away_w += weight * (w - block.f.gradient(theirs))
-        reach = self.state.reach[k]
-        record = node_record(
-            block,
-            k,
-            snapshot.x,
-            v,
-            w,
-            spread_v=float(away_v @ away_v),
-            spread_w=float(away_w @ away_w),
-            reach=reach,
-            by_samples=self.by_samples,
-        )
+        radius = self.state.radius[k]
+        at = NodePoint(snapshot.x, v, w, float(away_v @ away_v), float(away_w @ away_w))
+        record = node_record(block, k, at, radius, by_samples=self.by_samples)
         inherited = snapshot.inherited
-        if inherited is not None and np.isfinite(reach):  # f(. + c) has the conjugate f* - <c, .>
-            tilt = float(np.linalg.norm(inherited)) * reach - float(inherited @ w)
+        if inherited is not None and np.isfinite(radius):  # f(. + c) has the conjugate f* - <c, .>
+            tilt = float(np.linalg.norm(inherited)) * radius - float(inherited @ w)
             record = record._replace(ray1=record.ray1 + n_nodes * tilt)
-        q = float(curvature()[k])
-        gap = local_gap(block, k, snapshot.x, w, q)
+        curvature_k = float(curvature()[k])
+        gap = local_gap(block, k, snapshot.x, w, curvature_k)
         rho = np.random.default_rng([block.info.seed, snapshot.round]).standard_normal(block.d)
         flows = snapshot.flows if inherited is None else snapshot.flows - inherited
         size = float(np.linalg.norm(rho) * np.linalg.norm(flows))
-        row = np.array([*record, reach, float(rho @ flows), size, float(snapshot.digest), gap])
-        snapshot.add_row(me, row)
+        guard = Guard(radius, float(rho @ flows), size, float(snapshot.view.digest), gap)
+        snapshot.add_row(me, np.array([*record, *guard]))
         last = self.state.last[k]
         before = None if last is None else last.certificate
         if before is not None and self.tol is not None:
-            state.screening.begin(k, w, before.room(gap, q, self.tol, n_nodes))
+            state.screening.begin(k, w, before.screening_radius2(gap, curvature_k, self.tol, n_nodes))
 
     def _conclude(self, k: int, snapshot: RoundSnapshot) -> None:
-        """The certificate, once the records of all members are here."""
-        if snapshot.certificate is not None:
+        """Make the certificate of the k-th hosted node once the rows of all members are here and their guards hold."""
+        members = snapshot.view.members()
+        if snapshot.certificate is not None or any(node not in snapshot.rows for node in members):
             return
-        members = np.flatnonzero(snapshot.view & 1)
-        if len(snapshot.rows) < len(members) or any(int(node) not in snapshot.rows for node in members):
-            return
-        table = np.array([snapshot.rows[int(node)] for node in members])
-        records, (reach, q, q_size, views, gaps) = table[:, : len(Record._fields)], table[:, len(Record._fields) :].T
+        table = np.array([snapshot.rows[node] for node in members])
+        records, guard = table[:, :RECORD_WIDTH], Guard[Vector](*table[:, RECORD_WIDTH:].T)
         consensus_gap = self.gap_of(snapshot.view, snapshot.round)
-        if (views != snapshot.digest).any() or consensus_gap <= 0 or abs(q.sum()) > _CONSERVED * q_size.sum():
+        spoilt = abs(guard.q.sum()) > _CONSERVED * guard.q_size.sum()
+        if (guard.digest != snapshot.view.digest).any() or consensus_gap <= 0 or spoilt:
             return
         totals = records.sum(axis=0)
         totals[SMALLEST] = records[:, SMALLEST].min(axis=0)
-        found, self.state.reach[k] = bound(
+        found, self.state.radius[k] = bound(
             totals,
             n_nodes=len(members),
-            reach=float(reach.min()),
+            radius=float(guard.radius.min()),
             consensus_gap=consensus_gap,
             tau=self.block.f.tau,
             by_samples=self.by_samples,
             round=snapshot.round,
         )
-        snapshot.certificate = Certificate(
-            found.round,
-            found.bound,
-            found.objective_low,
-            found.objective_high,
-            tuple(int(node) for node in members),
-            tuple(gaps.tolist()),
-        )
+        snapshot.certificate = replace(found, members=tuple(members), local_gaps=tuple(guard.gap.tolist()))
         self.state.last[k] = snapshot
 
 
 def last_record(round: int, period: int) -> int:
-    """The newest of the rounds T, which are 0, T + max(period, T/20), ..., that is not after this one."""
+    """Return the newest certificate round T that is not after this round; T = 0, then T + max(period, T/20)."""
     at = 0
     while True:
         after = at + max(period, int(_PATIENCE * at))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import REACHED, USAGE, Parser, examples
-from glmesh.cli.peers import needs_peers
 
 HELP = "check a node before it starts"
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `doctor`."""
+    """Add the options of `doctor`."""
     parser.description = (
         "Look at configuration, certificates and their expiry, data, topology, neighbours, the size of messages and "
         "the time that a run may take. The exit code is 2 if something would keep the node from running."
@@ -21,7 +21,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Look and tell."""
+    """Print a line per finding; return the exit code."""
     needs_peers()
     from glmesh.federation.monitor.doctor import examine
 

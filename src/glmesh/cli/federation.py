@@ -8,14 +8,13 @@ from pathlib import Path
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import REACHED, Parser, examples, number, whole
 from glmesh.cli.output import rows
-from glmesh.cli.peers import needs_peers
 
 HELP = "write and check the file that all nodes of a federation share"
-_PORT = 7001  # of the first member on loopback
+_PORT = 7001  # [port] of the first member on loopback; further members count upwards
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `federation`."""
+    """Add the options of `federation`."""
     parser.description = (
         "A federation file says what is solved, who takes part (by the fingerprint of a certificate) and who talks to "
         "whom. Every member needs the same one; nodes compare it key by key when they meet."
@@ -56,13 +55,26 @@ def add_options(parser: Parser) -> None:
     check.add_argument("file", metavar="FILE")
 
 
+def needs_peers() -> None:
+    """Raise InvalidInput that says what to install, where the extra `peers` is missing."""
+    from importlib.util import find_spec
+
+    from glmesh.errors import InvalidInput
+
+    modules = {"grpcio": "grpc", "cryptography": "cryptography", "tomli-w": "tomli_w"}
+    missing = [name for name, module in modules.items() if not find_spec(module)]
+    if missing:
+        raise InvalidInput(f"this needs {' and '.join(missing)}; pip install 'glmesh[peers]'")
+
+
 def run(options: Namespace) -> int:
-    """One step."""
+    """Do one step; return the exit code."""
     needs_peers()
     return {"init": _init, "add": _add, "check": _check}[options.step](options)
 
 
 def _init(options: Namespace) -> int:
+    """Write a file without members."""
     from glmesh.errors import InvalidInput, UnsuitablePair
     from glmesh.federation.config.federation import Federation, NetworkPart, ProblemPart
 
@@ -97,7 +109,10 @@ def _init(options: Namespace) -> int:
 
 
 def _add(options: Namespace) -> int:
+    """Add members to a file, and write the node files of those with data."""
     from dataclasses import replace
+
+    import tomli_w
 
     from glmesh.errors import InvalidInput
     from glmesh.federation.config.federation import Federation, Member
@@ -124,16 +139,15 @@ def _add(options: Namespace) -> int:
         if file.exists():
             raise InvalidInput(f"{file} is there already; remove it first")
     replace(federation, members=tuple(members)).write(path)
-    for file, text in files:
-        file.write_text(text, encoding="utf-8")
+    for file, tree in files:
+        file.write_bytes(tomli_w.dumps(tree).encode())
     print(f"{path}: {len(members)} members" + "".join(f"\n{file}" for file, _ in files))
     return REACHED
 
 
-def _node_file(options: Namespace, name: str, data: str) -> str:
-    from glmesh.federation.config.federation import toml_value
-
-    lines = {
+def _node_file(options: Namespace, name: str, data: str) -> dict[str, str]:
+    """Return the entries of a node file."""
+    entries = {
         "name": name,
         "federation": Path(options.file).name,
         "data": data,
@@ -144,10 +158,11 @@ def _node_file(options: Namespace, name: str, data: str) -> str:
         "ca": f"{options.keys}/ca.crt",
         "state": f"{name}.state",
     }
-    return "".join(f"{key} = {toml_value(value)}\n" for key, value in lines.items() if value)
+    return {key: value for key, value in entries.items() if value}
 
 
 def _check(options: Namespace) -> int:
+    """Check a file and print what it says."""
     from glmesh.federation.config.federation import Federation
     from glmesh.network import topology
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import REACHED, Parser, examples, whole
-from glmesh.cli.peers import needs_peers
 
 HELP = "make a private CA and the certificates of nodes"
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `keys`."""
+    """Add the options of `keys`."""
     parser.description = (
         "Make a private certificate authority in a folder, unless there is one, and a certificate and a key for each "
         "name. Keep ca.key where nobody else gets at it; give each site ca.crt and its own .crt and .key only."
@@ -24,7 +24,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Make them, and say what was made."""
+    """Make the files and print the certificates; return the exit code."""
     needs_peers()
     from glmesh.federation.config import keys
 

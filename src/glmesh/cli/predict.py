@@ -49,9 +49,9 @@ def run(options: Namespace) -> int:
         raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
     X, y = _read(options, model)
     if options.node:
-        from glmesh.federation.predict import processes
+        from glmesh.federation.predict import predict_together
 
-        model, X = processes(options.node, model, X)
+        model, X = predict_together(options.node, model, X)
     predictions = model.predict(X)
     shown = model.predict_probability(X) if options.probability else predictions
     if model.classes is not None and not options.probability:

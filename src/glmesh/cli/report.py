@@ -11,7 +11,7 @@ HELP = "make a page with plots of what a node went through"
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `report`."""
+    """Add the options of `report`."""
     parser.description = (
         "Make an HTML page of the histories of one or more nodes (history.jsonl in their state folders): the proven "
         "gap, rounds and traffic over time, who was away, and the last events. The page refers to nothing outside it."
@@ -22,7 +22,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Read, draw, write."""
+    """Write the page of some state folders; return the exit code."""
     check_writable({"--out": options.out})
     from glmesh.federation.monitor.report import page
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
+from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import REACHED, Parser, examples
-from glmesh.cli.peers import needs_peers
 
 HELP = "look at a running node"
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `status`."""
+    """Add the options of `status`."""
     parser.description = "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes."
     parser.epilog = examples("glmesh status alice.toml", "glmesh status alice.toml --json")
     parser.add_argument("file", metavar="NODE.toml")
@@ -20,7 +20,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Ask and show."""
+    """Ask a running node and print its figures; return the exit code."""
     needs_peers()
     from glmesh.federation.config.site import Site
     from glmesh.federation.monitor.screen import screen

@@ -65,7 +65,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
     _tell(options, f"Reading {options.data}")
     problem, shape, pooled = _read(options, choice, processes)
-    split = problem.model.split
+    split = problem.spec.split
     _tell(options, _introduction(options, choice, shape, split) + plan_text(plan))
     if done is not None:
         _tell(options, f"Going on from round {done:,}")
@@ -189,7 +189,7 @@ def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, re
         loss=choice.loss.name,
         penalty=choice.penalty,
         alpha=options.alpha,
-        l1_ratio=float(result.problem.model.l1_ratio or 0.0),
+        l1_ratio=float(result.problem.spec.l1_ratio or 0.0),
         classes=result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
     )

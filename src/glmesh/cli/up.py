@@ -9,15 +9,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser, examples
 from glmesh.cli.output import duration
-from glmesh.cli.peers import needs_peers
 
 HELP = "start all nodes of a federation on this machine, to try it out"
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `up`."""
+    """Add the options of `up`."""
     parser.description = (
         "Start `glmesh node NAME.toml` for every member of a federation file, whose node files are beside it; real "
         "processes that talk over real TLS. Ctrl-C pauses all of them; started again they go on."
@@ -28,7 +28,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Start, wait, tell."""
+    """Start all nodes, wait, and print what became of them; return the exit code."""
     needs_peers()
     from glmesh.errors import InvalidInput
     from glmesh.federation.config.federation import Federation
@@ -62,13 +62,14 @@ def run(options: Namespace) -> int:
 
 
 def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
-    from glmesh.federation.monitor.history import read
+    """Print how far the first node is until all have ended, or one has failed."""
+    from glmesh.federation.monitor.history import read_lines
 
     shown = ""
     while any(node.poll() is None for node in nodes.values()):
         time.sleep(0.5)
         path = next(iter(sites.values())).state / "history.jsonl"
-        entries = read(path) if path.exists() else []
+        entries = read_lines(path) if path.exists() else []
         if any(node.poll() not in (None, 0) for node in nodes.values()):
             return  # one that fails is told of; the others would wait for it
         if not entries:
@@ -83,7 +84,8 @@ def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
 
 
 def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
-    from glmesh.federation.monitor.history import read
+    """Print how each node ended; return the exit code."""
+    from glmesh.federation.monitor.history import read_lines
     from glmesh.files import model_files as modelfile
 
     good = True
@@ -91,7 +93,7 @@ def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
         if node.returncode != 0:
             good = False
             log = sites[name].state / "log.jsonl"
-            errors = [e for e in read(log) if e["event"] in ("error", "end")] if log.exists() else []
+            errors = [e for e in read_lines(log) if e["event"] in ("error", "end")] if log.exists() else []
             why = f": {errors[-1]['why']}" if errors else ""
             print(f"{name} ended with code {node.returncode}{why}")
             continue

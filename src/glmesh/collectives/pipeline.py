@@ -2,90 +2,118 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from glmesh.core.block import Block
 from glmesh.core.messages import Halo
 from glmesh.core.state import PerNode
+from glmesh.core.wire import Layout, Packed, Reader, Violation
 from glmesh.types import Flags, Indices, Matrix, Vector
+
+_WHOLE = struct.Struct("<q")
+_MOST = 1 << 62  # largest round that a message may name
 
 
 @dataclass
 class TreeAggregate:
-    """H of a round, summed along the spanning tree; everybody knows it 2 depth rounds later, with the same bits."""
+    """Pipelined all-reduce of one scalar per node and round along the spanning tree.
 
-    own: PerNode[Matrix]  # a row per node: its part in the last depth + 1 rounds, the newest first
-    below: PerNode[Vector]  # what its children reported, of one round
-    totals: PerNode[Matrix]  # what came down in the last depth + 1 rounds, the newest first
-    depths: PerNode[Indices]
+    The total of round r reaches all nodes in round r + 2 * depth, bitwise equal.
+    """
+
+    own: PerNode[Matrix]  # (n_hosted, depth + 1) scalars of the last rounds, the newest first
+    below: PerNode[Vector]  # (n_hosted,) sum of the children's subtrees, of one round
+    totals: PerNode[Matrix]  # (n_hosted, depth + 1) totals that came down in the last rounds, the newest first
 
     @staticmethod
     def of(block: Block) -> TreeAggregate:
-        """Nothing heard yet."""
-        parents, height = block.info.parents, block.info.depth
-        depths = np.zeros(len(parents), dtype=np.int64)
-        at = parents.copy()
-        while (at >= 0).any():
-            depths += at >= 0
-            at = np.where(at >= 0, parents[at], -1)
-        unknown = np.full((block.size, height + 1), np.nan)
-        return TreeAggregate(unknown, np.zeros(block.size), unknown.copy(), depths[block.ids.astype(np.int64)])
+        """Return the state before the first round: all totals are unknown, NaN."""
+        unknown = np.full((block.size, block.info.depth + 1), np.nan)
+        return TreeAggregate(unknown, np.zeros(block.size), unknown.copy())
 
     def outgoing(self, block: Block, parts: Vector) -> Matrix:
-        """[sum of the subtree, total], of this node's turn."""
+        """Return [sum of the subtree, total] to send, each of the round whose turn it is at the node's depth."""
+        depths = _depths(block)
         self.own[:, 1:] = self.own[:, :-1]
         self.own[:, 0] = parts
-        up = self.own[np.arange(block.size), block.info.depth - self.depths] + self.below
-        root = self.depths == 0
+        up = self.own[np.arange(block.size), block.info.depth - depths] + self.below
+        root = depths == 0
         self.totals[root, 0] = up[root]
         return np.stack([up, self.totals[:, 0]], axis=1)
 
     def incoming(self, block: Block, halo: Halo) -> Vector:
-        """H of 2 depth rounds ago, at every hosted node; NaN while it is not known."""
+        """Return the total of 2 * depth rounds ago, shape (n_hosted,); NaN while it is not known."""
         assert halo.scalars is not None
-        known = self.totals[np.arange(block.size), block.info.depth - self.depths].copy()
+        parents, depths = block.info.parents, _depths(block)
+        known = self.totals[np.arange(block.size), block.info.depth - depths].copy()
         self.totals[:, 1:] = self.totals[:, :-1]
-        parents = block.info.parents
         for k in range(block.size):
             rows, _ = halo.around(k)
             ids, me = halo.ids_around(k), int(block.ids[k])
             self.below[k] = halo.scalars[rows[parents[ids] == me], 0].sum()
-            if self.depths[k]:
+            if depths[k]:
                 self.totals[k, 0] = halo.scalars[rows[ids == parents[me]][0], 1]
         return known
 
 
+def _depths(block: Block) -> Indices:
+    """Return the depths of the hosted nodes in the spanning tree."""
+    depths: Indices = block.info.depths[block.ids.astype(np.int64)]
+    return depths
+
+
 @dataclass(slots=True)
 class ObjectiveDigest:
-    """What a node has heard of everybody's part of H, and of when momentum began anew; passed on with every letter."""
+    """What a node has heard of all nodes' parts of H, and of restarts; part of every message under momentum."""
 
-    stamps: Indices  # the round that each node's part is of; -1: not heard of
-    parts: Vector
-    restart: int  # the round of the newest restart
+    stamps: Indices  # (K,) round of each node's part; -1: not heard of
+    parts: Vector  # (K,) f(v_k)/K + g_k(x_k); NaN where not heard of
+    restart: int  # round of the newest restart of momentum; -1: none
 
     @property
-    def size(self) -> int:
-        """Bytes on the wire: a number, its round, and whose it is."""
+    def nbytes(self) -> int:
+        """4 bytes, and 16 per part that was heard of: the number, its round and its node."""
         return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))
+
+    def pack(self, layout: Layout) -> Packed:
+        """Return the stamps, the parts and the restart, as numbers of 8 bytes."""
+        stamps, parts = self.stamps.astype("<i8").tobytes(), self.parts.astype("<f8").tobytes()
+        return Packed(b"", 1, (stamps, parts, _WHOLE.pack(self.restart)))
+
+    @classmethod
+    def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
+        """Rebuild the digest; raise Violation for rounds that cannot be and for parts that are not finite."""
+        stamps = body.array("<i8", layout.n_nodes).astype(np.int64)
+        parts = body.array("<f8", layout.n_nodes).astype(np.float64)
+        (restart,) = body.unpack(_WHOLE)
+        if (stamps < -1).any() or (stamps >= _MOST).any() or not -1 <= restart < _MOST:
+            raise Violation("an objective digest: expected rounds from -1 to 2^62, got others")
+        if not np.isfinite(parts[stamps >= 0]).all():
+            raise Violation("an objective digest with NaN or infinity")
+        return cls(stamps, parts, restart)
 
 
 @dataclass
 class EpidemicAggregate:
-    """H of a round from everybody's parts, as far as a node has heard of them; an older part does for who was away."""
+    """Sum of one scalar per node and round from the newest parts that a node has heard of (epidemic all-reduce).
 
-    stamps: PerNode[Indices]  # a row per node: the round of the newest part of everybody that it has heard of
-    parts: PerNode[Matrix]
-    book: PerNode[Matrix]  # the parts of the last rounds, as a ring
-    booked: PerNode[Indices]  # and of which round each is
-    settled: PerNode[Matrix]  # the newest part of everybody that is not after the round in question
-    restarts: PerNode[Indices]  # the newest restart that each node has heard of
+    An older part stands in for that of a node that was away.
+    """
+
+    stamps: PerNode[Indices]  # (n_hosted, K) round of the newest part heard of
+    parts: PerNode[Matrix]  # (n_hosted, K) that part
+    ring: PerNode[Matrix]  # (n_hosted, 2 depth + 1, K) parts of the last rounds; round r is in row r mod (2 depth + 1)
+    ring_rounds: PerNode[Indices]  # (n_hosted, 2 depth + 1, K) round of each entry of `ring`
+    counted: PerNode[Matrix]  # (n_hosted, K) newest part that is not after the round last asked for
+    restarts: PerNode[Indices]  # (n_hosted,) newest restart heard of
 
     @staticmethod
     def of(block: Block) -> EpidemicAggregate:
-        """Nothing heard yet."""
+        """Return the state before anything was heard."""
         shape = (block.size, block.info.n_nodes)
         ring = (block.size, 2 * block.info.depth + 1, block.info.n_nodes)
         unknown, never = np.full(shape, np.nan), np.full(shape, -1)
@@ -93,35 +121,36 @@ class EpidemicAggregate:
             never, unknown, np.zeros(ring), np.full(ring, -1), unknown.copy(), np.full(block.size, -1)
         )
 
-    def _note(self, k: int, newer: Any, stamps: Any, parts: Any) -> None:
-        self.stamps[k, newer], self.parts[k, newer] = stamps, parts
-        at = stamps % self.book.shape[1]
-        self.book[k, at, newer], self.booked[k, at, newer] = parts, stamps
+    def _keep(self, k: int, nodes: Any, stamps: Any, parts: Any) -> None:
+        self.stamps[k, nodes], self.parts[k, nodes] = stamps, parts
+        at = stamps % self.ring.shape[1]
+        self.ring[k, at, nodes], self.ring_rounds[k, at, nodes] = parts, stamps
 
     def outgoing(self, block: Block, parts: Vector, round: int, up: Flags) -> list[ObjectiveDigest]:
-        """What each node passes on."""
+        """Return the digest that each hosted node sends; `parts` are those of this round, at nodes that are up."""
         for k in np.flatnonzero(up):
-            self._note(int(k), int(block.ids[k]), round, parts[k])
+            self._keep(int(k), int(block.ids[k]), round, parts[k])
         return [
             ObjectiveDigest(self.stamps[k].copy(), self.parts[k].copy(), int(self.restarts[k]))
             for k in range(block.size)
         ]
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Takes what is newer."""
-        for letter in halo.letters:
-            if letter.pulse is None:
+        """Keep the parts that are newer than those known."""
+        for mail in halo.mail:
+            digest = mail.part(ObjectiveDigest)
+            if digest is None:
                 continue
-            k = letter.receiver - int(block.ids[0])
-            newer = np.flatnonzero(letter.pulse.stamps > self.stamps[k])
-            self._note(k, newer, letter.pulse.stamps[newer], letter.pulse.parts[newer])
-            self.restarts[k] = max(self.restarts[k], letter.pulse.restart)
+            k = mail.receiver - int(block.ids[0])
+            newer = np.flatnonzero(digest.stamps > self.stamps[k])
+            self._keep(k, newer, digest.stamps[newer], digest.parts[newer])
+            self.restarts[k] = max(self.restarts[k], digest.restart)
 
     def at(self, k: int, round: int, members: Flags) -> tuple[float, bool]:
-        """(H of a round, whether everybody's part is of that very round); to be asked round after round."""
+        """Return (the sum over members, whether all parts are of this very round); ask for every round in turn."""
         if round < 0:
             return np.nan, True
-        turn = round % self.book.shape[1]
-        known = self.booked[k, turn] == round
-        self.settled[k, known] = self.book[k, turn, known]
-        return float(self.settled[k, members].sum()), bool(known[members].all())
+        turn = round % self.ring.shape[1]
+        known = self.ring_rounds[k, turn] == round
+        self.counted[k, known] = self.ring[k, turn, known]
+        return float(self.counted[k, members].sum()), bool(known[members].all())

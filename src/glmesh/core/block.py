@@ -12,8 +12,8 @@ import numpy as np
 
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS, TABLE
-from glmesh.kernels.cd import node_terms
 from glmesh.kernels.columns import products
+from glmesh.kernels.subproblem import node_terms
 from glmesh.linalg.columns import Columns
 from glmesh.linalg.norms import spectral_norm
 from glmesh.network import topology
@@ -75,6 +75,20 @@ class NetworkInfo:
         """The smallest and the second largest eigenvalue of the mixing matrix, or bounds of them."""
         return 1.0 - self.mixing.top, self.mixing.lambda2
 
+    @cached_property
+    def depths(self) -> Indices:
+        """Links between each node and the root of the spanning tree, shape (K,)."""
+        depths, at = np.zeros(self.n_nodes, dtype=np.int64), self.parents
+        while (at >= 0).any():
+            depths += at >= 0
+            at = np.where(at >= 0, self.parents[at], -1)
+        return depths
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """Children of each node in the spanning tree, ascending."""
+        return [np.flatnonzero(self.parents == node).tolist() for node in range(self.n_nodes)]
+
 
 @dataclass(eq=False)
 class Block:
@@ -112,7 +126,7 @@ class Block:
         )
 
     def with_functions(self, f: Smooth, terms: list[Separable]) -> Block:
-        """The same columns with other functions of the same kinds."""
+        """Return this block with other functions, of the kinds that it has, on its columns."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
         for name in ("table", "g", "kinked", "_bounds"):
@@ -199,7 +213,7 @@ class Block:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """The nodes of each of the team's threads."""
+        """Nodes of each thread of the pool."""
         return self.threads.spans(self.stored)
 
     @cached_property
@@ -215,11 +229,11 @@ class Block:
         return out
 
     def neighbours(self, k: int) -> list[tuple[int, float]]:
-        """(neighbour, W_kl) of the k-th hosted node, ascending."""
+        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node, ascending."""
         return self._neighbours[k]
 
     def weights(self, k: int, exchange: int) -> list[tuple[int, float]]:
-        """The same in a certain exchange, where the graph changes from one to the next."""
+        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node in this exchange, ascending."""
         return self._schedule[exchange % len(self._schedule)][k]
 
     @cached_property

@@ -28,4 +28,4 @@ def drive(transport: Transport, rounds: Sequence[Rounds]) -> list[Any]:
                 returned[block] = end.value
         if len(returned) == len(rounds):
             return [returned[block] for block in range(len(rounds))]
-        halos = list(transport.swap(outboxes))
+        halos = list(transport.exchange(outboxes))

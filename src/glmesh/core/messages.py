@@ -2,54 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
+from glmesh.core.wire import Layout, Packed, Reader
+from glmesh.errors import InvalidInput
 from glmesh.kernels.mix import mix
 from glmesh.parallel.threads import SERIAL, ThreadPool
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
-if TYPE_CHECKING:
-    from glmesh.collectives.messages import PartialSum
-    from glmesh.gossip.messages import LinkMessage
+
+class Part(Protocol):
+    """Typed content of a Mail, a dataclass that knows its own bytes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the part adds to a message; what `Traffic.bytes` counts."""
+
+    def pack(self, layout: Layout) -> Packed:
+        """Return the part as bytes."""
+
+    @classmethod
+    def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
+        """Rebuild the part that `pack` made bytes of; raise Violation for bytes that it cannot have made."""
+
+
+P = TypeVar("P", bound=Part)
+
+
+@dataclass(slots=True)
+class Mail:
+    """A message from one node to one neighbour, with at most one part of each type."""
+
+    sender: int
+    receiver: int
+    parts: list[Part]
+
+    def part(self, kind: type[P]) -> P | None:
+        """Return the part of this type, or None if there is none."""
+        for one in self.parts:
+            if isinstance(one, kind):
+                return one
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parts."""
+        return sum([one.nbytes for one in self.parts])
 
 
 @dataclass
 class Outbox:
-    """What the nodes of a block send to their neighbours: a vector each, and a few scalars that ride along.
+    """What the nodes of a block send: a vector and scalars to all neighbours of a node, and mail to single ones."""
 
-    `vectors` must not be written to until the next exchange has returned (double-buffer it). A scalar of minus
-    infinity stands for nothing: it is not sent. `letters` and `parcels` are for single neighbours.
-    """
+    vectors: Matrix | None = None  # (n_hosted, d); not to be written to until the next exchange has returned
+    scalars: Matrix | None = None  # (n_hosted, n); minus infinity is not sent
+    mail: list[Mail] = field(default_factory=list)
 
-    vectors: Matrix | None = None
-    scalars: Matrix | None = None
-    letters: list[LinkMessage] = field(default_factory=list)
-    parcels: list[PartialSum] = field(default_factory=list)
+
+class Riding(NamedTuple):
+    """Content that rides along with the messages of a gossip step."""
+
+    scalars: Matrix | None = None  # (n_hosted, n) to all neighbours of a node
+    parts: Sequence[Part] | None = None  # one per hosted node, added to all of its mail
+
+
+NOTHING = Riding()
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Kinds of content that a method sends, or that a transport carries."""
+
+    vectors: bool = False
+    scalars: bool = False
+    parts: frozenset[type] | None = frozenset()  # types of mail's parts; None: anything at all is carried
+    transport: str = ""  # name of the transport that carries them
+    remedy: str = ""  # advice to those who send other content over that transport
+
+    def names(self) -> set[str]:
+        """Return the names of these kinds."""
+        rows = {name for name in ("vectors", "scalars") if getattr(self, name)}
+        return rows | {kind.__name__ for kind in self.parts or ()}
+
+    @staticmethod
+    def of(outbox: Outbox) -> Contents:
+        """Return the kinds of content that an outbox holds."""
+        kinds = frozenset(type(part) for mail in outbox.mail for part in mail.parts)
+        return Contents(outbox.vectors is not None, outbox.scalars is not None, kinds)
+
+    def check(self, sent: Contents) -> None:
+        """Raise InvalidInput, which names the remedy, if a transport that carries these kinds does not carry `sent`."""
+        lacks = set() if self.parts is None else sent.names() - self.names()
+        if lacks:
+            carried, more = ", ".join(sorted(self.names())), ", ".join(sorted(lacks))
+            raise InvalidInput(f"{self.transport} carries {carried}; the method sends {more} too. {self.remedy}")
 
 
 @dataclass(frozen=True)
 class Halo:
     """What the nodes of a block received.
 
-    The neighbours of the block's k-th node (itself included, ascending ids) are pointers[k]..pointers[k+1] of
-    `neighbours`: rows of `vectors` and `scalars`; `weights` are the entries of the mixing matrix, zero for a neighbour
-    that is missing. `letters` and `parcels` are those that reached the block's nodes. Read vectors before the next
-    exchange, scalars before the next but one.
+    The neighbours of the block's k-th node (itself included, ascending ids) are entries pointers[k]..pointers[k+1] of
+    `neighbours`. Read vectors before the next exchange, scalars before the next but one.
     """
 
-    pointers: Unsigned
-    neighbours: Unsigned
-    weights: Vector
-    ids: Unsigned  # of the nodes behind `neighbours`
+    pointers: Unsigned  # (n_hosted + 1,)
+    neighbours: Unsigned  # rows of `vectors` and `scalars`
+    weights: Vector  # W_kl of each entry; 0 for a neighbour that is missing
+    ids: Unsigned  # nodes behind `neighbours`
     vectors: Matrix | None
     scalars: Matrix | None
-    own: Unsigned  # the rows of the block's own nodes
-    letters: list[LinkMessage] = field(default_factory=list)
-    parcels: list[PartialSum] = field(default_factory=list)
+    own: Unsigned  # (n_hosted,) rows of the block's own nodes
+    mail: list[Mail] = field(default_factory=list)  # for the block's nodes
 
     def mix(self, out: Matrix, scale: float = 1.0, threads: ThreadPool = SERIAL) -> Matrix:
         """out_k = sum_l P_kl vectors_l with P = I - scale (I - W)."""
@@ -67,16 +135,22 @@ class Halo:
         return out
 
     def of_scalars(self, which: slice) -> Halo:
-        """With these of the scalars only."""
+        """Return this halo with these columns of the scalars only."""
         return self if self.scalars is None else replace(self, scalars=self.scalars[:, which])
 
+    def largest_scalars(self) -> Matrix:
+        """Return the maximum of each scalar over a node and its neighbours, shape (n_hosted, n)."""
+        assert self.scalars is not None
+        largest: Matrix = np.maximum.reduceat(self.scalars[self.neighbours], self.pointers[:-1].astype(np.int64))
+        return largest
+
     def around(self, k: int) -> tuple[Indices, Vector]:
-        """(rows of the neighbours of the block's k-th node, itself included; their weights)."""
+        """Return (rows of the neighbours of the block's k-th node, itself included; their weights)."""
         a, b = int(self.pointers[k]), int(self.pointers[k + 1])
         return self.neighbours[a:b].astype(np.int64), self.weights[a:b]
 
     def ids_around(self, k: int) -> Indices:
-        """The ids of the same."""
+        """Return the ids of the neighbours of the block's k-th node, itself included."""
         return self.ids[int(self.pointers[k]) : int(self.pointers[k + 1])].astype(np.int64)
 
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from glmesh.errors import InvalidInput
 
-# part of a node's share of the tolerance that its subproblem may gain while it is skipped; more would cost rounds
-SKIPPED_GAIN = 1e-10
+_NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can gain less are screened, more costs rounds
 
 
 @dataclass(frozen=True)
@@ -29,44 +28,6 @@ class Measures:
     consensus: float
     inner: float = 0.0
     pull: float = 0.0
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A proven bound on the suboptimality of the state of one round."""
-
-    round: int
-    bound: float  # suboptimality of the user-level objective is at most this
-    objective_low: float  # and the objective itself is between these two
-    objective_high: float
-    members: tuple[int, ...] = ()  # who took part; beyond 256 nodes records are summed on the way, and it is empty
-    local_gaps: tuple[float, ...] = ()  # what each of them could still gain in its own subproblem at most
-
-    def work_left(self, tol: float) -> tuple[int, ...]:
-        """The nodes whose own subproblem still has more to gain than their share of a relative gap of `tol`."""
-        if not self.members:
-            raise InvalidInput("this certificate does not tell nodes apart: there were too many for that")
-        share = tol * self.smallest / (2 * len(self.members))
-        return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
-
-    @property
-    def smallest(self) -> float:
-        """The smallest absolute objective that the bound leaves possible."""
-        return max(self.objective_low, -self.objective_high, 0.0)
-
-    def room(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
-        """How far a node's w may move, squared, before its subproblem can gain anything that matters for `tol`.
-
-        The subproblem has the curvature q and at most `gap` to gain; after a move d of w at most 2 gap + |d|^2/q,
-        because <d, A D> + q/4 |A D|^2 >= -|d|^2/q, and half the curvature at most doubles the gain. Negative: no room.
-        """
-        return q * (SKIPPED_GAIN * tol * self.smallest / (2 * n_nodes) - 2 * gap)
-
-    @property
-    def relative(self) -> float:
-        """The bound divided by the smallest absolute objective that it leaves possible."""
-        smallest = self.smallest
-        return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 
 
 @dataclass
@@ -92,3 +53,83 @@ class Event:
     gap_before: float
     gap_after: float
     share: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proven bound of the suboptimality of the state of one round.
+
+    Parameters
+    ----------
+    round : int
+        Round of the state that the bound is about.
+    bound : float
+        Upper bound of the suboptimality of the user-level objective; infinite: nothing is proven.
+    objective_low : float
+        Lower bound of the objective.
+    objective_high : float
+        Upper bound of the objective.
+    members : tuple of int, default ()
+        Nodes that took part; empty beyond 256 nodes, where records are summed on the way.
+    local_gaps : tuple of float, default ()
+        Upper bound of what each member can gain in its own subproblem; empty like `members`.
+
+    Examples
+    --------
+    >>> from glmesh.core.records import Certificate
+    >>> certificate = Certificate(40, 1e-3, 9.999, 10.0, (0, 1), (4e-4, 0.0))
+    >>> round(certificate.relative, 6)
+    0.0001
+    >>> certificate.work_left(tol=1e-4)
+    (0,)
+    """
+
+    round: int
+    bound: float
+    objective_low: float
+    objective_high: float
+    members: tuple[int, ...] = ()
+    local_gaps: tuple[float, ...] = ()
+
+    def work_left(self, tol: float) -> tuple[int, ...]:
+        """Return the nodes whose local gap is more than their share of a relative gap of `tol`.
+
+        Parameters
+        ----------
+        tol : float
+            Relative gap of the whole problem; a node's share is tol * smallest / (2 K).
+
+        Returns
+        -------
+        tuple of int
+            The nodes, ascending.
+
+        Raises
+        ------
+        InvalidInput
+            The certificate does not tell nodes apart (more than 256 of them).
+        """
+        if not self.members:
+            raise InvalidInput("this certificate does not tell nodes apart: there were too many for that")
+        share = tol * self.smallest / (2 * len(self.members))
+        return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest absolute objective that the bound leaves possible."""
+        return max(self.objective_low, -self.objective_high, 0.0)
+
+    @property
+    def relative(self) -> float:
+        """The bound divided by `smallest`; infinite where that is zero and the bound is not."""
+        smallest = self.smallest
+        return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
+
+    def screening_radius2(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
+        """Return q (negligible gain - 2 gap): the largest squared move of w_k that leaves nothing to gain for `tol`.
+
+        The subproblem of node k has curvature q and can gain at most `gap`; after a move d of w_k it can gain at most
+        2 gap + |d|^2/q, because <d, A D> + q/4 |A D|^2 >= -|d|^2/q, and half the curvature at most doubles the gain.
+        Negative: the subproblem may have something to gain already.
+        """
+        return q * (_NEGLIGIBLE * tol * self.smallest / (2 * n_nodes) - 2 * gap)

@@ -32,7 +32,7 @@ from glmesh.network.mixing import Mixing
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 
 KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
 
@@ -85,11 +85,11 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
         "n_blocks": len(nodes.blocks) if processes.simulates else 1,
     }
     elapsed = driver.seconds
-    states = processes.collect(nodes.states)
-    watchers = processes.collect([watcher.state for watcher in nodes.watchers])
-    transports = processes.collect([nodes.transport.state()])
+    states = processes.gather(nodes.states)
+    watchers = processes.gather([watcher.state for watcher in nodes.watchers])
+    transports = processes.gather([nodes.transport.state()])
     if states is None or watchers is None or transports is None:
-        processes.first(None)  # so that nobody goes on before the file is there
+        processes.broadcast(None)  # so that nobody goes on before the file is there
         return
     state = {
         "rounds": driver.made,
@@ -103,11 +103,11 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
         "frozen": {} if driver.membership is None else driver.membership.frozen,
         "summary": nodes.summary,
         "anchors": saved.anchors,
-        "anchor": problem.model.anchor,
+        "anchor": problem.spec.anchor,
     }
     tree = problem_tree(problem) if data else None
     write(path, {"identity": saved.identity, "setup": made_with, "problem": tree, "state": state})
-    processes.first(None)
+    processes.broadcast(None)
 
 
 def settings(
@@ -137,12 +137,12 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
     """Go on from what the first process has read; the other processes give None."""
     nodes = check_method(driver.nodes)
     processes = nodes.processes
-    identity = processes.first(None if tree is None else tree["identity"])
+    identity = processes.broadcast(None if tree is None else tree["identity"])
     assert identity is not None
     for key, name in own.identity.items():
         if identity.get(key) != name:
             raise _differs(path, key)
-    extents = processes.each(
+    extents = processes.all_gather(
         [regroup.Extent(block.size, block.columns.n, len(block.units[2])) for block in nodes.blocks]
     )
     states: list[Any] | None = None
@@ -151,10 +151,10 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
         states = regroup.split(tree["state"].pop("nodes"), extents)
         watch = tree["state"].pop("watch")
         watch = [] if watch is None else regroup.split(watch, extents)
-    own_states, own_watch = processes.deal(states), processes.deal(watch)
-    state = processes.first(None if tree is None else tree["state"])
+    own_states, own_watch = processes.scatter(states), processes.scatter(watch)
+    state = processes.broadcast(None if tree is None else tree["state"])
     assert state is not None
-    if state["anchor"] != nodes.problem.model.anchor:
+    if state["anchor"] != nodes.problem.spec.anchor:
         nodes.retarget(nodes.problem.anchored(state["anchor"]))
     own.anchors[:], own.history[:], driver.events[:] = state["anchors"], state["history"], state["events"]
     driver.made, driver.elapsed = state["rounds"], state["elapsed"]
@@ -171,7 +171,7 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
     hosted = sum(block.size for block in nodes.blocks)
     names = [digest(nodes.data_of(k)) for k in range(hosted)]
     parts = {
-        "problem": [_model(nodes.problem), nodes.problem.pooled, nodes.problem.n],
+        "problem": [_spec(nodes.problem), nodes.problem.pooled, nodes.problem.n],
         "method": nodes.method,
         "seed": setup.seed,
         "network": [matrix.indptr, matrix.indices, matrix.data],
@@ -180,7 +180,7 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
         "way to stop (certificate or not)": setup.certify,
         "fault plan": nodes.plan.to_dict(),
         # last, because another partition deals it out in another way
-        "data": [name for part in nodes.processes.each([names]) for name in part],
+        "data": [name for part in nodes.processes.all_gather([names]) for name in part],
     }
     return {key: digest(part) for key, part in parts.items()}
 
@@ -232,9 +232,9 @@ def _feed(hasher: Any, tree: Any) -> None:
         hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 
 
-def _model(problem: Problem) -> Model:
-    """The anchor of an intercept is no part of the problem but of how far its solution has come."""
-    return replace(problem.model, anchor=0.0)
+def _spec(problem: Problem) -> ProblemSpec:
+    """Return the specification without the anchor of an intercept, which belongs to the solution's state."""
+    return replace(problem.spec, anchor=0.0)
 
 
 def problem_tree(problem: Problem) -> dict[str, Any]:
@@ -242,10 +242,10 @@ def problem_tree(problem: Problem) -> dict[str, Any]:
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
     ]
-    return {"model": _model(problem), "pooled": problem.pooled, "parts": parts}
+    return {"spec": _spec(problem), "pooled": problem.pooled, "parts": parts}
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:
-    """And back."""
-    model = tree["model"]
-    return Problem(model, [NodeData.restored(model, **part) for part in tree["parts"]], tree["pooled"])
+    """Rebuild the Problem that `problem_tree` flattened."""
+    spec = tree["spec"]
+    return Problem(spec, [NodeData.restored(spec, **part) for part in tree["parts"]], tree["pooled"])

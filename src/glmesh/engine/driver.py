@@ -50,4 +50,4 @@ class Driver(Iterator[int]):
     def seconds(self) -> float:
         """Time of the rounds so far: on the virtual clock if there is one, else on the wall."""
         clock = self.nodes.transport.clock
-        return max(self.nodes.processes.each([self.elapsed])) if clock is None else clock.seconds
+        return max(self.nodes.processes.all_gather([self.elapsed])) if clock is None else clock.seconds

@@ -34,17 +34,63 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The outcome of a run.
+    """The outcome of a run; every field is an attribute.
 
-    x: the variables, in the user's order (coefficients split by features, dual variables split by samples).
-    coef, intercept: the model. gap: the duality gap; the certified bound if certified. objective: the
-    user-level primal objective. history: equally long arrays `round, communications, bytes, seconds, objective, h, gap,
-    consensus, certificate, theta`. estimates: every node's v_k, that the result speaks of. faults: the run's fault
-    plan. events: who joined and left, and whose data changed. skipped, work_saved: subproblems that nodes which were done
-    did not solve, and the nonzeros that those would have visited. thetas: a row per entry of the history, the local
-    accuracy that each node reached in that round (1: it did nothing; NaN: not measured, as none was asked for). story:
-    (round, acceleration from then on, why), as the method chose. copies: after a method of consensus x and coef are the
-    mean of all copies, and the estimates are the copies.
+    Parameters
+    ----------
+    x : array of shape (n,)
+        Variables in the user's order: coefficients split by features, dual variables split by samples.
+    coef : array of shape (p,)
+        Coefficients of the model.
+    intercept : float
+        Intercept of the model; 0 if none is fitted.
+    rounds : int
+        Rounds made.
+    communications : int
+        Exchanges that a node waited for.
+    bytes : int
+        Bytes sent over all directed links.
+    seconds : float
+        Seconds of the rounds: on the virtual clock if there is a network, else on the wall.
+    gap : float
+        Duality gap; the certified bound if the run was certified.
+    objective : float
+        User-level primal objective.
+    status : Status
+        Why the run stopped.
+    tol : float or None
+        Relative gap aimed at; None if none was.
+    history : dict of arrays
+        Equally long arrays `round, communications, bytes, seconds, objective, h, gap, consensus, certificate, theta`.
+    certificate : Certificate or None
+        The newest certificate that all nodes know.
+    estimates : array of shape (K, d)
+        Every node's v_k that the result speaks of; after a consensus method, its copy of the coefficients.
+    problem : Problem
+        The problem as it was at the end.
+    faults : dict
+        The run's fault plan.
+    events : tuple of Event
+        Who joined and left, and whose data changed.
+    skipped : int
+        Subproblems that were not solved because they had nothing to gain.
+    work_saved : float
+        Nonzeros that the skipped subproblems would have visited.
+    thetas : array of shape (records, K)
+        Local accuracy of each node at every record; 1: the node did nothing, NaN: none was asked for.
+    story : tuple of (int, str, str)
+        (round, acceleration from then on, why), as the method chose.
+    copies : bool
+        Whether x and coef are the mean of all copies, as after a consensus method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Problem, solve
+    >>> X = np.random.default_rng(0).normal(size=(40, 10))
+    >>> result = solve(Problem.glm(X, X[:, 0], alpha=1.0), n_nodes=4, tol=1e-3)
+    >>> result.status.name, result.relative_gap <= 1e-3, len(result.history["gap"]) == result.rounds + 1
+    ('CONVERGED', True, True)
     """
 
     x: Vector
@@ -90,8 +136,8 @@ class Result:
         """The model that one node would write: split by samples, its own w_k; split by features, everybody's x."""
         if self.copies:
             return np.asarray(self.estimates[node])
-        if self.problem.model.split == "samples":
-            return self.problem.model_of(self.problem.form.f.gradient(self.estimates[node]))[0]
+        if self.problem.spec.split == "samples":
+            return self.problem.model_of(self.problem.composite.f.gradient(self.estimates[node]))[0]
         return self.coef
 
     def without_data(self) -> Result:

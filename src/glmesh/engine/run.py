@@ -210,7 +210,7 @@ class Run(Iterator[int]):
     @property
     def bytes(self) -> int:
         """Bytes sent over all directed edges."""
-        return sum(self.processes.each([self.nodes.transport.traffic.bytes]))
+        return sum(self.processes.all_gather([self.nodes.transport.traffic.bytes]))
 
     @property
     def seconds(self) -> float:

@@ -20,7 +20,8 @@ from glmesh.parallel.processes import ProcessGroup
 from glmesh.problem.node_data import NodeData
 from glmesh.problem.partition import Partition, spread
 from glmesh.problem.shard import Shard
-from glmesh.problem.spec import Model, Split
+from glmesh.problem.spec import ProblemSpec, Split
+from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Indices, Vector
 
 _NONE = np.iinfo(np.int32).max
@@ -31,10 +32,10 @@ def load(
 ) -> tuple[AnyArray, Vector]:
     """This process's rows of a file, or of the files of all; as wide as the widest."""
     X, y, raw = datasets.load_part(path, processes.rank, processes.size, target=target)
-    if sum(processes.each([len(y)])) == 0:
+    if sum(processes.all_gather([len(y)])) == 0:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
     if raw:
-        smallest = min(processes.each([int(X.indices.min(initial=_NONE))]))
+        smallest = min(processes.all_gather([int(X.indices.min(initial=_NONE))]))
         if smallest == _NONE:
             raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...'")
         indices = np.asarray(X.indices - min(smallest, 1))  # they count from 1, unless there is a 0 anywhere
@@ -44,7 +45,7 @@ def load(
 
 def shape_of(X: AnyArray, processes: ProcessGroup) -> tuple[int, int, int | None]:
     """(samples, features, nonzeros) of all processes together; None: X is dense."""
-    shapes = processes.each([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
+    shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
     return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored
 
@@ -69,11 +70,9 @@ def scatter(
 
     n_nodes, partition and seed are those of the run to come.
     """
-    model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-    data = NodeData(
-        model, X, y, sample_weight, f" of rank {processes.rank}"
-    )  # refuses what is no data, before it moves
-    sparse = any(processes.each([sp.issparse(X)]))
+    spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+    data = NodeData(spec, X, y, sample_weight, f" of rank {processes.rank}")  # refuses what is no data, before it moves
+    sparse = any(processes.all_gather([sp.issparse(X)]))
     m, p, _ = shape_of(X, processes)
     if m == 0 or p == 0:
         raise InvalidData(f"X is empty: {m} rows, {p} columns")
@@ -90,31 +89,30 @@ def scatter(
     by_samples = split == "samples"
     dealt = spread(_loads(rows, processes, by_samples=by_samples), n_nodes, partition, seed)
     hosts = _hosts(dealt, processes)
-    labels, weights = processes.concatenate([data.y]), processes.concatenate([data.weight])
-    before = sum(processes.each([len(data.y)])[: processes.rank])
+    labels, weights = processes.all_gather_rows([data.y]), processes.all_gather_rows([data.weight])
+    before = sum(processes.all_gather([len(data.y)])[: processes.rank])
     if by_samples:
         mine, columns = _trade_rows(rows, before, hosts, processes)
         held = labels[columns], weights[columns]
     else:
         mine = _trade_columns(rows, hosts, processes)
         held = labels, weights
-    shared = float(p if by_samples else m)
-    info = np.array([shared, -shared, 0.0, 0.0, labels.max(), -labels.min(), weights.sum()])
-    own = NodeData.restored(model, mine, *held, data.where)
-    return Shard(own, info, dealt, int(processes.local_blocks(n_nodes, processes.size)[0][0]))
+    summary = DataSummary.of(p if by_samples else m, labels, weights)
+    own = NodeData.restored(spec, mine, *held, data.where)
+    return Shard(own, summary, dealt, int(processes.local_blocks(n_nodes, processes.size)[0][0]))
 
 
 def _loads(rows: AnyArray, processes: ProcessGroup, *, by_samples: bool) -> Indices:
     """Entries of each column of the problem that are not zero."""
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
-        return np.asarray(processes.concatenate([counts.astype(np.int64)]))
+        return np.asarray(processes.all_gather_rows([counts.astype(np.int64)]))
     return processes.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
 
 
 def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
     """The columns that each process is to hold, node after node."""
-    nodes = processes.each(
+    nodes = processes.all_gather(
         [(int(ids[0]), int(ids[-1])) for ids in processes.local_blocks(dealt.n_nodes, processes.size)]
     )
     return [dealt.order[dealt.starts[first] : dealt.starts[last + 1]] for first, last in nodes]
@@ -126,7 +124,7 @@ def _trade_rows(rows: AnyArray, before: int, hosts: list[Indices], processes: Pr
     for wanted in hosts:
         place = np.flatnonzero((wanted >= before) & (wanted < before + rows.shape[0]))
         outgoing.append((place, Columns.of(rows[wanted[place] - before], rows=True)))
-    arrived = processes.trade(outgoing)
+    arrived = processes.all_to_all(outgoing)
     places = np.concatenate([place for place, _ in arrived])
     return Columns.join([part for _, part in arrived]).take(np.argsort(places)), hosts[processes.rank]
 
@@ -134,5 +132,5 @@ def _trade_rows(rows: AnyArray, before: int, hosts: list[Indices], processes: Pr
 def _trade_columns(rows: AnyArray, hosts: list[Indices], processes: ProcessGroup) -> Columns:
     """The features of this process's nodes: the entries of all samples."""
     by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
-    arrived = processes.trade([by_columns[:, wanted] for wanted in hosts])
+    arrived = processes.all_to_all([by_columns[:, wanted] for wanted in hosts])
     return Columns.of(sp.vstack(arrived, format="csc") if sp.issparse(rows) else np.vstack(arrived))

@@ -25,7 +25,7 @@ from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.parallel.threads import ThreadPool
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
-from glmesh.transports import FaultyExchange, LocalExchange
+from glmesh.transports import FaultyTransport, LocalTransport
 from glmesh.types import AnyArray
 from glmesh.validation import whole_number
 
@@ -97,10 +97,10 @@ def connect(setup: Setup, flows: bool) -> Transport:
     """Return the transport of a run: among the processes, within this one, or within it on a bad day."""
     ids = list(setup.node_ids)
     if setup.plan.is_empty and not flows:
-        return setup.processes.exchange(setup.mixing, ids) or LocalExchange(setup.mixing, ids, setup.timing)
+        return setup.processes.exchange(setup.mixing, ids) or LocalTransport(setup.mixing, ids, setup.timing)
     if not setup.processes.simulates:
         raise InvalidInput("flow gossip is for networks that fail; with runtime='mpi' use gossip='auto'")
-    return FaultyExchange(setup.mixing, ids, setup.timing, setup.plan, setup.schedule)
+    return FaultyTransport(setup.mixing, ids, setup.timing, setup.plan, setup.schedule)
 
 
 def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:

@@ -133,7 +133,7 @@ def solve(
     max_rounds, record_every = whole_number(max_rounds, "max_rounds", 0), whole_number(record_every, "record_every", 1)
     checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
     with process_group(runtime) as processes:
-        saved = checkpoint is not None and processes.first(Path(checkpoint).exists())
+        saved = checkpoint is not None and processes.broadcast(Path(checkpoint).exists())
         run = Run(
             problem,
             method=method,

@@ -106,7 +106,7 @@ class Wishes:
         """Return INTERRUPTED or STOPPED_BY_CALLBACK if any process wishes to stop."""
         if not self._alone and entry is None:
             return None
-        wishes = run.processes.each([(self._interrupted, self._wished)])
+        wishes = run.processes.all_gather([(self._interrupted, self._wished)])
         if any(interrupted for interrupted, _ in wishes):
             return Status.INTERRUPTED
         return Status.STOPPED_BY_CALLBACK if any(wished for _, wished in wishes) else None

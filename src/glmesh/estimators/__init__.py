@@ -1,9 +1,16 @@
-"""Estimators with scikit-learn's names, parameters and objectives that learn over a network of nodes."""
+"""Estimators with the names, parameters and objectives of scikit-learn that learn over a network of nodes.
 
-from glmesh.estimators.classification import GLMClassifier, LinearSVC, LogisticRegression
+An estimator validates what users give, states its objective as a `Problem`, and keeps what `solve` returns. Nothing
+here touches rounds, blocks or messages. A node of a federation works without this package, and without scikit-learn.
+"""
+
+from glmesh.estimators.classification import GLMClassifier, LinearSVC
+from glmesh.estimators.cross_validation import ElasticNetCV, LassoCV
 from glmesh.estimators.export import load_model
-from glmesh.estimators.paths import ElasticNetCV, LassoCV, enet_path, lasso_path
-from glmesh.estimators.regression import ElasticNet, GLMRegressor, Lasso, LinearSVR, Ridge
+from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
+from glmesh.estimators.logistic import LogisticRegression
+from glmesh.estimators.paths import enet_path, lasso_path
+from glmesh.estimators.regression import GLMRegressor, LinearSVR
 
 __all__ = [
     "ElasticNet",

@@ -1,4 +1,4 @@
-"""What all estimators share: the network they learn over, validation, fitting, and what a fit leaves behind."""
+"""What all estimators share: the parameters of the network, validation, and what a fit leaves behind."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
@@ -19,265 +18,136 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
-from glmesh.engine.solve import solve
-from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
-from glmesh.functions import Loss, Separable
+from glmesh.errors import InvalidData
+from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
-from glmesh.problem.problem import Problem
-from glmesh.problem.spec import Split, refusals, shorter
+from glmesh.problem.spec import Split
 from glmesh.types import AnyArray, Vector
 
-RECORD_EVERY = 5  # rounds between looks at the gap: a look costs about as much as a round
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RECORD_EVERY = 5  # [rounds] between measurements of the gap: one takes about as long as a round
+REPORT_EVERY = 100  # [rounds] between lines of a verbose fit
 
 
-@dataclass(frozen=True)
-class Objective:
-    """weight sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w), and how the user's objective is scaled."""
-
-    loss: Loss | str
-    penalty: Separable | str
-    alpha: float
-    l1_ratio: float | None = None
-    weight: float = 1.0
-    intercept: Literal["none", "free", "penalised"] = "free"
-    intercept_scaling: float = 1.0
-    unit: float = 1.0  # the user's objective is so many times this one
-
-    def options(self) -> dict[str, Any]:
-        """As `Problem` takes it."""
-        return {
-            "loss": self.loss,
-            "penalty": self.penalty,
-            "alpha": self.alpha,
-            "l1_ratio": self.l1_ratio,
-            "fit_intercept": self.intercept == "free",
-        }
-
-    def splits(self) -> dict[Split, UnsuitablePair | None]:
-        """Why it cannot be split by samples, or by features; None where it can."""
-        return refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
-
-    def choose(self, split: str, n_samples: int, n_features: int, stop: str) -> Split:
-        """The split that was asked for or, with "auto", of those that there are the one with the shorter message."""
-        if split not in ("auto", "samples", "features"):
-            raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
-        refused = self.splits()
-        if split != "auto":
-            reason = refused[split]  # type: ignore[index]
-            if reason is not None:
-                raise reason
-            return split  # type: ignore[return-value]
-        allowed = [one for one, reason in refused.items() if reason is None]
-        if not allowed:
-            raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
-        if stop == "certificate" and self.intercept == "free" and "features" in allowed:
-            return "features"  # split by samples a free intercept has no certificate
-        return shorter(allowed, n_samples, n_features)
-
-
-@dataclass(frozen=True)
-class Data:
-    """Pooled data, or one (X, y, weight) per node."""
-
-    parts: list[tuple[AnyArray, Vector, Vector]]
-    pooled: bool
-    split: Split
-
-    def with_targets(self, targets: list[Vector], weights: list[Vector] | None = None) -> Data:
-        """The same samples with other targets, and weights."""
-        new = [
-            (X, y, w if weights is None else weights[k])
-            for k, ((X, _, w), y) in enumerate(zip(self.parts, targets, strict=True))
-        ]
-        return Data(new, self.pooled, self.split)
-
-    def rows(self, chosen: list[AnyArray]) -> Data:
-        """Of each part these rows only."""
-        return Data(
-            [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)],
-            self.pooled,
-            self.split,
-        )
-
-    @property
-    def total_weight(self) -> float:
-        """Of all samples."""
-        if self.split == "features":
-            return float(self.parts[0][2].sum())
-        return float(sum(weight.sum() for _, _, weight in self.parts))
-
-    def n_variables(self, objective: Objective) -> int:
-        """One per feature, or per sample."""
-        if self.split == "samples":
-            return int(sum(X.shape[0] for X, _, _ in self.parts))
-        return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
-
-    def problem(self, objective: Objective) -> Problem:
-        """What is to be solved."""
-        parts = [(X, y, objective.weight * weight) for X, y, weight in self.parts]
-        if objective.intercept == "penalised":
-            at = range(len(parts)) if self.split == "samples" else [len(parts) - 1]  # one more feature, at one node
-            for k in at:
-                X, y, weight = parts[k]
-                parts[k] = with_ones(X, objective.intercept_scaling), y, weight
-        options = objective.options() | {"split": self.split}
-        if self.pooled:
-            X, y, weight = parts[0]
-            return Problem.glm(X, y, sample_weight=weight, **options)
-        return Problem.from_nodes(parts, **options)
-
-
-def with_ones(X: AnyArray, value: float) -> AnyArray:
-    """X with a constant column behind the others; sparse stays sparse."""
-    if sp.issparse(X):
-        return sp.hstack([X, sp.csr_array(np.full((X.shape[0], 1), value))], format=X.format)
-    return np.hstack([X, np.full((X.shape[0], 1), value)])
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """An estimator that learns over a network of nodes.
+    """Base of all estimators: learns over a network of nodes.
 
-    Network options, common to all: n_nodes and topology of the simulated network (`fit`; `fit_nodes` has a node per
-    part). split: who holds what, "samples", "features" or "auto", which takes the split that the pair of loss and
-    penalty allows and whose message is shorter (`split_` says which). tol: relative duality gap at which to stop.
-    max_rounds: at most so many rounds (`max_iter`, scikit-learn's name, means the same). local_passes: passes over its
-    data that a node makes each round. stop: "gap", "certificate" (the nodes prove it themselves) or "rounds". runtime:
-    "mpi" hosts the nodes on the ranks of an MPI program, each of which calls `fit` with the same arguments.
-    random_state: of the way data is dealt out. n_jobs: threads. verbose: prints how it goes.
+    The fields are the parameters that all estimators have; each documents them for itself.
     """
 
-    n_nodes: int
-    topology: Any
-    split: str
-    tol: float
-    max_rounds: int
-    max_iter: int | None
-    local_passes: int | None
-    stop: str
-    runtime: str
-    random_state: Any
-    n_jobs: int | None
-    verbose: int
+    fit_intercept: bool = True
+    n_nodes: int = 16
+    topology: Any = "ring"
+    split: str = "auto"
+    tol: float = 1e-6
+    max_rounds: int = 10_000
+    max_iter: int | None = None
+    local_passes: int | None = None
+    stop: str = "gap"
+    runtime: str = "simulation"
+    random_state: Any = None
+    n_jobs: int | None = None
+    verbose: int = 0
 
     # --- what subclasses say
 
     @abstractmethod
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
-        """Learns from pooled data, dealt out over a simulated network."""
+        """Learn from pooled data, dealt out over a simulated network."""
 
     @abstractmethod
-    def _objective(self, data: Data) -> Objective:
-        """What is minimised on this data."""
+    def _objective(self, data: TrainingData) -> Objective:
+        """Return the objective on this data."""
 
     # --- validation
 
-    def _validated(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray, **checks: Any) -> Data:
-        """Pooled data, checked; the split is chosen later."""
+    def _validated(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray, **checks: Any) -> TrainingData:
+        """Return pooled data, checked and with the split that was asked for."""
         X, y = validate_data(self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, **checks)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return Data([(X, y, weight)], pooled=True, split="features")
+        y = y.astype(np.float64) if checks.get("y_numeric") else y
+        rough = TrainingData([(X, y, weight)], pooled=True, split="features")
+        split = self._objective(rough).choose(self.split, X.shape[0], X.shape[1], self.stop)
+        return TrainingData(rough.parts, pooled=True, split=split)
 
-    def _validated_parts(self, parts: Sequence[Any], split: str, *, numeric: bool) -> Data:
-        """Data that is apart, checked: one (X, y) or (X, y, sample_weight) per node."""
+    def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
+        """Return data that is apart, checked and with the split that was asked for.
+
+        With split="auto" that is by samples if loss and penalty allow it and all parts are equally wide.
+        """
         if not len(parts):
             raise InvalidData("parts is empty: give one (X, y) per node")
-        checked = []
-        for k, part in enumerate(parts):
-            if not isinstance(part, tuple | list) or len(part) not in (2, 3):
-                raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
-            try:
-                X = check_array(part[0], accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=0)
-                y = np.asarray(part[1], dtype=np.float64 if numeric else None)
-                if y.shape != (X.shape[0],):
-                    raise ValueError(f"X has {X.shape[0]} rows, y has shape {y.shape}")
-                weight = part[2] if len(part) == 3 else None
-                w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise InvalidData(f"part {k}: {error}") from error
-            checked.append((X, y, w))
-        widths = {X.shape[1] for X, _, _ in checked}
-        if split == "samples" and len(widths) > 1:
-            raise InvalidData(f"split by samples all parts have the same features, got {sorted(widths)} columns")
-        self.n_features_in_ = sum(X.shape[1] for X, _, _ in checked) if split == "features" else widths.pop()
+        checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
+        widths = [X.shape[1] for X, _, _ in checked]
+        objective = self._objective(TrainingData(checked, pooled=False, split="features"))
+        wanted = self.split
+        if wanted == "auto":
+            wanted = "samples" if objective.splits()["samples"] is None and len(set(widths)) == 1 else "features"
+        split: Split = objective.choose(wanted, 1, 1, self.stop)
+        if split == "samples" and len(set(widths)) > 1:
+            raise InvalidData(f"split by samples all parts have the same features, got {sorted(set(widths))} columns")
+        self.n_features_in_ = sum(widths) if split == "features" else widths[0]
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return Data(checked, pooled=False, split=split)  # type: ignore[arg-type]
-
-    def _split_of_parts(self, parts: Sequence[Any], objective: Objective) -> Split:
-        """By samples if the pair allows that and all parts have as many columns, else by features."""
-        widths = {np.shape(part[0])[1] for part in parts if len(np.shape(part[0])) == 2}
-        if self.split != "auto":
-            return objective.choose(self.split, 1, 1, self.stop)
-        can = objective.splits()["samples"] is None and len(widths) == 1
-        return objective.choose("samples" if can else "features", 1, 1, self.stop)
+        return TrainingData(checked, pooled=False, split=split)
 
     # --- fitting
 
-    def _solve(self, data: Data, objective: Objective, warm_start: Vector | None = None) -> Result:
-        """One problem, over the network."""
-        result = solve(
-            data.problem(objective),
-            **self._network(data),
-            tol=self.tol,
-            max_rounds=self._limit(),
-            stop=self.stop,  # type: ignore[arg-type]
-            record_every=RECORD_EVERY,
-            warm_start=warm_start,
-            callback=self._report if self.verbose else None,
-        )
-        if result.status not in (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE):
-            warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
-        if self.verbose:
-            sys.stderr.write(f"{type(self).__name__}, split by {data.split}: {result.message}\n")
-        return result
+    def _start(self, size: int, turn: int = 0) -> Vector | None:
+        """Return the variables with which an earlier fit ended; None: begin at zero.
 
-    def _limit(self) -> int:
-        return self.max_rounds if self.max_iter is None else self.max_iter
-
-    def _network(self, data: Data) -> dict[str, Any]:
-        """The options of a run."""
-        seed = self.random_state
-        if seed is None:
-            seed = 0
-        elif not isinstance(seed, int | np.integer):
-            seed = check_random_state(seed).randint(2**31 - 1)
-        return {
-            "method": Cola(local_passes=self.local_passes),
-            "n_nodes": self.n_nodes if data.pooled else len(data.parts),
-            "topology": self.topology,
-            "seed": int(seed),
-            "n_jobs": self.n_jobs,
-            "runtime": self.runtime,
-        }
+        `turn` counts the problems of one fit. An earlier fit counts with warm_start and as many variables only.
+        """
+        before = getattr(self, "_variables", []) if getattr(self, "warm_start", False) else []
+        return before[turn] if turn < len(before) and len(before[turn]) == size else None
 
     def _report(self, run: Run) -> None:
-        if run.rounds % 100 == 0 and run.history:
+        if run.rounds % REPORT_EVERY == 0 and run.history:
             last = run.history[-1]
             sys.stderr.write(
                 f"{type(self).__name__}: round {run.rounds}, objective {last['objective']:.6g}, gap {last['gap']:.2g}\n"
             )
 
-    def _model(self, result: Result, objective: Objective) -> tuple[Vector, float]:
-        """(coefficients, intercept)."""
+    def _checked(self, result: Result, split: Split) -> Result:
+        """Return a result, with a warning if it has not converged."""
+        if result.status not in (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE):
+            warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
+        if self.verbose:
+            sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")
+        return result
+
+    @staticmethod
+    def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:
+        """Return (coefficients, intercept) of a result."""
         if objective.intercept == "penalised":
             return result.coef[:-1].copy(), objective.intercept_scaling * float(result.coef[-1])
         return result.coef.copy(), float(result.intercept)
 
-    def _start(self, size: int, turn: int = 0) -> Vector | None:
-        """Where an earlier fit ended, if that is asked for and fits."""
-        before = getattr(self, "_variables", []) if getattr(self, "warm_start", False) else []
-        return before[turn] if turn < len(before) and len(before[turn]) == size else None
-
     # --- what a fit leaves behind
 
     def _scores(self, X: AnyArray) -> AnyArray:
+        """Return X w + b."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
-    def plot(self, path: str | PathLike[str] | None = None) -> Any:
-        """Objective, gap and consensus against rounds and bytes, as a figure; written to `path` if there is one."""
-        from glmesh.plot import figures as plot
+    def plot(self, path: str | PathLike[str] | None = None) -> Figure:
+        """Draw objective, gap and consensus of the fit against rounds and bytes.
+
+        Parameters
+        ----------
+        path : path-like or None, default None
+            File to write the figure to (.png, .pdf or .svg); None: no file.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Six panels; a line per class where there are several.
+        """
+        from glmesh.plot import figures
 
         check_is_fitted(self)
         results = self.result_ if isinstance(self.result_, list) else [self.result_]
@@ -285,16 +155,22 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             result.history | {key: self._unit * result.history[key] for key in ("objective", "gap")}
             for result in results
         ]
-        return plot.training(histories, path=path, title=type(self).__name__)
+        return figures.training(histories, path=path, title=type(self).__name__)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the model to a file of plain arrays, as `glmesh train` does; `glmesh.load_model` reads it."""
-        from glmesh.estimators.export import save
+        """Write the fitted model to a file of plain arrays, as `glmesh train` does.
 
-        save(self, path)
+        Parameters
+        ----------
+        path : path-like
+            File for `glmesh.load_model` and `glmesh predict`; one that exists is replaced.
+        """
+        from glmesh.estimators.export import save_model
+
+        save_model(self, path)
 
     def to_sklearn(self) -> Any:
-        """A fitted scikit-learn estimator with the same predictions."""
+        """Return a fitted scikit-learn estimator with the same predictions."""
         from glmesh.estimators.export import to_sklearn
 
         return to_sklearn(self)
@@ -305,7 +181,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> Any:
-        """Without the data that a result refers to: a model is small, and its data is private."""
+        """Return what a pickle holds: the model without the data that its result refers to, which is private."""
         state = dict(super().__getstate__())
         if "result_" in state:
             results = state["result_"]
@@ -313,3 +189,41 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 [r.without_data() for r in results] if isinstance(results, list) else results.without_data()
             )
         return state
+
+
+def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[AnyArray, Vector, Vector]:
+    """Return (X, y, sample weights) of the part of node k, checked."""
+    if not isinstance(part, tuple | list) or len(part) not in (2, 3):
+        raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
+    X, y, *weights = part
+    try:
+        X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=0)
+        y = np.asarray(y, dtype=np.float64 if numeric else None)
+        if y.shape != (X.shape[0],):
+            raise ValueError(f"X has {X.shape[0]} rows, y has shape {y.shape}")
+        given = weights[0] if weights else None
+        weight = np.ones(len(y)) if given is None else np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidData(f"part {k}: {error}") from error
+    return X, y, weight
+
+
+def run_options(estimator: NetworkEstimator, data: TrainingData) -> dict[str, Any]:
+    """Return the arguments of `solve` and `solve_path` that the parameters of an estimator stand for."""
+    seed = estimator.random_state
+    if seed is None:
+        seed = 0
+    elif not isinstance(seed, int | np.integer):
+        seed = check_random_state(seed).randint(2**31 - 1)
+    return {
+        "method": Cola(local_passes=estimator.local_passes),
+        "n_nodes": estimator.n_nodes if data.pooled else len(data.parts),
+        "topology": estimator.topology,
+        "tol": estimator.tol,
+        "max_rounds": estimator.max_rounds if estimator.max_iter is None else estimator.max_iter,
+        "stop": estimator.stop,
+        "record_every": RECORD_EVERY,
+        "seed": int(seed),
+        "n_jobs": estimator.n_jobs,
+        "runtime": estimator.runtime,
+    }

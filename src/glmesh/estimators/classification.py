@@ -1,8 +1,9 @@
-"""Classifiers: scikit-learn's names, parameters and scaling; several classes by one against the rest."""
+"""Classifiers: their common base, support vector machine, and one for every classification loss of the catalogue."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -12,201 +13,276 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from glmesh.engine.solve import solve
 from glmesh.errors import InvalidInput
-from glmesh.estimators.base import Data, NetworkEstimator, Objective
-from glmesh.estimators.regression import general, net, number
+from glmesh.estimators.base import NetworkEstimator, run_options
+from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import Loss, Separable
 from glmesh.types import AnyArray, Matrix, Vector
 
 
-def _is_logistic(estimator: Any) -> bool:
+def is_logistic(estimator: Any) -> bool:
+    """Return whether a classifier has the logistic loss, and so probabilities."""
     loss = getattr(estimator, "loss", "logistic")
     return (loss if isinstance(loss, str) else getattr(loss, "name", None)) == "logistic"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
-    """A classifier: a linear function for two classes, one per class for more."""
+    """Base of all classifiers: a linear function for two classes, one per class for more."""
 
-    class_weight: Any = None
+    class_weight: Mapping[Any, float] | str | None = None
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
-        """Learns from pooled data, dealt out over a simulated network."""
-        data = self._validated(X, y, sample_weight)
-        X, y, weight = data.parts[0]
-        split = self._objective(data).choose(self.split, X.shape[0], X.shape[1], self.stop)
-        return self._fit(Data([(X, y, weight)], pooled=True, split=split))
+        """Learn from pooled data, dealt out over a simulated network.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array of shape (n_samples,)
+            Labels, numbers or strings.
+        sample_weight : array of shape (n_samples,) or None, default None
+            Factors >= 0 of the samples' losses; None: 1.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return self._fit(self._validated(X, y, sample_weight))
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
-        """Learns from data that is apart: one (X_k, y_k) or (X_k, y_k, sample_weight_k) per node.
+        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
 
-        By samples each part has its own rows; by features its own columns, and all have the same y (coefficients come
-        in the order of the parts). split="auto" is by samples if the loss and the penalty allow that and all parts have
-        as many columns. A node need not have samples of every class.
+        Parameters
+        ----------
+        parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
+            Data of node k, which need not have samples of every class. Split by samples each part has its own rows;
+            split by features its own columns, and all have the same y (coefficients come in the order of the parts).
+            split="auto" is by samples if loss and penalty allow that and all parts have as many columns.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
         """
-        rough = self._validated_parts(parts, "features", numeric=False)
-        split = self._split_of_parts(parts, self._objective(rough))
-        return self._fit(self._validated_parts(parts, split, numeric=False))
+        return self._fit(self._validated_parts(parts, numeric=False))
 
-    def _fit(self, data: Data) -> Self:
-        labels = [y for _, y, _ in data.parts]
-        for y in labels:
-            if len(y):
-                check_classification_targets(y)
-        self.classes_ = np.unique(np.concatenate([y for y in labels if len(y)]))
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but there is one class only: "
-                f"{self.classes_[0]!r}"
-            )
-        share = self._class_weights(data, labels)
-        turns = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        models, results, objective = [], [], self._objective(data)
-        for number_, turn in enumerate(turns):
-            positive = [y == self.classes_[turn] for y in labels]
-            weights = [
-                weight * np.where(mine, share[turn], share[0] if len(share) == 2 else 1.0)
-                for mine, (_, _, weight) in zip(positive, data.parts, strict=True)
-            ]
-            one = data.with_targets([np.where(mine, 1.0, -1.0) for mine in positive], weights)
-            result = self._solve(one, objective, self._start(one.n_variables(objective), number_))
-            models.append(self._model(result, objective))
-            results.append(result)
+    def _fit(self, data: TrainingData) -> Self:
+        self.classes_ = self._labels(data)
+        objective = self._objective(data)
+        report = self._report if self.verbose else None
+        results = []
+        for turn, one in enumerate(self._one_against_rest(data)):
+            start = self._start(one.n_variables(objective), turn)
+            result = solve(one.problem(objective), warm_start=start, callback=report, **run_options(self, one))
+            results.append(self._checked(result, data.split))
+        models = [self._coefficients(result, objective) for result in results]
         self.coef_ = np.stack([coef for coef, _ in models])
         self.intercept_ = np.array([intercept for _, intercept in models])
-        rounds = np.array([max(result.rounds, 1) for result in results], dtype=np.int32)
+        self.n_iter_ = np.array([max(result.rounds, 1) for result in results], dtype=np.int32)
         gaps = np.array([objective.unit * result.gap for result in results])
-        alone = len(results) == 1
-        self.n_iter_ = rounds
-        self.dual_gap_ = gaps[0] if alone else gaps
-        self.split_, self.result_ = data.split, results[0] if alone else results
+        single = len(results) == 1
+        self.dual_gap_ = gaps[0] if single else gaps
+        self.split_, self.result_ = data.split, results[0] if single else results
         self._unit, self._variables = objective.unit, [result.x for result in results]
         return self
 
-    def _class_weights(self, data: Data, labels: list[Vector]) -> Vector:
-        """One per class; of several classes only the one that stands against the rest has its own, as in liblinear."""
-        pool = labels[:1] if data.split == "features" else labels
-        weights = [weight for _, _, weight in data.parts][: len(pool)]
-        y = np.concatenate(pool)
+    def _labels(self, data: TrainingData) -> AnyArray:
+        """Return the labels of all nodes, ascending; refuse fewer than two."""
+        held = [y for _, y, _ in data.parts if len(y)]
+        for y in held:
+            check_classification_targets(y)
+        labels = np.unique(np.concatenate(held))
+        if len(labels) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but there is one class only: "
+                f"{labels[0]!r}"
+            )
+        return labels
+
+    def _one_against_rest(self, data: TrainingData) -> Iterator[TrainingData]:
+        """Yield data with targets 1 and -1: of the larger label for two classes, of each class for more."""
+        factors = self._class_weights(data)
+        # of two classes each has its factor; of several, as in liblinear, only the one against the rest
+        chosen, other = ([1], factors[0]) if len(factors) == 2 else (range(len(factors)), 1.0)
+        for c in chosen:
+            own = [y == self.classes_[c] for _, y, _ in data.parts]
+            scales = [np.where(mine, factors[c], other) for mine in own]
+            weights = [weight * scale for (_, _, weight), scale in zip(data.parts, scales, strict=True)]
+            yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
+
+    def _class_weights(self, data: TrainingData) -> Vector:
+        """Return the factor of each class."""
+        pool = data.parts[:1] if data.split == "features" else data.parts
+        y = np.concatenate([y for _, y, _ in pool])
         if self.class_weight == "balanced":
-            y = y[np.concatenate(weights) > 0]
+            y = y[np.concatenate([weight for _, _, weight in pool]) > 0]
         return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=y), dtype=np.float64)
 
     def decision_function(self, X: AnyArray) -> AnyArray:
-        """X w + b: a column per class, or one number where there are two."""
+        """Return the scores X w + b.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_classes)
+            Positive on the side of the larger label for two classes, a column per class for more.
+        """
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: AnyArray) -> AnyArray:
-        """The class on x's side, or the one with the largest score."""
+        """Return the label with the largest score.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Labels out of `classes_`.
+        """
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(is_logistic)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: AnyArray) -> Matrix:
-        """1/(1 + exp(-score)), of several classes each against the rest and made to sum up to one."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            p = expit(scores)
+        """Return the probabilities 1/(1 + exp(-score)); of several classes divided by their sum.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Rows sum to 1.
+        """
+        p = expit(self.decision_function(X))
+        if p.ndim == 1:
             return np.stack([1.0 - p, p], axis=1)
-        p = expit(scores)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
-    @available_if(_is_logistic)  # type: ignore[untyped-decorator]
+    @available_if(is_logistic)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: AnyArray) -> Matrix:
-        """The logarithm of that."""
+        """Return the logarithms of the probabilities.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes)
+            Logarithms of `predict_proba(X)`.
+        """
         return np.asarray(np.log(self.predict_proba(X)))
 
 
-class LogisticRegression(NetworkClassifier):
-    """min C sum_i s_i log(1 + exp(-y_i (x_i.w + b))) + penalty(w), as `sklearn.linear_model.LogisticRegression`.
-
-    The penalty is l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2; `penalty`, scikit-learn's older way to say it, may be "l2",
-    "l1" or "elasticnet". Several classes are one against the rest, where scikit-learn is multinomial. dual,
-    intercept_scaling and solver are accepted and mean nothing here.
-    """
-
-    def __init__(
-        self, penalty: str = "auto", *, C: float = 1.0, l1_ratio: float = 0.0, dual: bool = False, tol: float = 1e-6,
-        fit_intercept: bool = True, intercept_scaling: float = 1, class_weight: Any = None, random_state: Any = None,
-        solver: str = "auto", max_iter: int | None = None, verbose: int = 0, warm_start: bool = False,
-        n_jobs: int | None = None, n_nodes: int = 16, topology: Any = "ring", split: str = "auto",
-        max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap", runtime: str = "simulation",
-    ) -> None:  # fmt: skip
-        self.penalty = penalty
-        self.C = C
-        self.l1_ratio = l1_ratio
-        self.dual = dual
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.solver = solver
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.split = split
-        self.max_rounds = max_rounds
-        self.local_passes = local_passes
-        self.stop = stop
-        self.runtime = runtime
-
-    def _objective(self, data: Data) -> Objective:
-        ratios = {"auto": self.l1_ratio, "elasticnet": self.l1_ratio, "l1": 1.0, "l2": 0.0}
-        if self.penalty not in ratios:
-            raise InvalidInput(
-                f"penalty must be 'l2', 'l1', 'elasticnet' or 'auto' (by l1_ratio), got {self.penalty!r}; "
-                "for almost none use a large C"
-            )
-        return Objective(
-            "logistic",
-            net(ratios[self.penalty]),
-            1.0,
-            weight=number(self.C, "C", positive=True),
-            intercept="free" if self.fit_intercept else "none",
-        )
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearSVC(NetworkClassifier):
-    """min C sum_i s_i loss(y_i, x_i.w + b) + penalty(w, b/intercept_scaling), as `sklearn.svm.LinearSVC`.
+    """Linear support vector machine over a network, scaled as `sklearn.svm.LinearSVC`.
 
-    loss is "squared_hinge" or "hinge", penalty "l2" (half the square) or "l1" (with "squared_hinge"). As in
-    scikit-learn the intercept is penalised, and several classes are one against the rest. dual and multi_class="ovr"
-    are accepted and mean nothing here.
+    Minimises, over coefficients w and an intercept b, with labels -1 and 1 ::
+
+        C sum_i s_i loss(y_i, x_i.w + b) + penalty(w, b / intercept_scaling)
+
+    Several classes are one against the rest. The hinge is split by samples only, "l1" by features only.
+
+    Parameters
+    ----------
+    penalty : {"l2", "l1"}, default "l2"
+        Half the squared norm, or (with "squared_hinge" only) the sum of absolute values.
+    loss : {"squared_hinge", "hinge"}, default "squared_hinge"
+        max(0, 1 - y z)^2 or max(0, 1 - y z), z = x.w + b.
+    dual : bool or str, default "auto"
+        Accepted as in scikit-learn, without effect.
+    C : float, default 1.0
+        Factor of the losses, > 0; the larger, the less is penalised.
+    multi_class : {"ovr"}, default "ovr"
+        One against the rest; nothing else is accepted.
+    fit_intercept : bool, default True
+        Whether there is an intercept b; as in scikit-learn, it is penalised.
+    intercept_scaling : float, default 1
+        Value of the constant feature whose coefficient makes the intercept; the larger, the less b is penalised.
+    class_weight : dict, "balanced" or None, default None
+        Factors of the losses of each class, by label; "balanced": inversely to their frequencies; None: 1.
+    n_nodes : int, default 16
+        K, the number of nodes that `fit` deals the data out to; `fit_nodes` has one node per part.
+    topology : str or networkx.Graph, default "ring"
+        Connected communication graph; `glmesh topology list` prints the names.
+    split : {"auto", "samples", "features"}, default "auto"
+        What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
+        number per feature split by samples, one per sample split by features).
+    tol : float, default 1e-6
+        Stop when the duality gap is at most tol times the absolute value of the objective.
+    max_rounds : int, default 10_000
+        Stop after as many rounds with a ConvergenceWarning.
+    max_iter : int or None, default None
+        scikit-learn's name of `max_rounds`, which it overrides; None: `max_rounds` counts.
+    local_passes : int or None, default None
+        Passes over its data that a node makes each round; None: 2. With an odd number there is no acceleration.
+    stop : {"gap", "certificate", "rounds"}, default "gap"
+        "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
+        "rounds": do `max_rounds` rounds.
+    runtime : {"simulation", "mpi"}, default "simulation"
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+    random_state : int, RandomState or None, default None
+        Seed of the partition of pooled data; None: 0.
+    n_jobs : int or None, default None
+        Number of threads; None: one per core if the data is large enough to be worth it.
+    verbose : int, default 0
+        Other than 0: write objective and gap to stderr every 100 rounds, and why the fit stopped.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Labels, ascending.
+    coef_ : array of shape (1, n_features) or (n_classes, n_features)
+        Coefficients w: of the larger label for two classes, of each class against the rest for more.
+    intercept_ : array of shape (1,) or (n_classes,)
+        Intercepts b; 0.0 without.
+    n_iter_ : array of int of shape (1,) or (n_classes,)
+        Rounds done.
+    dual_gap_ : float or array of shape (n_classes,)
+        Duality gap, in the scaling of the objective above.
+    split_ : {"samples", "features"}
+        What the nodes held.
+    result_ : Result or list of Result
+        Status, history and estimates of the run, or of one run per class.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Names of the features, if X had them.
+
+    Examples
+    --------
+    >>> import glmesh
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = glmesh.LinearSVC(n_nodes=4, tol=1e-4).fit(X[50:], y[50:])
+    >>> round(model.score(X[50:], y[50:]), 2), model.classes_
+    (0.97, array([1, 2]))
     """
 
-    def __init__(
-        self, penalty: str = "l2", loss: str = "squared_hinge", *, dual: Any = "auto", tol: float = 1e-6,
-        C: float = 1.0, multi_class: str = "ovr", fit_intercept: bool = True, intercept_scaling: float = 1,
-        class_weight: Any = None, verbose: int = 0, random_state: Any = None, max_iter: int | None = None,
-        n_nodes: int = 16, topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000,
-        local_passes: int | None = None, stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None,
-    ) -> None:  # fmt: skip
-        self.penalty = penalty
-        self.loss = loss
-        self.dual = dual
-        self.tol = tol
-        self.C = C
-        self.multi_class = multi_class
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.class_weight = class_weight
-        self.verbose = verbose
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.split = split
-        self.max_rounds = max_rounds
-        self.local_passes = local_passes
-        self.stop = stop
-        self.runtime = runtime
-        self.n_jobs = n_jobs
+    penalty: str = field(default="l2", kw_only=False)
+    loss: str = field(default="squared_hinge", kw_only=False)
+    dual: bool | str = "auto"
+    C: float = 1.0
+    multi_class: str = "ovr"
+    intercept_scaling: float = 1
 
-    def _objective(self, data: Data) -> Objective:
+    def _objective(self, data: TrainingData) -> Objective:
         if self.loss not in ("hinge", "squared_hinge"):
             raise InvalidInput(f"loss must be 'squared_hinge' or 'hinge', got {self.loss!r}")
         if self.penalty not in ("l1", "l2"):
@@ -215,7 +291,7 @@ class LinearSVC(NetworkClassifier):
             raise InvalidInput(f"multi_class must be 'ovr' (one against the rest), got {self.multi_class!r}")
         return Objective(
             self.loss,
-            net(1.0 if self.penalty == "l1" else 0.0),
+            elastic_net(1.0 if self.penalty == "l1" else 0.0),
             1.0,
             weight=number(self.C, "C", positive=True),
             intercept="penalised" if self.fit_intercept else "none",
@@ -223,40 +299,97 @@ class LinearSVC(NetworkClassifier):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GLMClassifier(NetworkClassifier):
-    """min sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w), for every classification loss of the catalogue.
+    """Linear classification over a network, with any classification loss and penalty of `glmesh.functions`.
 
-    loss: "logistic", "hinge", "squared_hinge", "smoothed_hinge", or a `Loss` with its own parameter, such as
-    `glmesh.functions.SmoothedHingeLoss(width=0.5)`. penalty: "l2", "l1", "elasticnet" (with l1_ratio), or a `Separable`
-    such as `GroupLasso(groups)`. Nothing is averaged over samples. Several classes are one against the rest.
+    Minimises, over coefficients w and an intercept b, with labels -1 and 1 ::
+
+        sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w)
+
+    Losses are summed over the samples, not averaged. Several classes are one against the rest.
+
+    Parameters
+    ----------
+    loss : str or Loss, default "logistic"
+        "logistic", "hinge", "squared_hinge", "smoothed_hinge", or a `Loss` with a parameter of its own, for instance
+        `glmesh.functions.SmoothedHingeLoss(width=0.5)`.
+    penalty : {"l2", "l1", "elasticnet"} or Separable, default "l2"
+        "l2" is half the squared norm; a `Separable` is for instance `GroupLasso(groups)` of `glmesh.functions`.
+    alpha : float, default 1.0
+        Factor of the penalty, >= 0.
+    l1_ratio : float or None, default None
+        Share of "l1" in "elasticnet"; None: 0.5 there. Refused with any other penalty.
+    fit_intercept : bool, default True
+        Whether there is an intercept b; it is not penalised.
+    class_weight : dict, "balanced" or None, default None
+        Factors of the losses of each class, by label; "balanced": inversely to their frequencies; None: 1.
+    warm_start : bool, default False
+        Whether `fit` begins with the variables of the last fit, if there are as many.
+    n_nodes : int, default 16
+        K, the number of nodes that `fit` deals the data out to; `fit_nodes` has one node per part.
+    topology : str or networkx.Graph, default "ring"
+        Connected communication graph; `glmesh topology list` prints the names.
+    split : {"auto", "samples", "features"}, default "auto"
+        What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
+        number per feature split by samples, one per sample split by features).
+    tol : float, default 1e-6
+        Stop when the duality gap is at most tol times the absolute value of the objective.
+    max_rounds : int, default 10_000
+        Stop after as many rounds with a ConvergenceWarning.
+    max_iter : int or None, default None
+        scikit-learn's name of `max_rounds`, which it overrides; None: `max_rounds` counts.
+    local_passes : int or None, default None
+        Passes over its data that a node makes each round; None: 2. With an odd number there is no acceleration.
+    stop : {"gap", "certificate", "rounds"}, default "gap"
+        "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
+        "rounds": do `max_rounds` rounds.
+    runtime : {"simulation", "mpi"}, default "simulation"
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+    random_state : int, RandomState or None, default None
+        Seed of the partition of pooled data; None: 0.
+    n_jobs : int or None, default None
+        Number of threads; None: one per core if the data is large enough to be worth it.
+    verbose : int, default 0
+        Other than 0: write objective and gap to stderr every 100 rounds, and why the fit stopped.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Labels, ascending.
+    coef_ : array of shape (1, n_features) or (n_classes, n_features)
+        Coefficients w: of the larger label for two classes, of each class against the rest for more.
+    intercept_ : array of shape (1,) or (n_classes,)
+        Intercepts b; 0.0 without.
+    n_iter_ : array of int of shape (1,) or (n_classes,)
+        Rounds done.
+    dual_gap_ : float or array of shape (n_classes,)
+        Duality gap, in the scaling of the objective above.
+    split_ : {"samples", "features"}
+        What the nodes held.
+    result_ : Result or list of Result
+        Status, history and estimates of the run, or of one run per class.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Names of the features, if X had them.
+
+    Examples
+    --------
+    >>> import glmesh
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = glmesh.GLMClassifier("smoothed_hinge", alpha=0.1, fit_intercept=False, n_nodes=4, tol=1e-4)
+    >>> model.fit(X[50:], y[50:]).split_
+    'samples'
     """
 
-    def __init__(
-        self, loss: str | Loss = "logistic", penalty: str | Separable = "l2", *, alpha: float = 1.0,
-        l1_ratio: float | None = None, fit_intercept: bool = True, class_weight: Any = None, warm_start: bool = False,
-        tol: float = 1e-6, max_iter: int | None = None, random_state: Any = None, n_nodes: int = 16,
-        topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None,
-        stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.split = split
-        self.max_rounds = max_rounds
-        self.local_passes = local_passes
-        self.stop = stop
-        self.runtime = runtime
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    loss: str | Loss = field(default="logistic", kw_only=False)
+    penalty: str | Separable = field(default="l2", kw_only=False)
+    alpha: float = 1.0
+    l1_ratio: float | None = None
+    warm_start: bool = False
 
-    def _objective(self, data: Data) -> Objective:
-        return general(self, classifies=True)
+    def _objective(self, data: TrainingData) -> Objective:
+        penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
+        return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=True)

@@ -1,4 +1,4 @@
-"""Models in files, and as plain scikit-learn estimators."""
+"""Fitted estimators to and from model files, and as plain scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -10,31 +10,36 @@ import numpy as np
 from sklearn import linear_model, multiclass, preprocessing, svm
 from sklearn.utils.validation import check_is_fitted
 
-from glmesh.estimators import classification, paths, regression
-from glmesh.estimators.base import Data, NetworkEstimator
-from glmesh.files import model_files as modelfile
+from glmesh.estimators.base import NetworkEstimator
+from glmesh.estimators.classification import GLMClassifier, LinearSVC, is_logistic
+from glmesh.estimators.cross_validation import ElasticNetCV, LassoCV
+from glmesh.estimators.least_squares import ElasticNet, Lasso, Ridge
+from glmesh.estimators.logistic import LogisticRegression
+from glmesh.estimators.objective import TrainingData
+from glmesh.estimators.regression import GLMRegressor, LinearSVR
+from glmesh.files import model_files
 from glmesh.functions import Loss
 
-_CLASSES = {
+_CLASSES: dict[str, type[NetworkEstimator]] = {
     kind.__name__: kind
     for kind in (
-        *(regression.Ridge, regression.Lasso, regression.ElasticNet, regression.LinearSVR, regression.GLMRegressor),
-        *(classification.LogisticRegression, classification.LinearSVC, classification.GLMClassifier),
-        *(paths.LassoCV, paths.ElasticNetCV),
+        *(Ridge, Lasso, ElasticNet, LassoCV, ElasticNetCV, LinearSVR, GLMRegressor),
+        *(LogisticRegression, LinearSVC, GLMClassifier),
     )
 }
 
 
-def save(estimator: Any, path: str | PathLike[str]) -> None:
-    """Writes a fitted estimator: coefficients, classes, and those of its parameters that are plain data."""
+def save_model(estimator: Any, path: str | PathLike[str]) -> None:
+    """Write a fitted estimator to a file: coefficients, classes, and the parameters that are plain data."""
     check_is_fitted(estimator)
     p = estimator.coef_.shape[-1]
-    objective = estimator._objective(Data([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="features"))
+    one_sample = TrainingData([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="features")
+    objective = estimator._objective(one_sample)
     params = {name: value for name, value in estimator.get_params(deep=False).items() if _plain(value)}
     loss = objective.loss.name if isinstance(objective.loss, Loss) else objective.loss
     penalty = objective.penalty if isinstance(objective.penalty, str) else "custom"
     several = estimator.coef_.ndim == 2 and len(estimator.coef_) > 1
-    modelfile.Model(
+    model_files.Model(
         coef=estimator.coef_ if several else np.ravel(estimator.coef_),
         intercept=estimator.intercept_ if several else float(np.ravel(estimator.intercept_)[0]),
         loss=loss,
@@ -47,7 +52,7 @@ def save(estimator: Any, path: str | PathLike[str]) -> None:
 
 
 def _plain(value: Any) -> bool:
-    """Whether JSON gives it back as it is."""
+    """Return whether JSON gives a value back as it is."""
     try:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
@@ -55,9 +60,39 @@ def _plain(value: Any) -> bool:
 
 
 def load_model(path: str | PathLike[str]) -> Any:
-    """The estimator that a file holds: what `save` wrote, or what `glmesh train` wrote."""
-    model = modelfile.load(path)
-    general = regression.GLMRegressor if model.classes is None else classification.GLMClassifier
+    """Return the fitted estimator that a file holds.
+
+    Parameters
+    ----------
+    path : path-like
+        File that `save` of an estimator, `glmesh train` or `glmesh node` wrote.
+
+    Returns
+    -------
+    estimator
+        Of the class that was saved; for other files a GLMRegressor or GLMClassifier. Without the history of the fit.
+
+    Raises
+    ------
+    UnreadableFile
+        The file is missing, damaged or not a model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import glmesh
+    >>> X, y = np.eye(3), np.array([3.0, -2.0, 0.5])
+    >>> model = glmesh.Ridge(n_nodes=2).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(Path(folder) / "ridge.npz")
+    ...     again = glmesh.load_model(Path(folder) / "ridge.npz")
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
+    """
+    model = model_files.load(path)
+    general: type[NetworkEstimator] = GLMRegressor if model.classes is None else GLMClassifier
     kind = _CLASSES.get(str(model.info.get("estimator")), general)
     params = json.loads(str(model.info.get("params", "{}")))
     if kind is general and "params" not in model.info:
@@ -77,7 +112,7 @@ def load_model(path: str | PathLike[str]) -> Any:
 
 
 def to_sklearn(estimator: Any) -> Any:
-    """A fitted scikit-learn estimator with the same predictions."""
+    """Return a fitted scikit-learn estimator with the same predictions."""
     check_is_fitted(estimator)
     name = type(estimator).__name__
     if not hasattr(estimator, "classes_"):
@@ -89,7 +124,7 @@ def to_sklearn(estimator: Any) -> Any:
                 "LinearSVR": svm.LinearSVR,
             }.get(name, linear_model.LinearRegression)()  # fmt: skip
         return _fitted(plain, estimator, estimator.coef_, estimator.intercept_)
-    logistic = classification._is_logistic(estimator)
+    logistic = is_logistic(estimator)
     if logistic and len(estimator.classes_) > 2:  # scikit-learn's own is multinomial
         whole = multiclass.OneVsRestClassifier(linear_model.LogisticRegression())
         whole.label_binarizer_ = preprocessing.LabelBinarizer(sparse_output=True).fit(estimator.classes_)
@@ -105,6 +140,7 @@ def to_sklearn(estimator: Any) -> Any:
 
 
 def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
+    """Return the scikit-learn estimator `plain` with what a fit would have left."""
     theirs = plain._get_param_names()
     ours = estimator.get_params(deep=False)
     same = {name: ours[name] for name in ("alpha", "l1_ratio", "C", "fit_intercept", "epsilon") if name in ours}

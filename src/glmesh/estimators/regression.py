@@ -1,217 +1,176 @@
-"""Regressors: scikit-learn's names, parameters and scaling, and one of our own for the rest of the catalogue."""
+"""Regressors: their common base, support vector regression, and one for every regression loss of the catalogue."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from glmesh.engine.solve import solve
 from glmesh.errors import InvalidInput
-from glmesh.estimators.base import Data, NetworkEstimator, Objective
-from glmesh.functions import EpsilonInsensitiveLoss, Loss, Separable, SquaredEpsilonInsensitiveLoss, Table
+from glmesh.estimators.base import NetworkEstimator, run_options
+from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
+from glmesh.functions import EpsilonInsensitiveLoss, Loss, Separable, SquaredEpsilonInsensitiveLoss
 from glmesh.types import AnyArray, Vector
-from glmesh.validation import number_in
-
-
-def number(value: Any, name: str, *, positive: bool = False) -> float:
-    """Return the value as a float if it is a finite number >= 0, or > 0 if `positive`."""
-    wanted = f"a finite number {'> 0' if positive else '>= 0'}"
-    return number_in(value, name, wanted, lambda number: 0 <= number < np.inf and (number > 0 or not positive))
-
-
-def net(l1_ratio: float, *, positive: bool = False) -> Table:
-    """l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2, on w >= 0 if positive."""
-    ratio = number_in(l1_ratio, "l1_ratio", "between 0 and 1", lambda ratio: 0 <= ratio <= 1)
-    low = np.asarray(0.0 if positive else -np.inf)
-    return Table(l1=np.asarray(ratio), l2=np.asarray(1.0 - ratio), lo=low)
 
 
 class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
-    """A regressor: one linear function."""
+    """Base of all regressors: one linear function X w + b."""
 
     def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
-        """Learns from pooled data, dealt out over a simulated network."""
-        data = self._validated(X, y, sample_weight, y_numeric=True)
-        (X, y, weight), objective = data.parts[0], self._objective(data)
-        split = objective.choose(self.split, X.shape[0], X.shape[1], self.stop)
-        return self._fit(Data([(X, y.astype(np.float64), weight)], pooled=True, split=split))
+        """Learn from pooled data, dealt out over a simulated network.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+        y : array of shape (n_samples,)
+            Targets.
+        sample_weight : array of shape (n_samples,) or None, default None
+            Factors >= 0 of the samples' losses; None: 1.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        return self._fit(self._validated(X, y, sample_weight, y_numeric=True))
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
-        """Learns from data that is apart: one (X_k, y_k) or (X_k, y_k, sample_weight_k) per node.
+        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
 
-        By samples each part has its own rows; by features its own columns, and all have the same y (coefficients come
-        in the order of the parts). split="auto" is by samples if the loss and the penalty allow that and all parts have
-        as many columns.
+        Parameters
+        ----------
+        parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
+            Data of node k. Split by samples each part has its own rows; split by features its own columns, and all
+            have the same y (coefficients come in the order of the parts). split="auto" is by samples if loss and
+            penalty allow that and all parts have as many columns.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
         """
-        rough = self._validated_parts(parts, "features", numeric=True)
-        split = self._split_of_parts(parts, self._objective(rough))
-        return self._fit(self._validated_parts(parts, split, numeric=True))
+        return self._fit(self._validated_parts(parts, numeric=True))
 
-    def _fit(self, data: Data) -> Self:
+    def _fit(self, data: TrainingData) -> Self:
         objective = self._objective(data)
-        result = self._solve(data, objective, self._start(data.n_variables(objective)))
-        self.coef_, self.intercept_ = self._model(result, objective)
+        start = self._start(data.n_variables(objective))
+        report = self._report if self.verbose else None
+        result = solve(data.problem(objective), warm_start=start, callback=report, **run_options(self, data))
+        self.result_, self.split_ = self._checked(result, data.split), data.split
+        self.coef_, self.intercept_ = self._coefficients(result, objective)
         self.n_iter_ = max(result.rounds, 1)
         self.dual_gap_ = objective.unit * result.gap
-        self.split_, self.result_ = data.split, result
         self._unit, self._variables = objective.unit, [result.x]
         return self
 
     def predict(self, X: AnyArray) -> Vector:
-        """X w + b."""
+        """Return X w + b.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Predictions.
+        """
         return np.asarray(self._scores(X))
 
 
-class Ridge(NetworkRegressor):
-    """min |y - Xw - b|^2 + alpha |w|^2, as `sklearn.linear_model.Ridge`, over a network.
-
-    copy_X and solver are accepted and mean nothing here. One target only.
-    """
-
-    def __init__(
-        self, alpha: float = 1.0, *, fit_intercept: bool = True, copy_X: bool = True, max_iter: int | None = None,
-        tol: float = 1e-6, solver: str = "auto", positive: bool = False, random_state: Any = None, n_nodes: int = 16,
-        topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None,
-        stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.copy_X = copy_X
-        self.max_iter = max_iter
-        self.tol = tol
-        self.solver = solver
-        self.positive = positive
-        self.random_state = random_state
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.split = split
-        self.max_rounds = max_rounds
-        self.local_passes = local_passes
-        self.stop = stop
-        self.runtime = runtime
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def _objective(self, data: Data) -> Objective:
-        penalty = net(0.0, positive=self.positive)
-        return Objective(
-            "squared",
-            penalty,
-            number(self.alpha, "alpha"),
-            intercept="free" if self.fit_intercept else "none",
-            unit=2.0,
-        )
-
-
-class ElasticNet(NetworkRegressor):
-    """min 1/(2m) |y - Xw - b|^2 + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2), as scikit-learn's, over a network.
-
-    With sample weights m is their sum. precompute, copy_X and selection are accepted and mean nothing here.
-    """
-
-    def __init__(
-        self, alpha: float = 1.0, *, l1_ratio: float = 0.5, fit_intercept: bool = True, precompute: Any = False,
-        max_iter: int | None = None, copy_X: bool = True, tol: float = 1e-6, warm_start: bool = False,
-        positive: bool = False, random_state: Any = None, selection: str = "cyclic", n_nodes: int = 16,
-        topology: Any = "ring", split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None,
-        stop: str = "gap", runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.precompute = precompute
-        self.max_iter = max_iter
-        self.copy_X = copy_X
-        self.tol = tol
-        self.warm_start = warm_start
-        self.positive = positive
-        self.random_state = random_state
-        self.selection = selection
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.split = split
-        self.max_rounds = max_rounds
-        self.local_passes = local_passes
-        self.stop = stop
-        self.runtime = runtime
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    def _objective(self, data: Data) -> Objective:
-        return net_objective(self, data, self.alpha, self.l1_ratio)
-
-
-def net_objective(estimator: Any, data: Data, alpha: float, l1_ratio: float) -> Objective:
-    """That of the elastic net: everything times the sum of the weights, so that the loss is unscaled."""
-    total = data.total_weight
-    penalty = net(l1_ratio, positive=estimator.positive)
-    return Objective(
-        "squared",
-        penalty,
-        number(alpha, "alpha") * total,
-        intercept="free" if estimator.fit_intercept else "none",
-        unit=1.0 / total if total > 0 else 1.0,
-    )
-
-
-class Lasso(ElasticNet):
-    """min 1/(2m) |y - Xw - b|^2 + alpha |w|_1, as `sklearn.linear_model.Lasso`, over a network.
-
-    With sample weights m is their sum. precompute, copy_X and selection are accepted and mean nothing here. A plain L1
-    penalty can be split by features only.
-    """
-
-    def __init__(
-        self, alpha: float = 1.0, *, fit_intercept: bool = True, precompute: Any = False, copy_X: bool = True,
-        max_iter: int | None = None, tol: float = 1e-6, warm_start: bool = False, positive: bool = False,
-        random_state: Any = None, selection: str = "cyclic", n_nodes: int = 16, topology: Any = "ring",
-        split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
-        runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            alpha, l1_ratio=1.0, fit_intercept=fit_intercept, precompute=precompute, copy_X=copy_X, max_iter=max_iter,
-            tol=tol, warm_start=warm_start, positive=positive, random_state=random_state, selection=selection,
-            n_nodes=n_nodes, topology=topology, split=split, max_rounds=max_rounds, local_passes=local_passes,
-            stop=stop, runtime=runtime, n_jobs=n_jobs, verbose=verbose,
-        )  # fmt: skip
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearSVR(NetworkRegressor):
-    """min C sum_i s_i loss(y_i, x_i.w + b) + (|w|^2 + (b/intercept_scaling)^2)/2, as `sklearn.svm.LinearSVR`.
+    """Linear support vector regression over a network, scaled as `sklearn.svm.LinearSVR`.
 
-    loss is "epsilon_insensitive" or "squared_epsilon_insensitive". As in scikit-learn the intercept is penalised. dual
-    is accepted and means nothing here. Both losses are split by samples.
+    Minimises, over coefficients w and an intercept b ::
+
+        C sum_i s_i loss(y_i, x_i.w + b) + 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2
+
+    Both losses are split by samples only.
+
+    Parameters
+    ----------
+    epsilon : float, default 0.0
+        Errors up to epsilon cost nothing.
+    C : float, default 1.0
+        Factor of the losses, > 0; the larger, the less is penalised.
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
+        max(0, abs(error) - epsilon), or its square.
+    fit_intercept : bool, default True
+        Whether there is an intercept b; as in scikit-learn, it is penalised.
+    intercept_scaling : float, default 1.0
+        Value of the constant feature whose coefficient makes the intercept; the larger, the less b is penalised.
+    dual : bool or str, default "auto"
+        Accepted as in scikit-learn, without effect.
+    n_nodes : int, default 16
+        K, the number of nodes that `fit` deals the data out to; `fit_nodes` has one node per part.
+    topology : str or networkx.Graph, default "ring"
+        Connected communication graph; `glmesh topology list` prints the names.
+    split : {"auto", "samples", "features"}, default "auto"
+        What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
+        number per feature split by samples, one per sample split by features).
+    tol : float, default 1e-6
+        Stop when the duality gap is at most tol times the absolute value of the objective.
+    max_rounds : int, default 10_000
+        Stop after as many rounds with a ConvergenceWarning.
+    max_iter : int or None, default None
+        scikit-learn's name of `max_rounds`, which it overrides; None: `max_rounds` counts.
+    local_passes : int or None, default None
+        Passes over its data that a node makes each round; None: 2. With an odd number there is no acceleration.
+    stop : {"gap", "certificate", "rounds"}, default "gap"
+        "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
+        "rounds": do `max_rounds` rounds.
+    runtime : {"simulation", "mpi"}, default "simulation"
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+    random_state : int, RandomState or None, default None
+        Seed of the partition of pooled data; None: 0.
+    n_jobs : int or None, default None
+        Number of threads; None: one per core if the data is large enough to be worth it.
+    verbose : int, default 0
+        Other than 0: write objective and gap to stderr every 100 rounds, and why the fit stopped.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Coefficients w.
+    intercept_ : float
+        Intercept b; 0.0 without.
+    n_iter_ : int
+        Rounds done.
+    dual_gap_ : float
+        Duality gap, in the scaling of the objective above.
+    split_ : {"samples", "features"}
+        What the nodes held.
+    result_ : Result
+        Status, history and estimates of the run.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Names of the features, if X had them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import glmesh
+    >>> X = np.linspace(-1, 1, 21)[:, None]
+    >>> model = glmesh.LinearSVR(C=10.0, n_nodes=3).fit(X, 2 * X[:, 0])
+    >>> model.coef_.round(2), model.split_
+    (array([2.]), 'samples')
     """
 
-    def __init__(
-        self, *, epsilon: float = 0.0, tol: float = 1e-6, C: float = 1.0, loss: str = "epsilon_insensitive",
-        fit_intercept: bool = True, intercept_scaling: float = 1.0, dual: Any = "auto", verbose: int = 0,
-        random_state: Any = None, max_iter: int | None = None, n_nodes: int = 16, topology: Any = "ring",
-        split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
-        runtime: str = "simulation", n_jobs: int | None = None,
-    ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.tol = tol
-        self.C = C
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.dual = dual
-        self.verbose = verbose
-        self.random_state = random_state
-        self.max_iter = max_iter
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.split = split
-        self.max_rounds = max_rounds
-        self.local_passes = local_passes
-        self.stop = stop
-        self.runtime = runtime
-        self.n_jobs = n_jobs
+    epsilon: float = 0.0
+    C: float = 1.0
+    loss: str = "epsilon_insensitive"
+    intercept_scaling: float = 1.0
+    dual: bool | str = "auto"
 
-    def _objective(self, data: Data) -> Objective:
+    def _objective(self, data: TrainingData) -> Objective:
         losses = {
             "epsilon_insensitive": EpsilonInsensitiveLoss,
             "squared_epsilon_insensitive": SquaredEpsilonInsensitiveLoss,
@@ -220,7 +179,7 @@ class LinearSVR(NetworkRegressor):
             raise InvalidInput(f"loss must be {' or '.join(map(repr, losses))}, got {self.loss!r}")
         return Objective(
             losses[self.loss](number(self.epsilon, "epsilon")),
-            net(0.0),
+            elastic_net(0.0),
             1.0,
             weight=number(self.C, "C", positive=True),
             intercept="penalised" if self.fit_intercept else "none",
@@ -228,56 +187,96 @@ class LinearSVR(NetworkRegressor):
         )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GLMRegressor(NetworkRegressor):
-    """min sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w), for every regression loss of the catalogue.
+    """Generalised linear regression over a network, with any regression loss and penalty of `glmesh.functions`.
 
-    loss: "squared", "huber", "epsilon_insensitive", "squared_epsilon_insensitive", "quantile", or a `Loss` with its own
-    parameter, such as `glmesh.functions.HuberLoss(delta=1.0)`. penalty: "l2", "l1", "elasticnet" (with l1_ratio), or a
-    `Separable` such as `GroupLasso(groups)`, `NonNegative()` or `L2(lo=-1, hi=1)`. Nothing is averaged over samples.
+    Minimises, over coefficients w and an intercept b ::
+
+        sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w)
+
+    Losses are summed over the samples, not averaged.
+
+    Parameters
+    ----------
+    loss : str or Loss, default "squared"
+        "squared" (half the square), "huber", "epsilon_insensitive", "squared_epsilon_insensitive", "quantile", or a
+        `Loss` with a parameter of its own, for instance `glmesh.functions.HuberLoss(delta=1.0)`.
+    penalty : {"l2", "l1", "elasticnet"} or Separable, default "l2"
+        "l2" is half the squared norm; a `Separable` is for instance `GroupLasso(groups)`, `NonNegative()` or
+        `L2(lo=-1, hi=1)` of `glmesh.functions`.
+    alpha : float, default 1.0
+        Factor of the penalty, >= 0.
+    l1_ratio : float or None, default None
+        Share of "l1" in "elasticnet"; None: 0.5 there. Refused with any other penalty.
+    fit_intercept : bool, default True
+        Whether there is an intercept b; it is not penalised.
+    warm_start : bool, default False
+        Whether `fit` begins with the variables of the last fit, if there are as many.
+    n_nodes : int, default 16
+        K, the number of nodes that `fit` deals the data out to; `fit_nodes` has one node per part.
+    topology : str or networkx.Graph, default "ring"
+        Connected communication graph; `glmesh topology list` prints the names.
+    split : {"auto", "samples", "features"}, default "auto"
+        What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
+        number per feature split by samples, one per sample split by features).
+    tol : float, default 1e-6
+        Stop when the duality gap is at most tol times the absolute value of the objective.
+    max_rounds : int, default 10_000
+        Stop after as many rounds with a ConvergenceWarning.
+    max_iter : int or None, default None
+        scikit-learn's name of `max_rounds`, which it overrides; None: `max_rounds` counts.
+    local_passes : int or None, default None
+        Passes over its data that a node makes each round; None: 2. With an odd number there is no acceleration.
+    stop : {"gap", "certificate", "rounds"}, default "gap"
+        "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
+        "rounds": do `max_rounds` rounds.
+    runtime : {"simulation", "mpi"}, default "simulation"
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+    random_state : int, RandomState or None, default None
+        Seed of the partition of pooled data; None: 0.
+    n_jobs : int or None, default None
+        Number of threads; None: one per core if the data is large enough to be worth it.
+    verbose : int, default 0
+        Other than 0: write objective and gap to stderr every 100 rounds, and why the fit stopped.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features,)
+        Coefficients w.
+    intercept_ : float
+        Intercept b; 0.0 without.
+    n_iter_ : int
+        Rounds done.
+    dual_gap_ : float
+        Duality gap, in the scaling of the objective above.
+    split_ : {"samples", "features"}
+        What the nodes held.
+    result_ : Result
+        Status, history and estimates of the run.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : array of str
+        Names of the features, if X had them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import glmesh
+    >>> X = np.linspace(-1, 1, 21)[:, None]
+    >>> y = 3 * X[:, 0] + 1
+    >>> y[20] = 100.0  # an outlier
+    >>> model = glmesh.GLMRegressor("huber", alpha=1e-3, n_nodes=3).fit(X, y)
+    >>> bool(abs(model.coef_[0] - 3) < 0.5)
+    True
     """
 
-    def __init__(
-        self, loss: str | Loss = "squared", penalty: str | Separable = "l2", *, alpha: float = 1.0,
-        l1_ratio: float | None = None, fit_intercept: bool = True, warm_start: bool = False, tol: float = 1e-6,
-        max_iter: int | None = None, random_state: Any = None, n_nodes: int = 16, topology: Any = "ring",
-        split: str = "auto", max_rounds: int = 10_000, local_passes: int | None = None, stop: str = "gap",
-        runtime: str = "simulation", n_jobs: int | None = None, verbose: int = 0,
-    ) -> None:  # fmt: skip
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.warm_start = warm_start
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.split = split
-        self.max_rounds = max_rounds
-        self.local_passes = local_passes
-        self.stop = stop
-        self.runtime = runtime
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    loss: str | Loss = field(default="squared", kw_only=False)
+    penalty: str | Separable = field(default="l2", kw_only=False)
+    alpha: float = 1.0
+    l1_ratio: float | None = None
+    warm_start: bool = False
 
-    def _objective(self, data: Data) -> Objective:
-        return general(self, classifies=False)
-
-
-def general(estimator: Any, *, classifies: bool) -> Objective:
-    """The objective of the estimators of our own."""
-    from glmesh.functions import LOSSES
-
-    loss = estimator.loss
-    kinds = [name for name, kind in LOSSES.items() if kind.classifies is classifies]
-    if (loss if isinstance(loss, str) else getattr(loss, "name", None)) not in kinds:
-        raise InvalidInput(f"loss must be one of {', '.join(kinds)}, or such a Loss; got {loss!r}")
-    return Objective(
-        loss,
-        estimator.penalty,
-        number(estimator.alpha, "alpha"),
-        estimator.l1_ratio,
-        intercept="free" if estimator.fit_intercept else "none",
-    )
+    def _objective(self, data: TrainingData) -> Objective:
+        penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
+        return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=False)

@@ -1,126 +1,181 @@
 """A prediction that several sites make together, where each holds coefficients of its own features only.
 
-Every site computes its X_k w_k; these vectors are passed on from neighbour to neighbour until all have all, and all
-add them up in the same order. No site sees another's features or coefficients.
+Every site computes its part X_k w_k; the parts are flooded from neighbour to neighbour until all sites have all, and
+all add them up in the same order. No site sees another's features or coefficients.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.federation.config.federation import difference
 from glmesh.federation.config.site import Site
-from glmesh.federation.monitor.log import Log
+from glmesh.federation.monitor.log import line_handler, node_log
+from glmesh.federation.wire.flood import Flood
 from glmesh.federation.wire.frames import CONTROL, Kind, Violation, pack_json, pack_vector, unpack_vector
 from glmesh.federation.wire.inbox import Message
-from glmesh.federation.wire.links import Links
+from glmesh.federation.wire.links import PeerLinks
+from glmesh.federation.wire.messages import PREDICT, Hello, JsonRecord, unexpected
 from glmesh.files.model_files import Model
 from glmesh.types import AnyArray, Matrix, Vector
 
-PURPOSE = "predict"
-_LINGER = 10.0  # seconds that a site stays to pass on what others lack
+_POLL = 0.2  # [s] longest sleep while waiting for messages
+_LINGER = 10.0  # [s] that a site stays to pass on what others lack
 
 
-def processes(path: str | PathLike[str], model: Model, X: AnyArray, *, seconds: float = 60.0) -> tuple[Model, Matrix]:
-    """(a model of one coefficient, the decisions as its only feature), the same at all sites."""
+def predict_together(
+    path: str | PathLike[str], model: Model, X: AnyArray, *, seconds: float = 60.0
+) -> tuple[Model, Matrix]:
+    """Predict with the other sites of a federation that is split by features.
+
+    Parameters
+    ----------
+    path : str or path
+        Node file of this site.
+    model : Model
+        This site's coefficients.
+    X : array of shape (m, p_k)
+        This site's features of the samples; all sites predict the same samples in the same order.
+    seconds : float, default 60
+        Time to wait for the parts of all other sites.
+
+    Returns
+    -------
+    tuple of Model and array of shape (m, 1)
+        A model with one coefficient, and the decisions as its only feature; the same bits at all sites.
+
+    Raises
+    ------
+    InvalidInput
+        The federation is split by samples.
+    GlmeshError
+        Parts are missing after `seconds`.
+    """
     site = Site.read(path)
     if site.federation.problem.split != "features":
         raise InvalidInput("split by samples every site has the whole model; predict without --node")
-    own = replace(model, intercept=0.0).decision(X)
-    scores, intercept = _Prediction(site, own, float(model.intercept)).run(seconds)
+    about = AboutPart(site.me, float(model.intercept))
+    own = PredictionPart(about, replace(model, intercept=0.0).decision(X))
+    with node_log(site.file.name) as log:
+        log.addHandler(line_handler())
+        scores, intercept = _Prediction(site, own, log).run(seconds)
     return replace(model, coef=np.ones(1), intercept=intercept), scores[:, None]
 
 
+@dataclass(frozen=True)
+class AboutPart(JsonRecord):
+    """What a PART message says beside the scores."""
+
+    node: int  # whose part it is
+    intercept: float  # of that node's model
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionPart:
+    """One site's part of a prediction."""
+
+    about: AboutPart
+    scores: Vector  # (m,) X_k w_k
+
+    def pack(self) -> bytes:
+        """Return the content of a PART message."""
+        return pack_vector(self.about.to_json(), self.scores)
+
+    @staticmethod
+    def unpack(content: bytes | bytearray, n_nodes: int, n_rows: int) -> PredictionPart:
+        """Return the part that `pack` packed, of one of n_nodes; raise Violation if it is none."""
+        info, scores = unpack_vector(content, n_rows)
+        about = AboutPart.from_json(info)
+        if not 0 <= about.node < n_nodes:
+            raise unexpected("PART, node", f"a node from 0 to {n_nodes - 1}", about.node)
+        return PredictionPart(about, scores)
+
+
 class _Prediction:
-    """The parts that have come so far."""
+    """The parts that have come so far, and the links that they come over."""
 
-    def __init__(self, site: Site, own: Vector, intercept: float) -> None:
-        self.site, self.m = site, len(own)
-        self.entries = site.federation.entries()
-        self.parts: dict[int, tuple[Vector, float]] = {site.me: (own, intercept)}
-        self.finished: set[int] = set()
-        hello = {"purpose": PURPOSE, "entries": self.entries, "rows": self.m}
-        self.links = Links(site, Log(site.file.name), hello, self._check)
+    def __init__(self, site: Site, own: PredictionPart, log: logging.Logger) -> None:
+        self._site, self._n_rows, self._n_nodes = site, len(own.scores), len(site.federation.members)
+        hello = Hello(site.file.name, site.federation.entries(), PREDICT, n_rows=self._n_rows)
+        self._links = PeerLinks(site, log, hello, self._check)
+        self._parts: Flood[int, PredictionPart] = Flood(self._links.links, self._send)
+        self._parts.keep(own.about.node, 0, own)
+        self._finished: set[int] = set()  # neighbours that have all parts
 
-    def _check(self, peer: int, hello: dict[str, Any]) -> str | None:
-        if hello.get("purpose") != PURPOSE:
+    def _check(self, peer: int, hello: Hello) -> str | None:
+        """Return why a neighbour with this HELLO cannot take part; None if it can."""
+        if hello.purpose != PREDICT:
             return "does not predict"
-        entries = hello.get("entries")
-        differs = difference(self.entries, entries) if isinstance(entries, dict) else "nothing is told of it"
+        differs = difference(self._site.federation.entries(), hello.entries)
         if differs is not None:
             return f"has another configuration: {differs}"
-        return (
-            None if hello.get("rows") == self.m else f"predicts {hello.get('rows')} rows, {self.m} are predicted here"
-        )
+        if hello.n_rows != self._n_rows:
+            return f"predicts {hello.n_rows} rows, {self._n_rows} are predicted here"
+        return None
+
+    def _send(self, peer: int, parts: list[PredictionPart]) -> None:
+        """Send parts to a neighbour."""
+        for part in parts:
+            self._links.send(peer, Kind.PART, part.pack())
 
     def run(self, seconds: float) -> tuple[Vector, float]:
-        self.links.start()
-        self.links.allow(8 * self.m + CONTROL)
-        members = range(len(self.site.federation.members))
+        """Return (sum of all parts, intercept of node 0); raise GlmeshError if parts are missing after `seconds`."""
+        links = self._links
+        links.start()
+        links.allow(8 * self._n_rows + CONTROL)
         try:
             end = time.monotonic() + seconds
-            while len(self.parts) < len(members):
+            while not self._is_complete():
                 if time.monotonic() > end:
                     raise GlmeshError(self._missing())
-                self._take(self.links.inbox.get(0.2))
-            self._tell(Kind.BYE, pack_json({}))
+                self._take(links.inbox.get(_POLL))
+            links.send_to_all(Kind.BYE, pack_json({}))
             end = time.monotonic() + _LINGER
-            while time.monotonic() < end and self.finished < set(self.links.links):
-                self._take(self.links.inbox.get(0.2))
-            self.links.flush(1.0)
+            while time.monotonic() < end and self._finished < set(links.links):
+                self._take(links.inbox.get(_POLL))
+            links.flush(1.0)
         finally:
-            self.links.close()
-        total = np.zeros(self.m)
-        for node in members:
-            total += self.parts[node][0]
-        return total, self.parts[0][1]
+            links.close()
+        parts = [self._parts.entries[node][1] for node in range(self._n_nodes)]
+        total = np.zeros(self._n_rows)
+        for part in parts:
+            total += part.scores
+        return total, parts[0].about.intercept
+
+    def _is_complete(self) -> bool:
+        """Return whether the parts of all sites are here."""
+        return len(self._parts.entries) == self._n_nodes
 
     def _missing(self) -> str:
-        members, links = self.site.federation.members, self.links.links.values()
-        missing = [member.name for number, member in enumerate(members) if number not in self.parts]
+        """Return a sentence about sites whose parts have not come, and links that are down."""
+        members, links = self._site.federation.members, self._links.links.values()
+        missing = [member.name for number, member in enumerate(members) if number not in self._parts.entries]
         whys = "".join(f"; {link.refused or f'{link.name}: {link.why}'}" for link in links if not link.up)
         return f"nothing came from {', '.join(missing)}; all sites predict at the same time{whys}"
 
-    def _tell(self, kind: Kind, content: bytes, *, but: int | None = None) -> None:
-        for peer in self.links.links:
-            if peer != but:
-                self.links.send(peer, kind, content)
-
-    def _part(self, node: int) -> bytes:
-        vector, intercept = self.parts[node]
-        return pack_vector({"node": node, "intercept": intercept}, vector)
-
     def _take(self, message: Message | None) -> None:
+        """Take what came over a link, if anything did."""
         if message is None:
             return
+        peer = message.peer
         try:
             if message.up:
-                for node in self.parts:
-                    self.links.send(message.peer, Kind.PART, self._part(node))
-                if len(self.parts) == len(self.site.federation.members):
-                    self.links.send(message.peer, Kind.BYE, pack_json({}))
+                self._parts.greet(peer)
+                if self._is_complete():
+                    self._links.send(peer, Kind.BYE, pack_json({}))
             elif message.kind is Kind.BYE:
-                self.finished.add(message.peer)
+                self._finished.add(peer)
             elif message.kind is Kind.PART:
-                self._learn(message)
+                part = PredictionPart.unpack(message.content, self._n_nodes, self._n_rows)
+                if self._parts.keep(part.about.node, 0, part):
+                    self._parts.spread([part.about.node], source=peer)
             elif message.kind is not None:
                 raise Violation(f"a message of kind {message.kind.name} in a prediction")
         except Violation as error:
-            self.links.drop(message.peer, str(error))
-
-    def _learn(self, message: Message) -> None:
-        info, vector = unpack_vector(message.content, self.m)
-        node, intercept = info.get("node"), info.get("intercept")
-        if type(node) is not int or not 0 <= node < len(self.site.federation.members):
-            raise Violation("a part of nobody")
-        if not isinstance(intercept, int | float):
-            raise Violation("a part without intercept")
-        if node not in self.parts:
-            self.parts[node] = vector, float(intercept)
-            self._tell(Kind.PART, self._part(node), but=message.peer)
+            self._links.drop(peer, str(error))

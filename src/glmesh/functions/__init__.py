@@ -1,9 +1,11 @@
-"""The functions f (smooth) and g (separable) of f(Ax) + g(x), and the losses they come from.
+"""The functions f (smooth) and g (separable) of f(Ax) + g(x), and the losses and penalties they come from.
 
-Conventions: `v`, `w` are vectors of length d, `x`, `u` of length n; everything is float64. `value` and
-`conjugate` are sums over the coordinates; outside a domain they are `inf`, never an exception.
+Conventions: `v`, `w` are vectors of length d, `x`, `u` of length n; everything is float64. `value` and `conjugate` are
+sums over the coordinates; outside a domain they are `inf`, never an exception. A function knows its value, gradient or
+prox, conjugate and constants. It knows nothing of data matrices, nodes or solvers.
 """
 
+from glmesh.functions.conjugate import ConjugateOf
 from glmesh.functions.entropy import LogisticDual
 from glmesh.functions.groups import GroupLasso
 from glmesh.functions.intercept import Anchored, Profiled
@@ -20,8 +22,9 @@ from glmesh.functions.losses import (
     SquaredHingeLoss,
     SquaredLoss,
 )
-from glmesh.functions.separable import L1, L2, Box, ElasticNet, NonNegative, Separable, Table
-from glmesh.functions.smooth import ConjugateOf, Huber, Logistic, Smooth, Squared, SquaredHinge
+from glmesh.functions.penalties import L1, L2, Box, ElasticNet, NonNegative
+from glmesh.functions.separable import Separable, Table
+from glmesh.functions.smooth import Huber, Logistic, Smooth, Squared, SquaredHinge
 
 __all__ = [
     "L1",

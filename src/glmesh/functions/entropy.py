@@ -14,7 +14,7 @@ from glmesh.types import AnyArray, Indices, Vector
 
 
 def logistic_root(a: Vector, b: Vector) -> Vector:
-    """The t with t + a expit(t) = b, for a >= 0.
+    """Return the t with t + a expit(t) = b, for a >= 0.
 
     Newton from zero, or from the end of [b - a, b] next to it: expit is convex before zero and concave after, so the
     steps approach t from one side. From elsewhere they may overshoot, and cycle for ever.
@@ -31,7 +31,15 @@ def logistic_root(a: Vector, b: Vector) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class LogisticDual(Columnwise):
-    """sum_i c_i [p ln p + (1-p) ln(1-p)], p = y_i x_i / c_i in [0, 1]: the dual of c log(1 + exp(-y z))."""
+    """g(x) = sum_i c_i [p ln p + (1-p) ln(1-p)], p = y_i x_i / c_i in [0, 1]: the dual of c log(1 + exp(-y z)).
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Labels, -1 or 1.
+    c : array of shape (n,)
+        Weights >= 0.
+    """
 
     y: Vector
     c: Vector
@@ -44,7 +52,7 @@ class LogisticDual(Columnwise):
         check_rows(self.y, self.c, labels=True)
 
     def values(self, x: Vector) -> Vector:
-        """Negative entropy of p."""
+        """c [p ln p + (1-p) ln(1-p)], infinite where p is outside [0, 1]."""
         p, inside = self._probability(x)
         entropy = self.c * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))
         return np.where(inside, entropy, np.inf)
@@ -88,7 +96,7 @@ class LogisticDual(Columnwise):
 
     @property
     def support_bound(self) -> Vector:
-        """c."""
+        """abs(x) <= c."""
         return self.c
 
     @property
@@ -97,26 +105,26 @@ class LogisticDual(Columnwise):
         return float(4.0 / self.c.max()) if self.c.size and self.c.max() > 0 else np.inf
 
     def take(self, columns: Indices | slice) -> LogisticDual:
-        """The rows of these columns."""
+        """Return g of these columns."""
         return LogisticDual(self.y[columns], self.c[columns])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> LogisticDual:
-        """Labels and weights one after the other."""
+        """Return g with the columns of all parts, one after the other."""
         duals = [part for part in parts if isinstance(part, LogisticDual)]
         return LogisticDual(np.concatenate([g.y for g in duals]), np.concatenate([g.c for g in duals]))
 
     def scaled(self, factor: float) -> LogisticDual:
-        """Refused: a dual is scaled through the weights of its loss."""
+        """Refuse: a dual is scaled through the weights of its loss."""
         raise InvalidInput("the logistic dual is scaled through sample weights, not by a factor")
 
     def kernel_rows(self, n: int) -> Vector:
-        """Only lo = min(0, c y) and hi = max(0, c y) are read: c = hi - lo, y = sign(lo + hi)."""
+        """Return the (n, 5) table with lo = min(0, c y), hi = max(0, c y) and zeros: c = hi - lo, y = sign(lo + hi)."""
         end = self.c * self.y
         rows = np.zeros((n, 5))
         rows[:, 3], rows[:, 4] = np.minimum(0.0, end), np.maximum(0.0, end)
         return rows
 
     def check_size(self, n: int) -> None:
-        """One label per column."""
+        """Raise InvalidInput unless there is one label per column."""
         if len(self.y) != n or len(self.c) != n:
             raise InvalidInput(f"the logistic dual has {len(self.y)} labels for {n} columns")

@@ -9,16 +9,34 @@ from functools import cached_property
 import numpy as np
 
 from glmesh.errors import InvalidInput
-from glmesh.functions.separable import GROUPS, Separable, shortest
+from glmesh.functions.separable import GROUPS, Separable, least_ratio
 from glmesh.types import Indices, Vector
 
 
 @dataclass(frozen=True, eq=False)
 class GroupLasso(Separable):
-    """sum_G weight_G |x_G|_2 over groups G of columns.
+    """g(x) = sum_G weight_G norm(x_G) over groups G of columns, with Euclidean norms; split by features only.
 
-    `groups` has one label per column (any integers); `weights` is a number for all groups, or one per group in
-    ascending order of the labels. The partition keeps a group on one node.
+    The partition keeps a group on one node.
+
+    Parameters
+    ----------
+    groups : array of int of shape (n,)
+        Label of each column's group, any integers.
+    weights : float or array of shape (n_groups,), optional
+        Factors >= 0 of the groups in ascending order of their labels, by default 1.
+
+    Raises
+    ------
+    InvalidInput
+        Labels are not integers, or weights are negative or not one per group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.functions import GroupLasso
+    >>> GroupLasso(np.array([0, 0, 1])).value(np.array([3.0, 4.0, -2.0]))
+    7.0
     """
 
     groups: Indices
@@ -41,11 +59,14 @@ class GroupLasso(Separable):
 
     @cached_property
     def piece_of(self) -> Indices:
-        """The number of each column's group, groups counted in ascending order of their labels."""
+        """Index of each column's group, groups counted in ascending order of their labels."""
         return np.unique(self.groups, return_inverse=True)[1]
 
     def pieces(self, n: int) -> Indices:
-        """Where each group starts; its columns must stand together, groups in ascending order of their labels."""
+        """Return the first column of each group, and n.
+
+        Columns must be ordered by the labels of their groups.
+        """
         self.check_size(n)
         if (np.diff(self.groups) < 0).any():
             raise InvalidInput("columns must be ordered by group here; the partition does that")
@@ -86,52 +107,52 @@ class GroupLasso(Separable):
 
     @property
     def support_bound(self) -> Vector:
-        """None: infinite."""
+        """Infinite: no column is bounded."""
         return np.full(len(self.groups), np.inf)
 
     @property
     def strong_convexity(self) -> float:
-        """0."""
+        """0: a norm is linear along rays."""
         return 0.0
 
     def take(self, columns: Indices | slice) -> GroupLasso:
-        """The labels of these columns; groups must be taken whole."""
+        """Return g of these columns; groups must be taken whole."""
         labels = self.groups[columns]
         return GroupLasso(labels, self.weights[np.isin(np.unique(self.groups), labels)])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> GroupLasso:
-        """Groups of different parts stay different groups; they are numbered anew."""
+        """Return g of all parts; groups of different parts stay different and are numbered anew."""
         groups = [part for part in parts if isinstance(part, GroupLasso)]
         firsts = np.cumsum([0] + [len(part.weights) for part in groups])
         labels = [part.piece_of + first for part, first in zip(groups, firsts, strict=False)]
         return GroupLasso(np.concatenate(labels), np.concatenate([part.weights for part in groups]))
 
     def scaled(self, factor: float) -> GroupLasso:
-        """Scales every group's weight."""
+        """Return g with every weight times the factor."""
         return GroupLasso(self.groups, factor * self.weights)
 
     def kernel_rows(self, n: int) -> Vector:
-        """The weight of a column's group in place of l1."""
+        """Return the (n, 5) table with the weight of a column's group in place of l1."""
         rows = np.zeros((n, 5))
         rows[:, 0] = self.weights[self.piece_of]
         rows[:, 3], rows[:, 4] = -np.inf, np.inf
         return rows
 
     def check_size(self, n: int) -> None:
-        """One label per column."""
+        """Raise InvalidInput unless there is one label per column."""
         if len(self.groups) != n:
             raise InvalidInput(f"GroupLasso has {len(self.groups)} group labels for {n} columns")
 
     @property
     def needs_scaling(self) -> bool:
-        """g* is an indicator."""
+        """True: g* is an indicator."""
         return True
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """s (|u_G| + radius_G) <= weight_G."""
-        reach = self._norms(u) + radius
-        tight = reach > 0
-        return shortest(self.weights[tight], reach[tight]) if tight.any() else np.inf
+        """Return the largest s with s (|u_G| + radius_G) <= weight_G for all groups."""
+        lengths = self._norms(u) + radius
+        tight = lengths > 0
+        return least_ratio(self.weights[tight], lengths[tight]) if tight.any() else np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
         """0 if |u_G| + radius_G <= weight_G, else infinite."""

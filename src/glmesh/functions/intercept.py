@@ -6,8 +6,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from glmesh.errors import InvalidInput
+from glmesh.functions.conjugate import ConjugateOf
 from glmesh.functions.separable import Table
-from glmesh.functions.smooth import ConjugateOf, Huber, Logistic, Smooth, Squared, SquaredHinge, _RowLoss, inner
+from glmesh.functions.smooth import Huber, Logistic, RowLoss, Smooth, Squared, SquaredHinge, inner
 from glmesh.kernels.shift import HUBER, LOGISTIC, SQUARED_HINGE, best_shift
 from glmesh.types import Matrix, Vector
 
@@ -18,8 +19,19 @@ class Anchored(ConjugateOf):
     """The conjugate of r(w) + l2/2 (c - anchor/scale)^2 with the intercept b = scale c as one more coefficient.
 
     Split by samples a free intercept has the dual constraint sum x = 0, which is no smooth f. So it is held near an
-    anchor that moves to where b went, again and again (the proximal point method); what holds it back is then zero.
-    `scale` is the entry of every sample in the intercept's row, and l2 the least of r, so that tau is that of r.
+    anchor that moves to where b went, again and again (the proximal point method); the pull of the anchor is then zero.
+    l2 is the least of r, so that tau is that of r.
+
+    Parameters
+    ----------
+    penalty : Table
+        r, of the coefficients without the intercept.
+    size : int
+        Number of coefficients without the intercept.
+    scale : float
+        Entry of every sample in the intercept's row of A.
+    anchor : float
+        Value near which b is held.
     """
 
     def __init__(self, penalty: Table, size: int, scale: float, anchor: float) -> None:
@@ -30,11 +42,11 @@ class Anchored(ConjugateOf):
         self.l2, self.scale, self.anchor = l2, scale, anchor
 
     def split(self, w: Vector) -> tuple[Vector, float]:
-        """(coefficients, intercept)."""
+        """Return (coefficients, intercept b) of w, whose last entry is c = b / scale."""
         return w[:-1], self.scale * float(w[-1])
 
     def join(self, coef: Vector, intercept: float) -> Vector:
-        """And back."""
+        """Return the vector w that `split` takes apart."""
         return np.append(coef, intercept / self.scale)
 
     def conjugate(self, w: Vector) -> float:
@@ -47,18 +59,18 @@ class Anchored(ConjugateOf):
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
     def response(self, v: Vector, w: Vector) -> Vector:
-        """The gradient at v, once the anchor is where the intercept of w is."""
+        """Return the gradient at v with the anchor moved to the intercept of w."""
         there = self.gradient(v)
         there[-1] += w[-1] - self.anchor / self.scale
         return there
 
     def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """That of r: nothing for the intercept."""
+        """Return (l2, linear) of r, with zeros for the intercept."""
         l2, linear = self.free.quadratic(size - 1)
         return np.append(l2, 0.0), np.append(linear, 0.0)
 
     def pull(self, w: Vector) -> float:
-        """How much of the value the anchor is responsible for."""
+        """Return l2/2 (c - anchor/scale)^2, the part of f*(w) that is due to the anchor."""
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2
 
 
@@ -67,9 +79,16 @@ class Profiled(Smooth):
 
     Partial minimisation keeps convexity and the smoothness of f, its gradient is that of f at the best b, and its
     conjugate is f* on <e, w> = 0. So an intercept needs no column, no centring of the data and no bound.
+
+    Parameters
+    ----------
+    f : RowLoss
+        Loss of the rows: Squared, Logistic, Huber or SquaredHinge.
+    direction : array of shape (d,)
+        e; ones, or the square roots of the weights where these are in the rows of A.
     """
 
-    def __init__(self, f: _RowLoss, direction: Vector) -> None:
+    def __init__(self, f: RowLoss, direction: Vector) -> None:
         self.f = f
         self.direction = np.ascontiguousarray(direction, dtype=np.float64)
         if self.direction.shape != f.y.shape or not np.isfinite(self.direction).all():
@@ -80,7 +99,7 @@ class Profiled(Smooth):
         self.has_quadratic_conjugate = f.has_quadratic_conjugate
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
-        """The minimising b: a root of <e, grad f(v + b e)>, which is increasing in b."""
+        """Return the minimising b, a root of <e, grad f(v + b e)>, which is increasing in b; `near` is a guess."""
         e, f = self.direction, self.f
         if isinstance(f, Squared):  # sums, not BLAS: the same bits on any number of threads
             weight = float((f.c * e * e).sum())
@@ -88,8 +107,8 @@ class Profiled(Smooth):
         delta = f.delta if isinstance(f, Huber) else 0.0
         return float(best_shift(_KINDS[type(f)], f.y, f.c, delta, e, np.ascontiguousarray(v), near))
 
-    def settle(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """(v + b e, b)."""
+    def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
+        """Return (v + b e, b) for the minimising b; `near` is a guess of b."""
         b = self.offset(v, near)
         return v + b * self.direction, b
 
@@ -106,14 +125,14 @@ class Profiled(Smooth):
         return self.f.curvature(v + self.offset(v) * self.direction)
 
     def bend(self, v: Vector, steps: Matrix) -> Matrix:
-        """That of f, less what b makes good: H - (H e)(H e)^T / <e, H e>."""
+        """Return steps (H - (H e)(H e)^T / <e, H e>) steps^T, H the Hessian of f at v + b e."""
         bends = self.f.curvature(v + self.offset(v) * self.direction)
-        along, all_of_it = inner(steps * bends, self.direction[None]), float((bends * self.direction**2).sum())
+        along, total = inner(steps * bends, self.direction[None]), float((bends * self.direction**2).sum())
         whole = inner(steps * bends, steps)
-        return whole - inner(along, along) / all_of_it if all_of_it > 0 else whole
+        return whole - inner(along, along) / total if total > 0 else whole
 
     def majorant(self, v: Vector) -> Vector:
-        """That of f at v + b e: min_b f(u + b e) is below f(u + b e) at any b, and touches it at u = v."""
+        """The majorant of f at v + b e: min_b f(u + b e) is below f(u + b e) at any b, and touches it at u = v."""
         return self.f.majorant(v + self.offset(v) * self.direction)
 
     def prox(self, v: Vector, step: float) -> Vector:
@@ -143,14 +162,14 @@ class Profiled(Smooth):
         return self.f.conjugate(w) if abs(along) <= np.dot(np.abs(self.direction), rounding) else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """That of f (any shift along e would do)."""
+        """Return an element of the subdifferential of f* at w (any shift of it along e is one too)."""
         return self.f.conjugate_subgradient(w)
 
     @property
     def support_bound(self) -> Vector:
-        """That of f."""
+        """Bounds of abs(w_i) on the domain of f*, the same with and without intercept."""
         return self.f.support_bound
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """That of f: <e, s w> = 0 for every s."""
+        """Return the coefficients (c0, c1, c2) of f: <e, s w> = 0 for every s."""
         return self.f.conjugate_ray(w)

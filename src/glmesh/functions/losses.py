@@ -21,30 +21,88 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """loss(y, z) of a target y and a prediction z."""
+    """Base of every loss(y, z) of a target y and a prediction z; a subclass may be given as `loss` of a problem.
+
+    Attributes
+    ----------
+    name : str
+        Name in `LOSSES`.
+    classifies : bool
+        Whether targets are labels, -1 and 1.
+    is_curved : bool
+        Whether the loss grows like a square somewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.functions import HuberLoss
+    >>> HuberLoss(delta=1.0).total(np.array([0.0, 0.0]), np.array([0.5, 3.0]), np.ones(2))
+    2.625
+    """
 
     name: ClassVar[str]
     classifies: ClassVar[bool] = False
-    is_curved: ClassVar[bool] = True  # whether it grows like a square somewhere
+    is_curved: ClassVar[bool] = True
 
     @abstractmethod
     def dual(self, y: Vector, c: Vector) -> Separable:
-        """g_i(a) = (c_i loss(y_i, .))*(-a)."""
+        """Return g with g_i(a) = (c_i loss(y_i, .))*(-a).
 
-    def smooth(self, y: Vector, c: Vector) -> smooth._RowLoss | None:
-        """sum_i c_i loss(y_i, v_i), or None if that is not smooth."""
+        Parameters
+        ----------
+        y : array of shape (m,)
+            Targets.
+        c : array of shape (m,)
+            Weights >= 0.
+
+        Returns
+        -------
+        Separable
+            A function of the m dual variables.
+        """
+
+    def smooth(self, y: Vector, c: Vector) -> smooth.RowLoss | None:
+        """Return f(v) = sum_i c_i loss(y_i, v_i), or None if that is not smooth.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+            Targets.
+        c : array of shape (m,)
+            Weights >= 0.
+
+        Returns
+        -------
+        RowLoss or None
+            A function of the m predictions.
+        """
         return None
 
     def total(self, y: Vector, z: Vector, c: Vector) -> float:
-        """sum_i c_i loss(y_i, z_i)."""
+        """Return sum_i c_i loss(y_i, z_i).
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+            Targets.
+        z : array of shape (m,)
+            Predictions.
+        c : array of shape (m,)
+            Weights >= 0.
+
+        Returns
+        -------
+        float
+            The weighted sum of the losses.
+        """
         f = self.smooth(y, c)
         return f.value(z) if f is not None else self.dual(y, c).conjugate(-z)
 
 
 def _dual_table(
-    y: Vector, c: Vector, *, lo: ArrayLike, hi: ArrayLike, l2: float = 0.0, l1: float = 0.0, labels: bool = False
+    y: Vector, c: Vector, bounds: tuple[ArrayLike, ArrayLike], *, l2: float = 0.0, l1: float = 0.0, labels: bool = False
 ) -> Table:
-    """l1 |a| + l2/(2c) a^2 - y a, on c lo <= a <= c hi; a sample without weight keeps its variable at zero."""
+    """Return l1 |a| + l2/(2c) a^2 - y a, on c lo <= a <= c hi for bounds (lo, hi); a = 0 where c = 0."""
     y, c = np.asarray(y, dtype=np.float64), np.asarray(c, dtype=np.float64)
     check_rows(y, c, labels=labels)
 
@@ -55,35 +113,35 @@ def _dual_table(
         l1=np.full_like(c, l1),
         l2=weighed(np.divide, l2),
         linear=-y,
-        lo=weighed(np.multiply, lo),
-        hi=weighed(np.multiply, hi),
+        lo=weighed(np.multiply, bounds[0]),
+        hi=weighed(np.multiply, bounds[1]),
     )
 
 
 @dataclass(frozen=True)
 class SquaredLoss(Loss):
-    """(z - y)^2 / 2."""
+    """loss(y, z) = (z - y)^2 / 2."""
 
     name = "squared"
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Squared:
-        """Squared."""
+        """f(v) = sum_i c_i/2 (v_i - y_i)^2."""
         return smooth.Squared(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """a^2/(2c) - y a."""
-        return _dual_table(y, c, lo=-np.inf, hi=np.inf, l2=1.0)
+        return _dual_table(y, c, (-np.inf, np.inf), l2=1.0)
 
 
 @dataclass(frozen=True)
 class LogisticLoss(Loss):
-    """log(1 + exp(-y z))."""
+    """loss(y, z) = log(1 + exp(-y z)), y = -1 or 1."""
 
     name = "logistic"
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Logistic:
-        """Logistic."""
+        """f(v) = sum_i c_i log(1 + exp(-y_i v_i))."""
         return smooth.Logistic(y, c)
 
     def dual(self, y: Vector, c: Vector) -> LogisticDual:
@@ -93,7 +151,13 @@ class LogisticLoss(Loss):
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
-    """(z - y)^2/2 up to |z - y| = delta, linear beyond."""
+    """loss(y, z) = (z - y)^2/2 for abs(z - y) <= delta, delta abs(z - y) - delta^2/2 beyond.
+
+    Parameters
+    ----------
+    delta : float, default 1.35
+        Error from which the loss is linear, > 0.
+    """
 
     delta: float = 1.35
     name = "huber"
@@ -103,46 +167,54 @@ class HuberLoss(Loss):
             raise InvalidInput(f"HuberLoss needs a finite delta > 0, got {self.delta}")
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Huber:
-        """Huber."""
+        """f(v) = sum_i c_i h(v_i - y_i), h the loss."""
         return smooth.Huber(y, c, delta=self.delta)
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """a^2/(2c) - y a, on |a| <= c delta."""
-        return _dual_table(y, c, lo=-self.delta, hi=self.delta, l2=1.0)
+        return _dual_table(y, c, (-self.delta, self.delta), l2=1.0)
 
 
 @dataclass(frozen=True)
 class HingeLoss(Loss):
-    """max(0, 1 - y z)."""
+    """loss(y, z) = max(0, 1 - y z), y = -1 or 1; split by samples only."""
 
     name = "hinge"
     classifies = True
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """-y a, on 0 <= y a <= c."""
-        return _dual_table(y, c, lo=np.minimum(0.0, y), hi=np.maximum(0.0, y), labels=True)
+        return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), labels=True)
 
 
 @dataclass(frozen=True)
 class SquaredHingeLoss(Loss):
-    """max(0, 1 - y z)^2."""
+    """loss(y, z) = max(0, 1 - y z)^2, y = -1 or 1."""
 
     name = "squared_hinge"
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.SquaredHinge:
-        """Squared hinge."""
+        """f(v) = sum_i c_i max(0, 1 - y_i v_i)^2."""
         return smooth.SquaredHinge(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """a^2/(4c) - y a, on y a >= 0."""
-        lo, hi = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
-        return _dual_table(y, c, lo=lo, hi=hi, l2=0.5, labels=True)
+        bounds = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
+        return _dual_table(y, c, bounds, l2=0.5, labels=True)
 
 
 @dataclass(frozen=True)
 class SmoothedHingeLoss(Loss):
-    """0 for m >= 1, 1 - m - width/2 for m <= 1 - width, (1 - m)^2/(2 width) between; m = y z."""
+    """loss(y, z) = 0 for m >= 1, 1 - m - width/2 for m <= 1 - width, (1 - m)^2/(2 width) between; m = y z.
+
+    Split by samples only.
+
+    Parameters
+    ----------
+    width : float, default 1.0
+        Length of the curved piece, > 0; towards 0 the loss becomes the hinge.
+    """
 
     width: float = 1.0
     name = "smoothed_hinge"
@@ -154,12 +226,18 @@ class SmoothedHingeLoss(Loss):
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """width/(2c) a^2 - y a, on 0 <= y a <= c."""
-        return _dual_table(y, c, lo=np.minimum(0.0, y), hi=np.maximum(0.0, y), l2=self.width, labels=True)
+        return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), l2=self.width, labels=True)
 
 
 @dataclass(frozen=True)
 class EpsilonInsensitiveLoss(Loss):
-    """max(0, |z - y| - epsilon)."""
+    """loss(y, z) = max(0, abs(z - y) - epsilon); split by samples only.
+
+    Parameters
+    ----------
+    epsilon : float, default 0.1
+        Error that costs nothing, >= 0.
+    """
 
     epsilon: float = 0.1
     name = "epsilon_insensitive"
@@ -171,12 +249,18 @@ class EpsilonInsensitiveLoss(Loss):
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """epsilon |a| - y a, on |a| <= c."""
-        return _dual_table(y, c, lo=-1.0, hi=1.0, l1=self.epsilon)
+        return _dual_table(y, c, (-1.0, 1.0), l1=self.epsilon)
 
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitiveLoss(Loss):
-    """max(0, |z - y| - epsilon)^2."""
+    """loss(y, z) = max(0, abs(z - y) - epsilon)^2; split by samples only.
+
+    Parameters
+    ----------
+    epsilon : float, default 0.1
+        Error that costs nothing, >= 0.
+    """
 
     epsilon: float = 0.1
     name = "squared_epsilon_insensitive"
@@ -187,12 +271,18 @@ class SquaredEpsilonInsensitiveLoss(Loss):
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """a^2/(4c) + epsilon |a| - y a."""
-        return _dual_table(y, c, lo=-np.inf, hi=np.inf, l1=self.epsilon, l2=0.5)
+        return _dual_table(y, c, (-np.inf, np.inf), l1=self.epsilon, l2=0.5)
 
 
 @dataclass(frozen=True)
 class QuantileLoss(Loss):
-    """quantile (y - z) for z < y, (1 - quantile) (z - y) for z > y."""
+    """loss(y, z) = quantile (y - z) for z < y, (1 - quantile) (z - y) for z > y; split by samples only.
+
+    Parameters
+    ----------
+    quantile : float, default 0.5
+        Quantile of y that predictions estimate, between 0 and 1.
+    """
 
     quantile: float = 0.5
     name = "quantile"
@@ -204,7 +294,7 @@ class QuantileLoss(Loss):
 
     def dual(self, y: Vector, c: Vector) -> Table:
         """-y a, on -c (1 - quantile) <= a <= c quantile."""
-        return _dual_table(y, c, lo=self.quantile - 1.0, hi=self.quantile)
+        return _dual_table(y, c, (self.quantile - 1.0, self.quantile))
 
 
 LOSSES: dict[str, type[Loss]] = {

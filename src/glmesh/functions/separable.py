@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
 from glmesh.types import Indices, Vector
@@ -19,21 +18,27 @@ TABLE, LOGISTIC_DUAL, GROUPS = 0, 1, 2
 
 
 class Separable(ABC):
-    """g(x) = sum over pieces of g_p(x_p); a piece is one column, or one group of them."""
+    """Base of every g(x) = sum over pieces p of g_p(x_p); a piece is one column, or one group of them.
+
+    Attributes
+    ----------
+    kind : int
+        TABLE, LOGISTIC_DUAL or GROUPS: what the compiled kernels do with `kernel_rows`.
+    """
 
     kind: ClassVar[int]
 
     @abstractmethod
     def values(self, x: Vector) -> Vector:
-        """g_p(x_p) for every piece."""
+        """Return g_p(x_p) for every piece."""
 
     @abstractmethod
     def conjugates(self, u: Vector) -> Vector:
-        """g_p*(u_p) = sup_x <u_p, x> - g_p(x) for every piece."""
+        """Return g_p*(u_p) = sup_x <u_p, x> - g_p(x) for every piece."""
 
     @abstractmethod
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """A maximiser of <u, x> - g(x), that is, an element of the subdifferential of g* at u."""
+        """Return a maximiser of <u, x> - g(x), that is, an element of the subdifferential of g* at u."""
 
     @property
     def has_smooth_conjugate(self) -> bool:
@@ -51,7 +56,7 @@ class Separable(ABC):
     @property
     @abstractmethod
     def support_bound(self) -> Vector:
-        """L with g_i(x_i) < inf only for |x_i| <= L_i (infinite where there is none)."""
+        """Bounds L with g_i(x_i) < inf only for abs(x_i) <= L_i; infinite where there is none."""
 
     @property
     @abstractmethod
@@ -60,33 +65,33 @@ class Separable(ABC):
 
     @abstractmethod
     def take(self, columns: Indices | slice) -> Separable:
-        """g restricted to these columns, in this order."""
+        """Return g restricted to these columns, in this order."""
 
     @abstractmethod
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Separable:
-        """Several g of this kind, side by side, on columns of these sizes."""
+        """Return several g of one kind side by side; parts[i] is on sizes[i] columns."""
 
     @abstractmethod
     def scaled(self, factor: float) -> Separable:
-        """factor * g."""
+        """Return factor * g."""
 
     @abstractmethod
     def kernel_rows(self, n: int) -> Vector:
-        """The n x 5 table (l1, l2, linear, lo, hi) that the kernels read."""
+        """Return the (n, 5) table of l1, l2, linear, lo, hi that the kernels read."""
 
     @abstractmethod
     def check_size(self, n: int) -> None:
-        """Refuse to be used on a number of columns it was not made for."""
+        """Raise InvalidInput if g was not made for n columns."""
 
     def value(self, x: Vector) -> float:
-        """g(x)."""
+        """Return g(x)."""
         return float(self.values(x).sum())
 
     def conjugate(self, u: Vector) -> float:
-        """g*(u)."""
+        """Return g*(u)."""
         return float(self.conjugates(u).sum())
 
-    # What a dual point scaled towards zero needs (math: the scaled dual point for L1).
+    # for a dual point that is scaled towards zero until it is in the domain of g*
 
     @property
     def needs_scaling(self) -> bool:
@@ -94,35 +99,35 @@ class Separable(ABC):
         return False
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """The largest s such that s*u' is in the domain of g* for every |u'_p - u_p| <= radius_p.
+        """Return the largest s such that s*u' is in the domain of g* for every |u'_p - u_p| <= radius_p.
 
-        Negative if not even s = 0 is in the domain.
+        Infinite if there is no limit, negative if not even s = 0 is in the domain.
         """
         return np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """max of g_p*(u'_p) over |u'_p - u_p| <= radius_p: convex, so an end of the interval."""
+        """Return max g_p*(u'_p) over |u'_p - u_p| <= radius_p: convex, so an end of the interval."""
         return np.maximum(self.conjugates(u - radius), self.conjugates(u + radius))
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """worst_conjugates of a g that is cut to a finite conjugate, equal to g* wherever that one is finite."""
+        """Return `worst_conjugates` of a function that is finite everywhere and equals g* wherever that is finite."""
         return self.worst_conjugates(u, radius)
 
     def pieces(self, n: int) -> Indices:
-        """The first column of every piece, and n at the end."""
+        """Return the first column of every piece, and n at the end."""
         return np.arange(n + 1)
 
 
 class Columnwise(Separable):
-    """A piece is a column; where the conjugate is smooth its curvature is known."""
+    """Base of every g whose pieces are columns; where g* is smooth its curvature is known."""
 
     @abstractmethod
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """The second derivatives of a smooth conjugate (elements of its generalised Jacobian at kinks)."""
+        """Return the second derivatives of a smooth g* at u (elements of the generalised Jacobian at kinks)."""
 
     @abstractmethod
     def conjugate_majorant(self, u: Vector) -> Vector:
-        """m with g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, x a subgradient at u."""
+        """Return m with g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, x a subgradient at u."""
 
 
 def check_rows(y: Vector, c: Vector, *, labels: bool) -> None:
@@ -139,17 +144,43 @@ def _soft(z: Vector, threshold: Vector | float) -> Vector:
     return np.asarray(np.sign(z) * np.maximum(np.abs(z) - threshold, 0.0))
 
 
-def shortest(room: Vector, reach: Vector) -> float:
-    """min room/reach, for reach > 0 as small as can be."""
+def least_ratio(limits: Vector, lengths: Vector) -> float:
+    """Return min limits/lengths, for lengths > 0 that may be tiny."""
     with np.errstate(over="ignore"):
-        return float((room / reach).min())
+        return float((limits / lengths).min())
 
 
 @dataclass(frozen=True, eq=False)
 class Table(Columnwise):
-    """sum_i l1_i |x_i| + l2_i/2 x_i^2 + linear_i x_i, on lo_i <= x_i <= hi_i.
+    """g(x) = sum_i l1_i abs(x_i) + l2_i/2 x_i^2 + linear_i x_i, on lo_i <= x_i <= hi_i.
 
-    Each field is a number for all columns or an array with one number per column.
+    Every parameter is a number for all columns, or an array with one number per column.
+
+    Parameters
+    ----------
+    l1 : float or array of shape (n,), optional
+        Factors >= 0 of the absolute values, by default 0.
+    l2 : float or array of shape (n,), optional
+        Factors >= 0 of half the squares, by default 0.
+    linear : float or array of shape (n,), optional
+        Slopes, by default 0.
+    lo : float or array of shape (n,), optional
+        Lower bounds, by default -inf.
+    hi : float or array of shape (n,), optional
+        Upper bounds, by default inf.
+
+    Raises
+    ------
+    InvalidInput
+        A number is out of its range, or two arrays differ in length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.functions import Table
+    >>> g = Table(l1=np.array([1.0, 2.0]), hi=5.0)
+    >>> g.prox(np.array([3.0, 9.0]), 1.0)
+    array([2., 5.])
     """
 
     l1: Vector = dataclasses.field(default_factory=lambda: np.zeros(()))
@@ -216,7 +247,7 @@ class Table(Columnwise):
         return np.divide(1.0, self.l2, out=np.zeros_like(u), where=moves)
 
     def conjugate_majorant(self, u: Vector) -> Vector:
-        """1/l2; less where g* is straight far away, as Huber's loss is: it is even around the middle of [lo, hi]."""
+        """1/l2; less where g* is straight far away, as Huber's loss is: g* is even around the middle of [lo, hi]."""
         bend = np.divide(1.0, self.l2, out=np.zeros_like(u), where=(self.lo < self.hi) & (self.l2 > 0))
         straight = np.isfinite(self.lo) & np.isfinite(self.hi) & (self.l1 == 0)
         lo, hi = np.where(straight, self.lo, 0.0), np.where(straight, self.hi, 0.0)
@@ -232,8 +263,8 @@ class Table(Columnwise):
         with np.errstate(invalid="ignore"):
             crossing = np.where(x * z < 0, 2.0 * self.l1 * np.abs(x), 0.0)
             pressed = (self.l2 * z + self.linear - u) * away + self.l1 * (np.abs(x) - np.abs(z))
-        rest = 0.5 * self.l2 * away**2 + np.where(smooth, crossing, np.maximum(pressed, 0.0))
-        return np.where(finite, rest, np.inf)
+        slack = 0.5 * self.l2 * away**2 + np.where(smooth, crossing, np.maximum(pressed, 0.0))
+        return np.where(finite, slack, np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi)."""
@@ -241,7 +272,7 @@ class Table(Columnwise):
 
     @property
     def support_bound(self) -> Vector:
-        """max(|lo|, |hi|)."""
+        """max(abs(lo), abs(hi))."""
         return np.maximum(np.abs(self.lo), np.abs(self.hi))
 
     @property
@@ -251,26 +282,26 @@ class Table(Columnwise):
         return float(l2[movable].min(initial=np.inf))
 
     def take(self, columns: Indices | slice) -> Table:
-        """The rows of these columns."""
+        """Return the table of these columns."""
         return self._map(**{n: a[columns] for n in self._FIELDS if (a := getattr(self, n)).ndim})
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Table:
-        """Rows below rows."""
+        """Return a table with the columns of all parts, one after the other."""
         rows = np.concatenate([part.kernel_rows(n) for part, n in zip(parts, sizes, strict=True)])
         return Table(*rows.T)
 
     def scaled(self, factor: float) -> Table:
-        """Scales l1, l2 and linear; the box stays."""
+        """Return the table with l1, l2 and linear times the factor; the bounds stay."""
         return self._map(l1=factor * self.l1, l2=factor * self.l2, linear=factor * self.linear)
 
     def kernel_rows(self, n: int) -> Vector:
-        """The n x 5 table."""
+        """Return the (n, 5) table of l1, l2, linear, lo, hi."""
         return np.ascontiguousarray(
             np.stack([np.broadcast_to(getattr(self, name), n) for name in self._FIELDS], axis=1)
         )
 
     def check_size(self, n: int) -> None:
-        """Arrays must have one entry per column."""
+        """Raise InvalidInput unless arrays have one entry per column."""
         for name in self._FIELDS:
             array = getattr(self, name)
             if array.ndim and len(array) != n:
@@ -278,7 +309,7 @@ class Table(Columnwise):
 
     @property
     def needs_scaling(self) -> bool:
-        """True if a column has no l2 and an infinite side."""
+        """Whether a column has no l2 and an infinite side."""
         return bool(((self.l2 == 0) & ~np.isfinite(self.support_bound)).any())
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
@@ -288,13 +319,13 @@ class Table(Columnwise):
             asks = np.broadcast_to((self.l2 == 0) & np.isinf(bound), u.shape)
             if not asks.any():
                 continue
-            room = np.broadcast_to(self.l1 + sign * self.linear, u.shape)[asks]
-            reach = (sign * u + radius)[asks]
-            if (room < 0).any():
+            limits = np.broadcast_to(self.l1 + sign * self.linear, u.shape)[asks]
+            lengths = (sign * u + radius)[asks]
+            if (limits < 0).any():
                 return -1.0
-            tight = reach > 0
+            tight = lengths > 0
             if tight.any():
-                limit = min(limit, shortest(room[tight], reach[tight]))
+                limit = min(limit, least_ratio(limits[tight], lengths[tight]))
         return limit
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
@@ -303,28 +334,3 @@ class Table(Columnwise):
         hi = np.where(flat & np.isposinf(self.hi), np.maximum(self.lo, 0.0), self.hi)
         lo = np.where(flat & np.isneginf(self.lo), np.minimum(hi, 0.0), self.lo)
         return self._map(lo=lo, hi=hi).worst_conjugates(u, radius)
-
-
-def L1(l1: ArrayLike = 1.0, *, lo: ArrayLike = -np.inf, hi: ArrayLike = np.inf) -> Table:
-    """l1 |x|, on [lo, hi]."""
-    return Table(l1=np.asarray(l1), lo=np.asarray(lo), hi=np.asarray(hi))
-
-
-def L2(l2: ArrayLike = 1.0, *, lo: ArrayLike = -np.inf, hi: ArrayLike = np.inf) -> Table:
-    """l2/2 x^2, on [lo, hi]."""
-    return Table(l2=np.asarray(l2), lo=np.asarray(lo), hi=np.asarray(hi))
-
-
-def ElasticNet(l1: ArrayLike = 0.5, l2: ArrayLike = 0.5, *, lo: ArrayLike = -np.inf, hi: ArrayLike = np.inf) -> Table:
-    """l1 |x| + l2/2 x^2, on [lo, hi]."""
-    return Table(l1=np.asarray(l1), l2=np.asarray(l2), lo=np.asarray(lo), hi=np.asarray(hi))
-
-
-def Box(lo: ArrayLike, hi: ArrayLike) -> Table:
-    """0 on lo <= x <= hi."""
-    return Table(lo=np.asarray(lo), hi=np.asarray(hi))
-
-
-def NonNegative() -> Table:
-    """0 on x >= 0."""
-    return Table(lo=np.zeros(()))

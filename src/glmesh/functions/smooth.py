@@ -1,4 +1,4 @@
-"""Smooth f(v): losses of the feature split, conjugates of the penalties of the sample split."""
+"""Smooth f(v): the base of all, and the losses of the feature split."""
 
 from __future__ import annotations
 
@@ -9,29 +9,43 @@ from scipy.special import expit, logit, xlogy
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.entropy import logistic_root
-from glmesh.functions.separable import Table, check_rows
+from glmesh.functions.separable import check_rows
 from glmesh.types import Matrix, Vector
 
-_OUTSIDE = 1e-13  # a mean of thousands of gradients may leave the domain of f* by so much, relatively, from rounding
+OUTSIDE = 1e-13  # relative distance from the domain of f* within which w counts as inside: means of gradients round
 
 
 def weighted_sum(weights: Vector, values: Vector) -> float:
-    """Their inner product: not by BLAS, whose threads cost more than they bring, and whose bits depend on them."""
+    """Return <weights, values> without BLAS: its threads cost more than they bring and change the bits."""
     return float(np.einsum("i,i->", weights, values))
 
 
 def inner(a: Matrix, b: Matrix) -> Matrix:
-    """<a_i, b_j>, without BLAS: its threads would wait for cores that others use, and change the bits."""
+    """Return the matrix <a_i, b_j> without BLAS: its threads would wait for cores in use and change the bits."""
     return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
 
 class Smooth(ABC):
-    """A convex f whose gradient is 1/tau-Lipschitz."""
+    """Base of every f: convex, with a gradient that is Lipschitz with the constant 1/tau.
+
+    Attributes
+    ----------
+    tau : float
+        Smoothness, > 0.
+    is_quadratic : bool
+        Whether the Hessian is constant.
+    has_smooth_curvature : bool
+        Whether the Hessian is continuous, and not constant.
+    bends : bool
+        Whether `majorant` is less than 1/tau anywhere.
+    has_quadratic_conjugate : bool
+        Whether `conjugate_ray` is exact.
+    """
 
     tau: float
     is_quadratic = False
-    has_smooth_curvature = False  # whether the Hessian is continuous, and not constant
-    bends = False  # whether its majorant is less than 1/tau anywhere
+    has_smooth_curvature = False
+    bends = False
     has_quadratic_conjugate = False
 
     @abstractmethod
@@ -40,20 +54,20 @@ class Smooth(ABC):
 
     @abstractmethod
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """The gradient at v, written into `out` if given."""
+        """Return the gradient at v, written into `out` if given."""
 
     @abstractmethod
     def curvature(self, v: Vector) -> Vector:
-        """The diagonal of the Hessian at v (an element of its generalised Jacobian at kinks)."""
+        """Return the diagonal of the Hessian at v (an element of the generalised Jacobian at kinks)."""
 
     def bend(self, v: Vector, steps: Matrix) -> Matrix:
-        """The second derivatives of f at v along these steps: steps Hessian steps^T."""
+        """Return steps H steps^T, H the Hessian of f at v and `steps` of shape (n_steps, d)."""
         return inner(steps * self.curvature(v), steps)
 
-    def settle(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """(a point where f has the same value, slope and curvature and is quicker to evaluate, how far away it is).
+    def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
+        """Return (u, b): a point u where f has the value, slope and curvature of v and is quicker to evaluate.
 
-        near: how far that was at a point nearby.
+        b is its distance from v, here 0; `near` is b at a point nearby.
         """
         return v, 0.0
 
@@ -71,11 +85,11 @@ class Smooth(ABC):
 
     @abstractmethod
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """A v whose gradient is w, that is, an element of the subdifferential of f* at w."""
+        """Return a v whose gradient is w, that is, an element of the subdifferential of f* at w."""
 
     @property
     def support_bound(self) -> Vector:
-        """A bound of |w_i| on the domain of f* (infinite where there is none)."""
+        """Bounds of abs(w_i) on the domain of f*; infinite where there is none."""
         return np.full((), np.inf)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
@@ -84,8 +98,8 @@ class Smooth(ABC):
         return (at_zero, self.conjugate(w) - at_zero, 0.0) if np.isfinite(at_zero) else (np.inf, 0.0, 0.0)
 
 
-class _RowLoss(Smooth):
-    """sum_i c_i loss(y_i, v_i): a target and a weight for every row."""
+class RowLoss(Smooth):
+    """Base of every f = sum_i c_i loss(y_i, v_i): a target y_i and a weight c_i for every row of A."""
 
     _LARGEST_SECOND_DERIVATIVE: float
     _LABELS = False  # whether the targets are labels, -1 or 1
@@ -99,18 +113,26 @@ class _RowLoss(Smooth):
         self.tau = 1.0 / (self._LARGEST_SECOND_DERIVATIVE * heaviest) if heaviest > 0 else 1.0
 
     def majorant(self, v: Vector) -> Vector:
-        """c times the largest second derivative: none is smaller for the squared loss and the squared hinge."""
+        """c times the largest second derivative; no smaller one bounds the squared loss and the squared hinge."""
         return self._LARGEST_SECOND_DERIVATIVE * self.c
 
     def _per_weight(self, w: Vector) -> Vector:
-        """w / c; for rows without weight 0 if w is 0, else infinity with its sign."""
+        """Return w / c; for rows with c = 0: 0 if w is 0, else infinity with the sign of w."""
         if self._all_weigh:
             return w / self.c
         return np.divide(w, self.c, out=np.where(w == 0, 0.0, np.copysign(np.inf, w)), where=self.c > 0)
 
 
-class Squared(_RowLoss):
-    """sum_i c_i/2 (v_i - y_i)^2."""
+class Squared(RowLoss):
+    """f(v) = sum_i c_i/2 (v_i - y_i)^2.
+
+    Parameters
+    ----------
+    target : array of shape (d,)
+        Targets y.
+    weight : array of shape (d,), optional
+        Weights c_i >= 0; None: 1.
+    """
 
     is_quadratic = True
     has_quadratic_conjugate = True
@@ -128,7 +150,7 @@ class Squared(_RowLoss):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """c."""
+        """c, for every v."""
         return self.c
 
     def prox(self, v: Vector, step: float) -> Vector:
@@ -148,8 +170,16 @@ class Squared(_RowLoss):
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
-class Logistic(_RowLoss):
-    """sum_i c_i log(1 + exp(-y_i v_i)), y_i = -1 or 1."""
+class Logistic(RowLoss):
+    """f(v) = sum_i c_i log(1 + exp(-y_i v_i)), y_i = -1 or 1.
+
+    Parameters
+    ----------
+    target : array of shape (d,)
+        Labels y.
+    weight : array of shape (d,), optional
+        Weights c_i >= 0; None: 1.
+    """
 
     bends = has_smooth_curvature = True
     _LARGEST_SECOND_DERIVATIVE = 0.25
@@ -182,7 +212,7 @@ class Logistic(_RowLoss):
 
     def _probability(self, w: Vector) -> tuple[Vector, bool]:
         p = self._per_weight(-self.y * w)
-        return np.clip(p, 0.0, 1.0), bool(((p >= -_OUTSIDE) & (p <= 1.0 + _OUTSIDE)).all())
+        return np.clip(p, 0.0, 1.0), bool(((p >= -OUTSIDE) & (p <= 1.0 + OUTSIDE)).all())
 
     def conjugate(self, w: Vector) -> float:
         """c [p ln p + (1-p) ln(1-p)], p = -y w / c in [0, 1]."""
@@ -195,12 +225,22 @@ class Logistic(_RowLoss):
 
     @property
     def support_bound(self) -> Vector:
-        """c."""
+        """abs(w) <= c on the domain of f*."""
         return self.c
 
 
-class Huber(_RowLoss):
-    """sum_i c_i h(v_i - y_i), h(r) = r^2/2 for |r| <= delta, else delta |r| - delta^2/2."""
+class Huber(RowLoss):
+    """f(v) = sum_i c_i h(v_i - y_i), h(r) = r^2/2 for abs(r) <= delta, else delta abs(r) - delta^2/2.
+
+    Parameters
+    ----------
+    target : array of shape (d,)
+        Targets y.
+    weight : array of shape (d,), optional
+        Weights c_i >= 0; None: 1.
+    delta : float, default 1.35
+        Error from which the loss is linear, > 0.
+    """
 
     has_quadratic_conjugate = True
     bends = True
@@ -235,12 +275,12 @@ class Huber(_RowLoss):
 
     def prox(self, v: Vector, step: float) -> Vector:
         """v - step c clip((v - y) / (1 + step c), -delta, delta)."""
-        reach = step * self.c
-        return v - reach * np.clip((v - self.y) / (1.0 + reach), -self.delta, self.delta)
+        scale = step * self.c
+        return v - scale * np.clip((v - self.y) / (1.0 + scale), -self.delta, self.delta)
 
     def conjugate(self, w: Vector) -> float:
         """w^2/(2c) + w y, on |w| <= c delta."""
-        if (np.abs(w) > self.c * self.delta * (1 + _OUTSIDE)).any():
+        if (np.abs(w) > self.c * self.delta * (1 + OUTSIDE)).any():
             return np.inf
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
@@ -250,7 +290,7 @@ class Huber(_RowLoss):
 
     @property
     def support_bound(self) -> Vector:
-        """c delta."""
+        """abs(w) <= c delta on the domain of f*."""
         return self.c * self.delta
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
@@ -258,8 +298,16 @@ class Huber(_RowLoss):
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
-class SquaredHinge(_RowLoss):
-    """sum_i c_i max(0, 1 - y_i v_i)^2, y_i = -1 or 1."""
+class SquaredHinge(RowLoss):
+    """f(v) = sum_i c_i max(0, 1 - y_i v_i)^2, y_i = -1 or 1.
+
+    Parameters
+    ----------
+    target : array of shape (d,)
+        Labels y.
+    weight : array of shape (d,), optional
+        Weights c_i >= 0; None: 1.
+    """
 
     has_quadratic_conjugate = True
     _LARGEST_SECOND_DERIVATIVE = 2.0
@@ -284,9 +332,9 @@ class SquaredHinge(_RowLoss):
 
     def prox(self, v: Vector, step: float) -> Vector:
         """y (m + 2 step c)/(1 + 2 step c) for m = y v < 1, else v."""
-        reach = 2.0 * step * self.c
+        scale = 2.0 * step * self.c
         m = self.y * v
-        return self.y * np.where(m < 1.0, (m + reach) / (1.0 + reach), m)
+        return self.y * np.where(m < 1.0, (m + scale) / (1.0 + scale), m)
 
     def conjugate(self, w: Vector) -> float:
         """y w + w^2/(4c), on y w <= 0."""
@@ -301,67 +349,3 @@ class SquaredHinge(_RowLoss):
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Exactly s <w, y> + s^2 |w|^2/(4c): the domain contains the ray."""
         return 0.0, weighted_sum(w, self.y), 0.25 * weighted_sum(self._per_weight(w), w)
-
-
-class ConjugateOf(Smooth):
-    """r*(v) = sup_w <v, w> - r(w) for a table r with l2 > 0: f of the sample split, tau = min l2.
-
-    For r = l2/2 |w|^2 it is |v|^2/(2 l2); for the elastic net |soft(v, l1)|^2/(2 l2). f* is r itself.
-    """
-
-    def __init__(self, penalty: Table) -> None:
-        if not penalty.strong_convexity > 0:
-            raise InvalidInput("the conjugate of a penalty is smooth only if every column has l2 > 0")
-        self.penalty = penalty
-        self.tau = penalty.strong_convexity if np.isfinite(penalty.strong_convexity) else 1.0  # no column can move
-        self.is_quadratic = not penalty.l1.any() and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
-
-    def value(self, v: Vector) -> float:
-        """<v, w> - r(w) at w = gradient(v)."""
-        return self.penalty.conjugate(v)
-
-    def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """clip(soft(v - linear, l1) / l2, lo, hi)."""
-        if self.is_quadratic:
-            shifted = v - self.penalty.linear if self.penalty.linear.any() else v
-            return np.divide(shifted, self.penalty.l2, out=out)
-        w = self.penalty.conjugate_subgradient(v)
-        if out is None:
-            return w
-        out[:] = w
-        return out
-
-    def curvature(self, v: Vector) -> Vector:
-        """1/l2 where the gradient moves with v."""
-        return self.penalty.conjugate_curvature(v)
-
-    def response(self, v: Vector, w: Vector) -> Vector:
-        """The gradient at v."""
-        return self.gradient(v)
-
-    def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """(l2, linear) of r, for as many coefficients, where that is all that there is of r."""
-        return np.broadcast_to(self.penalty.l2, size), np.broadcast_to(self.penalty.linear, size)
-
-    def majorant(self, v: Vector) -> Vector:
-        """1/l2 or less, and 0 where lo = hi."""
-        return self.penalty.conjugate_majorant(v)
-
-    def prox(self, v: Vector, step: float) -> Vector:
-        """v - step prox_{r/step}(v/step) (Moreau)."""
-        return v - step * self.penalty.prox(v / step, 1.0 / step)
-
-    def conjugate(self, w: Vector) -> float:
-        """r(w)."""
-        inside = np.clip(w, self.penalty.lo, self.penalty.hi)
-        return self.penalty.value(np.where(np.abs(w - inside) <= _OUTSIDE * np.abs(w), inside, w))
-
-    def conjugate_subgradient(self, w: Vector) -> Vector:
-        """l2 w + linear + l1 sign(w)."""
-        p = self.penalty
-        return p.l2 * w + p.linear + p.l1 * np.sign(w)
-
-    @property
-    def support_bound(self) -> Vector:
-        """max(|lo|, |hi|)."""
-        return self.penalty.support_bound

@@ -26,39 +26,67 @@ are named in the offers, and the smaller counts; who adopts a flow knows no D, a
 from __future__ import annotations
 
 import enum
+import struct
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
+from glmesh.core.wire import Layout, Packed, Reader, Violation, array_bytes
 from glmesh.kernels.flow import add_flow, fingerprint
 from glmesh.types import Vector
 
-NEVER = -1  # the version of a flow that was never exchanged, and is zero
-_UNKNOWN = 0  # the incarnation of a neighbour that has not been heard of
-_HEADER = 64  # bytes of an offer beside its vectors
+NEVER = -1  # version of a flow that was never exchanged, and is zero
+_UNKNOWN = 0  # incarnation of a neighbour that has not been heard of
+_FIELDS = struct.Struct("<QQqqQddd")  # incarnation, addressed, attempt, version, digest, limit, coast, push
+OFFER_BYTES = _FIELDS.size
+_VECTOR, _FLOW = 1, 2  # flags of an offer on the wire
 
 
 @dataclass(slots=True)
 class Offer:
-    """A message from one end to the other; never changed once made."""
+    """A message from one end of a link to the other; never changed once made."""
 
-    sender: int
-    receiver: int
     incarnation: int  # the sender's
-    addressed: int  # the receiver's incarnation, as far as the sender knows; 0 makes this a HELLO
+    addressed: int  # the receiver's incarnation, as far as the sender knows; 0 makes the offer a HELLO
     attempt: int
     version: int  # of the sender's flow
-    digest: int
-    limit: float  # the largest weight that the sender allows; the smaller of the two counts
-    vector: Vector | None  # s of the sender
-    flow: Vector | None = None  # the sender's flow, for a receiver that is behind
-    coast: float = 0.0  # how far the sender's flow has coasted, and by how much it would go on;
-    push: float = 0.0  # the smaller of the two ends counts
+    digest: int  # of the sender's flow
+    limit: float  # largest weight W_kl that the sender allows; the smaller of the two ends' counts
+    vector: Vector | None  # (d,) s of the sender; None in a HELLO
+    flow: Vector | None = None  # (d,) the sender's flow, for a receiver that is behind
+    coast: float = 0.0  # [D] how far the sender's flow has coasted; the smaller of the two ends' counts
+    push: float = 0.0  # [D] by how much the sender's flow would go on; the smaller of the two ends' counts
 
     @property
-    def size(self) -> int:
-        """Bytes on the wire."""
-        return _HEADER + sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
+    def nbytes(self) -> int:
+        """64 bytes of fields, and the vectors."""
+        return OFFER_BYTES + sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
+
+    def pack(self, layout: Layout) -> Packed:
+        """Return the fields, and the vectors: s in the layout's precision, the flow always in float64."""
+        body = []
+        if self.vector is not None:
+            body.append(array_bytes(self.vector, "<f4" if layout.single else "<f8"))
+        if self.flow is not None:
+            body.append(array_bytes(self.flow))
+        head = _FIELDS.pack(
+            self.incarnation, self.addressed, self.attempt, self.version, self.digest, self.limit, self.coast, self.push
+        )
+        flags = _VECTOR * (self.vector is not None) | _FLOW * (self.flow is not None)
+        return Packed(head, flags, tuple(body))
+
+    @classmethod
+    def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
+        """Rebuild the offer; raise Violation for weights, attempts and versions that cannot be."""
+        incarnation, addressed, attempt, version, digest, limit, coast, push = _FIELDS.unpack(head)
+        if not (0 <= limit <= 2 and 0 <= coast < 1e6 and 0 <= push <= 1):  # also refuses NaN
+            raise Violation(f"an offer with weight {limit}, coast {coast} and push {push}")
+        if attempt < 0 or version > attempt or version < NEVER or not incarnation:
+            raise Violation(f"an offer of attempt {attempt} that starts from version {version}")
+        vector = body.vector(layout.d, "<f4" if layout.single else "<f8", "an offer") if flags & _VECTOR else None
+        flow = body.vector(layout.d, what="a flow") if flags & _FLOW else None
+        return cls(incarnation, addressed, attempt, version, digest, limit, vector, flow, coast, push)
 
 
 class Outcome(enum.Enum):
@@ -72,7 +100,7 @@ class Outcome(enum.Enum):
 
 @dataclass(slots=True)
 class Edge:
-    """Node `me`'s end of its link to `peer`; all of it is durable state."""
+    """Node `me`'s end of its link to `peer`; all fields are durable state."""
 
     me: int
     peer: int
@@ -80,20 +108,20 @@ class Edge:
     incarnation: int = 1
     peer_incarnation: int = _UNKNOWN
     version: int = NEVER
-    digest: int = -1  # computed from the flow
-    attempt: int = -1  # of the last offer made
-    made: Offer | None = None  # that offer
-    open: bool = False  # whether it may still be answered
-    heard: int = -1  # the attempt of the newest offer received
+    digest: int = -1  # of the flow; -1: to be computed
+    attempt: int = -1  # number of the last offer made
+    made: Offer | None = None  # last offer made
+    open: bool = False  # whether the last offer may still be answered
+    heard: int = -1  # attempt of the newest offer received
     ahead: bool = False  # the newest offer received was of an earlier attempt than ours
     owes: bool = False  # the peer is behind: the next offer brings it our flow
-    flow_sent: int = -1  # the attempt that last did
-    early: Offer | None = None  # an offer of an attempt that we have not come to yet
-    drift: Vector = field(default_factory=lambda: np.zeros(0))  # D; empty where flows have no momentum
+    flow_sent: int = -1  # attempt whose offer last brought the peer our flow
+    early: Offer | None = None  # received offer of an attempt that we have not come to yet
+    drift: Vector = field(default_factory=lambda: np.zeros(0))  # (d,) D; empty where flows have no momentum
     drifts: bool = False  # whether D belongs to this version of the flow
-    coast: float = 0.0  # in units of D, before the attempt under way
-    push: float = 0.0  # and what that attempt adds, unless it succeeds
-    pace: float = 1.0  # what is left of D's speed
+    coast: float = 0.0  # [D] how far the flow coasted before the attempt under way
+    push: float = 0.0  # [D] by how much the attempt under way goes on, unless it succeeds
+    speed: float = 1.0  # product of all pushes since the last exchange that succeeded
 
     def __post_init__(self) -> None:
         if self.digest < 0:
@@ -103,13 +131,13 @@ class Edge:
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
     def advance(self, push: float) -> None:
-        """Before an offer: the flow coasts on if the last attempt came to nothing, and is to move on by push D."""
+        """Let the flow coast on if the last attempt came to nothing, and move on by push D; called before an offer."""
         if self.drifts and self.version < self.attempt:
             self.coast += self.push
-        self.push = self.pace = self.pace * push if self.drifts else 0.0
+        self.push = self.speed = self.speed * push if self.drifts else 0.0
 
     def offer(self, s: Vector, limit: float, clock: int = 0) -> Offer:
-        """Begins the next attempt; `clock` is a number that both ends count alike, if there is one (the round).
+        """Begin the next attempt and return its offer; both ends count `clock` alike (the exchange), 0 if they cannot.
 
         An end that finds itself ahead of the other repeats its last offer, so that the two fall into step again.
         """
@@ -123,8 +151,6 @@ class Edge:
         if self.owes and not greeting:
             flow, self.owes, self.flow_sent = self.flow.copy(), False, self.attempt
         self.made = Offer(
-            self.me,
-            self.peer,
             self.incarnation,
             self.peer_incarnation,
             self.attempt,
@@ -138,11 +164,11 @@ class Edge:
         )
         if self.early is not None and self.early.attempt <= self.attempt:
             early, self.early = self.early, None
-            self._settle(early)
+            self._conclude(early)
         return self.made
 
     def receive(self, offer: Offer) -> Outcome:
-        """Takes a message from the peer."""
+        """Take an offer of the peer and return what it did to the flow."""
         if offer.incarnation < self.peer_incarnation:
             return Outcome.NOTHING  # from a former life
         if offer.incarnation > self.peer_incarnation:  # a new life: it does not know our offers
@@ -164,15 +190,15 @@ class Edge:
                 self.early = offer
                 self._notice_lag(offer)
             else:
-                outcome = self._settle(offer)
+                outcome = self._conclude(offer)
         return Outcome.ADOPTED if adopts else outcome
 
     def _notice_lag(self, offer: Offer) -> None:
         if offer.version < self.version and offer.attempt > self.flow_sent:
             self.owes = True
 
-    def _settle(self, offer: Offer) -> Outcome:
-        """What the two offers of an attempt amount to."""
+    def _conclude(self, offer: Offer) -> Outcome:
+        """Do what the two offers of an attempt amount to, and return it."""
         self._notice_lag(offer)
         made = self.made
         if made is None or offer.attempt != made.attempt or not self.open:
@@ -187,7 +213,7 @@ class Edge:
                 min(made.push, offer.push),
             )
             add_flow(self.flow, self.drift, made.vector, offer.vector, weight, coast, push)
-            self.drifts, self.coast, self.push, self.pace = self.drift.size > 0, 0.0, 0.0, 1.0
+            self.drifts, self.coast, self.push, self.speed = self.drift.size > 0, 0.0, 0.0, 1.0
             outcome = Outcome.COMMITTED
         else:
             self.flow[:] = 0.0
@@ -199,19 +225,19 @@ class Edge:
 
     @property
     def lean(self) -> float:
-        """How far the flow is ahead of F at present, in units of D."""
+        """How far the coasting flow is ahead of F, in units of D."""
         return self.coast + self.push if self.drifts else 0.0
 
     def drop(self) -> None:
-        """The peer is gone for good: what it had borrowed or lent comes back by itself."""
+        """Set the flow to zero: the peer has lost its own, or is gone for good."""
         self.flow[:] = 0.0
         self.version, self.digest, self.drifts = NEVER, self._fingerprint(), False
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
 
     def restart(self, incarnation: int) -> None:
-        """This end returns from a crash with the flow it had saved (or none): a new life that knows nobody yet.
+        """Begin a new life with the flow that was saved, or none, after a crash; the peer is unknown again.
 
-        The number of its life must be larger than any before, also than those after the backup it returns from.
+        `incarnation` must be larger than any before, also than those after the backup that this end returns from.
         """
         self.incarnation = incarnation
         self.peer_incarnation = _UNKNOWN

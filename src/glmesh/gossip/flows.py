@@ -1,98 +1,85 @@
-"""Flow-ledger gossip: a node's estimate is derived from its own share and one flow per link (`glmesh.gossip.edge`).
+"""Push-flow gossip: a node's estimate is derived from its own share and one flow per link (`glmesh.gossip.edge`).
 
-s_k = u_k + sum_l F_kl with u_k = A_k x_k, and v_k = K s_k. Without faults this is matrix gossip; with them the sum of
-all s_k is that of all u_k as soon as both ends of every link have heard of each other again. Nothing in s depends on K,
-so nodes may disagree about K for a while: each counts the members in its own view, and views travel along.
+s_k = u_k + sum_l F_kl with u_k = A_k x_k, and v_k = K s_k. Without faults the estimates are those of plain gossip; with
+them the sum of all s_k is that of all u_k as soon as both ends of every link have heard of each other again. Nothing in
+s depends on K, so nodes may disagree about K for a while: each counts the members in its own view, and views spread
+with the messages.
 
 With momentum u_k and every flow are extrapolated by what the exchange before added to them; the sum stays right.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 import numpy as np
 
-from glmesh.collectives.pipeline import ObjectiveDigest
 from glmesh.core.block import Block
-from glmesh.core.messages import Outbox, Rounds
+from glmesh.core.messages import NOTHING, Contents, Mail, Outbox, Part, Riding, Rounds
 from glmesh.core.state import PerNode, Shared
-from glmesh.gossip.edge import Edge
-from glmesh.gossip.messages import LinkMessage
+from glmesh.gossip.base import Gossip
+from glmesh.gossip.edge import Edge, Offer
+from glmesh.gossip.membership import Membership, MembershipView
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Indices, Matrix, Vector
 
-_REFRESH = 64  # rounds after which u_k is computed afresh, so that rounding cannot pile up
-
-
-def view_digest(view: Indices) -> int:
-    """A number that stands for a view of the members."""
-    return int.from_bytes(hashlib.blake2b(view.astype("<i8").tobytes(), digest_size=6).digest(), "little")
-
-
-def has_left(count: int) -> bool:
-    """Whether a node's counter says that it was a member and is none any more."""
-    return count > 0 and count % 2 == 0
+# [rounds] after which u_k is computed afresh from x_k: bounds the rounding errors of the updates in between, because
+# each adds at most one unit in the last place; a product costs half a pass over the data
+_REFRESH = 64
 
 
 @dataclass
 class NodeFlows:
-    """What one node keeps beside its variables: a flow per link, and who it thinks takes part.
+    """Flows of one node, an edge per link, and its view of the members."""
 
-    view: a counter per node that only grows: odd for a member, even for one that has left or not joined yet; a node
-    whose data changed adds two.
-    """
-
-    edges: dict[int, Edge]
-    view: Indices
-    digest: int = 0
-    heard: dict[int, int] = field(default_factory=dict)  # the digest of each neighbour's view, as last heard
-    inherited: Vector | None = None  # shares of nodes that left for good and stay counted
+    edges: dict[int, Edge]  # by neighbour
+    view: MembershipView
+    heard: dict[int, int] = field(default_factory=dict)  # digest of each neighbour's view, as last heard
+    inherited: Vector | None = None  # (d,) shares of nodes that left for good and stay counted
     closed: dict[int, bool] = field(default_factory=dict)  # neighbours whose link has failed for good
 
-    def __post_init__(self) -> None:
-        self.digest = view_digest(self.view)
-
     def count(self, node: int, count: int) -> None:
-        """What a node's counter is now."""
-        view = self.view.copy()
-        view[node] = count
-        self.see(view)
+        """Set the membership counter of a node."""
+        self.see(self.view.with_count(node, count))
 
-    def learn(self, view: Indices) -> bool:
-        """Takes over what is newer in another view; whether anything was."""
-        if not (view > self.view).any():
-            return False
-        self.see(np.maximum(self.view, view))
-        return True
+    def learn(self, counts: Indices) -> bool:
+        """Take over the counters of another view that are newer; return whether any was."""
+        before = self.view
+        self.see(before.merged(counts))
+        return self.view is not before
 
-    def see(self, view: Indices) -> None:
-        """From now on this is the view; links to those who left are over."""
-        self.view, self.digest = view, view_digest(view)
-        for peer in [peer for peer in self.edges if has_left(view[peer])]:
+    def see(self, view: MembershipView) -> None:
+        """Replace the view; links to nodes that left are over."""
+        if view is self.view:
+            return
+        self.view = view
+        for peer in [peer for peer in self.edges if view.has_left(peer)]:
             del self.edges[peer]
             self.heard.pop(peer, None)
 
 
 @dataclass
-class FlowGossip:
-    """The accounts of a block's nodes."""
+class FlowGossip(Gossip):
+    """Estimates of a block's nodes, derived from their flows."""
+
+    sends: ClassVar[Contents] = Contents(parts=frozenset({Offer, Membership}))
+    reliable: ClassVar[bool] = False
 
     node_flows: PerNode[list[NodeFlows]]
-    u: PerNode[Matrix]  # A_k x_k
-    flows: PerNode[Matrix]  # sum_l F_kl, and what was inherited
-    v: PerNode[Matrix]  # K s_k
-    members_seen: PerNode[Vector]  # K, as each node believes
-    before: PerNode[Matrix]  # u of the round before; empty without momentum
-    pushes: PerNode[Vector]  # theta of the coming exchange
+    u: PerNode[Matrix]  # (n_hosted, d) A_k x_k
+    flows: PerNode[Matrix]  # (n_hosted, d) sum_l F_kl, and what was inherited
+    v: PerNode[Matrix]  # (n_hosted, d) K s_k
+    members_seen: PerNode[Vector]  # (n_hosted,) K in each node's view
+    before: PerNode[Matrix]  # (n_hosted, d) u of the round before; empty without momentum
+    pushes: PerNode[Vector]  # (n_hosted,) theta of the coming exchange
     clock: Shared[int] = 0  # exchanges so far, the greeting included
     single: Shared[bool] = False  # offers are rounded to float32, at both ends alike, so that the sum stays right
 
     @staticmethod
     def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> FlowGossip:
-        """No flows yet; `members` is 1 for nodes that take part from the start."""
-        node_flows = [NodeFlows({}, members.copy()) for _ in range(block.size)]
+        """Start without flows; `members` is 1 for nodes that take part from the start, else 0, shape (K,)."""
+        node_flows = [NodeFlows({}, MembershipView(members.copy())) for _ in range(block.size)]
         shape = (block.size, block.d)
         before = np.zeros(shape if momentum else (0, 0))
         u, flows, v = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -104,15 +91,15 @@ class FlowGossip:
         return gossip
 
     def open(self, block: Block, k: int) -> None:
-        """Links of the k-th hosted node to all neighbours that have not left, as far as there are none yet.
+        """Open the missing links of the k-th hosted node to all neighbours that have not left.
 
-        Also to those who have not joined, as far as it knows: two that join at the same time find each other so.
+        Neighbours that have not joined, as far as it knows, are included: two that join together find each other so.
         """
         own_flows, me = self.node_flows[k], int(block.ids[k])
-        if not own_flows.view[me] & 1:
+        if not own_flows.view.is_member(me):
             return
         for peer, _ in block.neighbours(k):
-            if not (has_left(own_flows.view[peer]) or peer in own_flows.edges or peer in own_flows.closed):
+            if not (own_flows.view.has_left(peer) or peer in own_flows.edges or peer in own_flows.closed):
                 drift = np.zeros(block.d if self.before.size else 0)
                 own_flows.edges[peer] = Edge(me, peer, np.zeros(block.d), drift=drift)
 
@@ -123,17 +110,17 @@ class FlowGossip:
         self.pushes = theta
 
     def move(self, block: Block, k: int, change: Vector) -> None:
-        """The variables of the k-th hosted node are changed from outside."""
+        """u_k <- u_k + A_k change."""
         self.u[k] += block.node_columns(k).dot(change)
 
-    def still(self, k: int) -> None:
-        """The k-th hosted node has no momentum."""
+    def reset_node(self, k: int) -> None:
+        """Set before_k = u_k; the next extrapolation of the k-th hosted node is zero."""
         if self.before.size:
             self.before[k] = self.u[k]
 
-    def step(self, block: Block, up: Flags, pulses: list[ObjectiveDigest] | None = None) -> Rounds:
-        """One exchange: an offer to every neighbour, and what the letters that came say; pulses ride along."""
-        s = self.u + self.flows  # a fresh array: letters refer to its rows
+    def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
+        """Make an offer to every neighbour and act on the offers received, in one exchange; return its halo."""
+        s = self.u + self.flows  # a fresh array: offers refer to its rows
         damping = block.info.damping if self.before.size else 1.0
         offered = [
             (k, own_flows, edge, damping * weight)
@@ -149,59 +136,60 @@ class FlowGossip:
                     s[k] += edge.push * edge.drift
         if self.single:
             s = s.astype(np.float32).astype(np.float64)
-        letters = [
-            self._write(own_flows, edge, s[k], weight, None if pulses is None else pulses[k])
-            for k, own_flows, edge, weight in offered
-        ]
-        halo = yield Outbox(letters=letters)
-        self.clock += 1
-        for letter in halo.letters:
-            self._read(block, letter.receiver - int(block.ids[0]), letter)
+        mail = [self._write(own_flows, edge, s[k], weight) for k, own_flows, edge, weight in offered]
+        if riding.parts is not None:
+            for (k, *_), one in zip(offered, mail, strict=True):
+                one.parts.append(riding.parts[k])
+        halo = yield from self._exchange(block, Outbox(scalars=riding.scalars, mail=mail))
         for place in np.flatnonzero(up):
             self.sum_flows(int(place))
         self.derive()
         return halo
 
     def greet(self, block: Block) -> Rounds:
-        """The HELLO that opens every link: offers without a vector."""
-        halo = yield Outbox(
-            letters=[
-                self._write(own_flows, edge, self.u[k], 0.0)
-                for k, own_flows in enumerate(self.node_flows)
-                for edge in own_flows.edges.values()
-            ]
-        )
+        """Open every link with a HELLO, an offer without a vector, in one exchange."""
+        edges = [
+            (k, own_flows, edge) for k, own_flows in enumerate(self.node_flows) for edge in own_flows.edges.values()
+        ]
+        mail = [self._write(own_flows, edge, self.u[k], 0.0) for k, own_flows, edge in edges]
+        yield from self._exchange(block, Outbox(mail=mail))
+
+    def _exchange(self, block: Block, outbox: Outbox) -> Rounds:
+        """Exchange an outbox and read the mail that comes."""
+        halo = yield outbox
         self.clock += 1
-        for letter in halo.letters:
-            self._read(block, letter.receiver - int(block.ids[0]), letter)
+        for mail in halo.mail:
+            self._read(block, mail.receiver - int(block.ids[0]), mail)
+        return halo
 
-    def _write(
-        self, own_flows: NodeFlows, edge: Edge, s: Vector, weight: float, pulse: ObjectiveDigest | None = None
-    ) -> LinkMessage:
-        news = own_flows.heard.get(edge.peer) != own_flows.digest
-        offer = edge.offer(s, weight, self.clock)
-        return LinkMessage(offer, own_flows.digest, own_flows.view if news else None, pulse=pulse)
+    def _write(self, own_flows: NodeFlows, edge: Edge, s: Vector, weight: float) -> Mail:
+        view = own_flows.view
+        news = own_flows.heard.get(edge.peer) != view.digest
+        parts: list[Part] = [edge.offer(s, weight, self.clock), Membership(view.digest, view.counts if news else None)]
+        return Mail(edge.me, edge.peer, parts)
 
-    def _read(self, block: Block, k: int, letter: LinkMessage) -> None:
-        own_flows = self.node_flows[k]
-        if letter.view is not None and own_flows.learn(letter.view):
-            self.members_seen[k] = float(np.sum(own_flows.view & 1))
+    def _read(self, block: Block, k: int, mail: Mail) -> None:
+        own_flows, membership, offer = self.node_flows[k], mail.part(Membership), mail.part(Offer)
+        if membership is not None and membership.counts is not None and own_flows.learn(membership.counts):
+            self.members_seen[k] = float(own_flows.view.n_members)
             self.open(block, k)
-        if letter.sender in own_flows.edges:
-            own_flows.heard[letter.sender] = letter.members
-            own_flows.edges[letter.sender].receive(letter.offer)
+        if mail.sender in own_flows.edges:
+            if membership is not None:
+                own_flows.heard[mail.sender] = membership.digest
+            if offer is not None:
+                own_flows.edges[mail.sender].receive(offer)
 
     def sum_flows(self, k: int) -> None:
-        """All that has flowed to the k-th hosted node, and what flows have coasted since."""
+        """Add up the flows of the k-th hosted node, and how far they have coasted since."""
         self.flows[k] = self.committed(k)
         for _, edge in sorted(self.node_flows[k].edges.items()):
             if edge.lean:
                 self.flows[k] += edge.lean * edge.drift
 
     def committed(self, k: int) -> Vector:
-        """The flows of the k-th hosted node as the last exchanges left them, in a fresh array.
+        """Return the sum of the k-th hosted node's flows as the last exchanges left them, in a fresh array (d,).
 
-        In ascending order of neighbours, so that the sum has the same bits wherever it is computed.
+        Flows are added in ascending order of neighbours, so that the sum has the same bits wherever it is computed.
         """
         own_flows = self.node_flows[k]
         total = np.zeros_like(self.u[k]) if own_flows.inherited is None else own_flows.inherited.copy()
@@ -210,29 +198,38 @@ class FlowGossip:
         return total
 
     def derive(self) -> None:
-        """v_k = K s_k."""
+        """v_k <- K (u_k + sum_l F_kl)."""
         np.add(self.u, self.flows, out=self.v)
         self.v *= self.members_seen[:, None]
 
     @property
     def target(self) -> Matrix:
-        """Where the local solver adds its change, `unit` times A_k D_k."""
+        """Array to which the local solver adds A_k D_k: u."""
         return self.u
 
     @property
     def unit(self) -> Vector:
-        """1: u_k is the node's own share."""
+        """1, because u_k is the node's own share."""
         return np.ones(len(self.node_flows))
 
-    def settle(self, block: Block, x: Vector, round: int) -> None:
-        """After the local solver: the estimates follow."""
+    def finish_round(self, block: Block, x: Vector, round: int) -> None:
+        """Derive the estimates from the u that the local solver changed; afresh from x every _REFRESH rounds."""
         if (round + 1) % _REFRESH == 0:
             self.refresh(block, x)
         else:
             self.derive()
 
+    def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
+        """Derive u from x, and set all v_k to v unless the sum was broken."""
+        self.clock += 1  # as in every round, so that all ends of links count alike
+        self.refresh(block, x)
+        if v is not None:
+            self.v[:] = v
+        if broken:
+            self.derive()
+
     def refresh(self, block: Block, x: Vector) -> None:
-        """Everything that can be derived, derived afresh; momentum stays as it is."""
+        """Derive u, flows and v of all hosted nodes afresh; momentum stays as it is."""
         for k in range(block.size):
             old = self.u[k].copy()
             self.refresh_node(block, x, k)
@@ -240,52 +237,59 @@ class FlowGossip:
                 self.before[k] += self.u[k] - old
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """All that is derived of the k-th hosted node."""
+        """Derive u, flows and v of the k-th hosted node afresh."""
         own_flows = self.node_flows[k]
-        takes_part = own_flows.view[int(block.ids[k])] & 1
-        self.u[k] = block.share(k, x) if takes_part else 0.0
+        self.u[k] = block.share(k, x) if own_flows.view.is_member(int(block.ids[k])) else 0.0
         self.sum_flows(k)
-        self.members_seen[k] = float(np.sum(own_flows.view & 1))
+        self.members_seen[k] = float(own_flows.view.n_members)
         self.v[k] = self.members_seen[k] * (self.u[k] + self.flows[k])
 
-    # what happens to nodes; each end of a link is told apart, as it would find out by itself
+    def view_digests(self) -> list[int]:
+        """Return the digest of each hosted node's view of the members."""
+        return [own_flows.view.digest for own_flows in self.node_flows]
+
+    def restored(self, saved: Self) -> Self:
+        """Return the saved gossip: no array is shared with the transport."""
+        return saved
+
+    # events; each end of a link is told apart, as it would find out by itself
 
     def join(self, block: Block, k: int) -> None:
-        """The k-th hosted node takes part from now on."""
+        """Make the k-th hosted node a member, and open its links."""
         own_flows, me = self.node_flows[k], int(block.ids[k])
-        own_flows.count(me, own_flows.view[me] + 1)
+        own_flows.count(me, own_flows.view.counts[me] + 1)
         self.open(block, k)
 
     def farewell(self, k: int, peer: int, count: int) -> None:
-        """The k-th hosted node learns that another left for good, with this count."""
+        """Tell the k-th hosted node that `peer` left for good, with this membership counter."""
         own_flows = self.node_flows[k]
-        own_flows.count(peer, max(own_flows.view[peer], count))
+        own_flows.count(peer, max(own_flows.view.counts[peer], count))
 
     def quit(self, k: int, me: int) -> int:
-        """The k-th hosted node is gone: nothing of it counts any more. Returns its count, for those who must know."""
+        """Make the k-th hosted node, whose id is `me`, leave for good; return its membership counter."""
         own_flows = self.node_flows[k]
-        own_flows.count(me, own_flows.view[me] + 1)
+        own_flows.count(me, own_flows.view.counts[me] + 1)
         own_flows.edges, own_flows.heard, own_flows.inherited = {}, {}, None
-        return int(own_flows.view[me])
+        return int(own_flows.view.counts[me])
 
     def close(self, k: int, peer: int) -> None:
-        """The k-th hosted node gives a link up that has failed for good."""
+        """Give up the link of the k-th hosted node to `peer`, which has failed for good."""
         own_flows = self.node_flows[k]
         own_flows.closed[peer] = True
         own_flows.edges.pop(peer, None)
 
     def lose_memory(self, k: int) -> None:
-        """The k-th hosted node returns empty."""
+        """Set all flows of the k-th hosted node to zero, as a new incarnation."""
         for edge in self.node_flows[k].edges.values():
             edge.drop()
             edge.restart(edge.incarnation + 1)
 
     def inherit(self, k: int, share: Vector) -> None:
-        """The k-th hosted node goes on counting the share of one that left."""
+        """Let the k-th hosted node count the share A_l x_l of a node l that left."""
         own_flows = self.node_flows[k]
         own_flows.inherited = share.copy() if own_flows.inherited is None else own_flows.inherited + share
 
     def announce_change(self, block: Block, k: int) -> None:
-        """The data of the k-th hosted node changed: certificates must not mix before and after."""
+        """Tell all that the data of the k-th hosted node changed: certificates must not mix before and after."""
         own_flows, me = self.node_flows[k], int(block.ids[k])
-        own_flows.count(me, own_flows.view[me] + 2)
+        own_flows.count(me, own_flows.view.counts[me] + 2)

@@ -1,71 +1,41 @@
-"""Coordinate descent on the local subproblem: one kernel for the whole catalogue.
+"""Coordinate descent on the local subproblem (`glmesh.kernels.subproblem`): one kernel for the whole catalogue.
 
-Node k minimises <w_k, A_k D> + q_k/2 |A_k D|^2 + sum_i g_i(x_i + D_i), q_k = sigma'/tau. It sees the loss only
-through w_k, the gradient at its estimate. r_k = w_k + q_k A_k D is kept up to date, so a column costs one product
-and, if it moves, one addition. A *unit* is a column, or a group of columns (kind GROUPS).
+The residual r_k = w_k + q_k A_k D is kept up to date, so a column costs one inner product and, if its variable moves,
+one addition.
 
-Weights per row h_kj in [0, 1] turn the square into q_k/2 sum_j h_kj (A_k D)_j^2, and r_k into w_k + q_k h_k o (A_k D).
-A unit's curvature is then q sum_j h_j a_ij^2, but at least _FLOOR of what it is without weights: where h is zero, the
-slope alone would send a unit as far as g lets it. A larger curvature only shortens steps.
+Weights h_kj in [0, 1] per row turn the square into q_k/2 sum_j h_kj (A_k D)_j^2 and the residual into
+r_k = w_k + q_k h_k o (A_k D). A unit's curvature is then q sum_j h_j a_ij^2, but at least `_FLOOR` times its curvature
+without weights: where h is zero, the slope alone would send a unit as far as g lets it. A larger curvature only
+shortens steps.
 
-Sleeping units. A unit that sits at a kink or a bound stays there until its slope has moved by a margin that is known
-when it is visited, and |a_i|*(path length of r_k) bounds that move. `path[k]` is the path length so far, `wake[j]` the
-length at which unit j must be looked at again. Skipping a sleeping unit changes nothing, not even a bit of x.
-Weights are at most 1, so r_k moves no further than without, and the margin of a unit does not depend on its curvature.
+Sleeping units. A unit at a kink or a bound stays there until its slope has moved by a margin that is known when the
+unit is visited, and |a_i| times the length of the path of r_k bounds that move. `Memory.path[k]` is the length of the
+path so far and `Memory.wake[j]` the length at which unit j must be visited again. Skipping a sleeping unit changes no
+bit of x.
+Weights are at most 1, so r_k moves no further than without weights, and a margin does not depend on the curvature.
 """
 
 import math
 
 import numpy as np
-from numba import njit
 
-from glmesh.kernels.columns import FOUR, ONE, THREE, TWO, add, dot
-from glmesh.kernels.terms import (
-    GROUPS,
-    LOGISTIC_DUAL,
-    conjugate,
-    logistic_step,
-    pinned_margin,
-    ray_limit,
-    row_of,
-    table_step,
-    value,
-)
+from glmesh.kernels.columns import add, dot, weighted_add, weighted_square
+from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, ZERO, inlined, kernel
+from glmesh.kernels.order import SHUFFLED, SYMMETRIC, hash64, shuffle
+from glmesh.kernels.subproblem import Node, gap_and_decrease, terms
+from glmesh.kernels.terms import GROUPS, LOGISTIC_DUAL, logistic_step, pinned_margin, row_of, table_step
 
-CYCLIC = np.int64(0)
-SHUFFLED = np.int64(1)
-SYMMETRIC = np.int64(2)  # forward, backward, forward, ...
-
-_ZERO = np.uint64(0)
-# Rounding of a slope, relative to |a_i| |r|: a margin is trusted only beyond it.
-_ROUNDING = 1e-12
-# Path lengths are rounded up and wake-up times down: steps may be tiny beside the whole path, and there are many.
+_ROUNDING = 1e-12  # of |a_i| |r|: rounding error of a slope; a margin is trusted only beyond it
+_NORM_ERROR = 1e-9  # relative: far above the rounding of the norms that path lengths and margins are made of
+# [2 ulp] path lengths are rounded up and wake-up lengths down: a pass adds many steps that are tiny beside the path
 _UP, _DOWN = 1.0 + 4.5e-16, 1.0 - 4.5e-16
-_FLOOR = 1e-3
+_FLOOR = 1e-3  # least curvature of a unit under row weights, relative to its curvature without weights
 
 
-@njit(nogil=True, cache=True)
-def hash64(a, b):
-    """A well-mixed 64-bit hash of two numbers (the finaliser of splitmix64)."""
-    z = a + (b + ONE) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-@njit(nogil=True, cache=True)
-def shuffle(order, key):
-    """Permutes in place, from a key."""
-    for i in range(ONE, np.uint64(order.size)):
-        key = hash64(key, i)
-        j = key % (i + ONE)
-        order[i], order[j] = order[j], order[i]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def _compare(r, w):
-    """(|r - w|, |w|), in four partial sums each, which hide the latency of an addition."""
-    j, end = _ZERO, np.uint64(w.size)
+    """Return (|r - w|, |w|), in four partial sums each."""
+    j, end = ZERO, np.uint64(w.size)
     a0 = a1 = a2 = a3 = s0 = s1 = s2 = s3 = 0.0
     while j + FOUR <= end:
         w0, w1, w2, w3 = w[j], w[j + ONE], w[j + TWO], w[j + THREE]
@@ -85,166 +55,105 @@ def _compare(r, w):
     return math.sqrt((a0 + a1) + (a2 + a3)), math.sqrt((s0 + s1) + (s2 + s3))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _weighted_square(indptr, indices, data, i, h):
-    """sum_j h_j a_ij^2, in four partial sums."""
-    a, b = indptr[i], indptr[i + ONE]
-    j, s0, s1, s2, s3 = a, 0.0, 0.0, 0.0, 0.0
-    if indices.size > 0:
-        while j + FOUR <= b:
-            s0 += data[j] * data[j] * h[indices[j]]
-            s1 += data[j + ONE] * data[j + ONE] * h[indices[j + ONE]]
-            s2 += data[j + TWO] * data[j + TWO] * h[indices[j + TWO]]
-            s3 += data[j + THREE] * data[j + THREE] * h[indices[j + THREE]]
-            j += FOUR
-        while j < b:
-            s0 += data[j] * data[j] * h[indices[j]]
-            j += ONE
-    else:
-        while j + FOUR <= b:
-            s0 += data[j] * data[j] * h[j - a]
-            s1 += data[j + ONE] * data[j + ONE] * h[j - a + ONE]
-            s2 += data[j + TWO] * data[j + TWO] * h[j - a + TWO]
-            s3 += data[j + THREE] * data[j + THREE] * h[j - a + THREE]
-            j += FOUR
-        while j < b:
-            s0 += data[j] * data[j] * h[j - a]
-            j += ONE
-    return (s0 + s1) + (s2 + s3)
+@kernel
+def _weighted_curvature(design, j, h):
+    """Return the curvature of unit j under row weights h, divided by q.
 
-
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
-def _weighted_add(indptr, indices, data, i, factor, h, r):
-    """r += factor h o a_i."""
-    a, b = indptr[i], indptr[i + ONE]
-    if indices.size > 0:
-        for j in range(a, b):
-            r[indices[j]] += factor * data[j] * h[indices[j]]
-    else:
-        for j in range(a, b):
-            r[j - a] += factor * data[j] * h[j - a]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _group_square(indptr, indices, data, begin, end, h, square):
-    """A bound of |diag(h)^(1/2) A|_2^2 for a group with |A|_2^2 = square: that times the largest h, or Frobenius."""
+    sum_i h_i a_ji^2 for a column. For a group A_j an upper bound of |diag(h)^(1/2) A_j|_2^2: the smaller of the squared
+    Frobenius norm and |A_j|_2^2 times the largest h_i of a row with an entry. At least `_FLOOR` |A_j|_2^2.
+    """
+    indptr, indices, data, norm = design.indptr, design.indices, design.data, design.norms[j]
     total = top = 0.0
-    for c in range(begin, end):
-        total += _weighted_square(indptr, indices, data, c, h)
-        for i in range(indptr[c], indptr[c + ONE]):
-            if data[i] != 0.0:
-                top = max(top, h[indices[i]] if indices.size > 0 else h[i - indptr[c]])
-    return min(total, top * square)
+    for c in range(design.bounds[j], design.bounds[j + ONE]):
+        total += weighted_square(indptr, indices, data, c, h)
+        if design.kind == GROUPS:
+            for i in range(indptr[c], indptr[c + ONE]):
+                if data[i] != 0.0:
+                    top = max(top, h[indices[i]] if indices.size > 0 else h[i - indptr[c]])
+    square = min(total, top * (norm * norm)) if design.kind == GROUPS else total
+    return max(square, _FLOOR * norm * norm)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _group_step(indptr, indices, data, begin, end, weight, curvature, q, x, r, slopes, h):
-    """One proximal step on a group; returns the path length of r and the margin of a group at zero (or -1)."""
-    size = end - begin
-    norm = 0.0
-    at_zero = True
-    for c in range(size):
-        slopes[c] = curvature * x[begin + c] - dot(indptr, indices, data, begin + c, r)
-        norm += slopes[c] * slopes[c]
-        at_zero = at_zero and x[begin + c] == 0.0
+@inlined
+def _move(design, node, i, change):
+    """Update the residual for a change of x_i."""
+    if node.h.size > 0:
+        weighted_add(design.indptr, design.indices, design.data, i, node.q * change, node.h, node.r)
+    else:
+        add(design.indptr, design.indices, design.data, i, node.q * change, node.r)
+
+
+@inlined
+def _column_step(design, node, x, i, curvature):
+    """Minimise over x_i, in place.
+
+    Returns (change of x_i, move of the slope at which x_i leaves its kink or bound; -1 if it is at none).
+    """
+    slope, row, old = dot(design.indptr, design.indices, design.data, i, node.r), row_of(design.table, i), x[i]
+    if design.kind == LOGISTIC_DUAL:
+        new = logistic_step(row, old, slope, curvature)
+    else:
+        new = table_step(row, old, slope, curvature)
+    change, margin = new - old, -1.0
+    if change != 0.0:
+        x[i] = new
+        _move(design, node, i, change)
+    elif design.kind != LOGISTIC_DUAL:
+        margin = pinned_margin(row, old, slope)
+    return change, margin
+
+
+@kernel
+def _group_step(design, node, x, j, curvature, slopes):
+    """Make one proximal step on group j, in place: x_j <- max(1 - weight/|z|, 0) z/curvature.
+
+    z = curvature x_j - A_j^T r is kept in `slopes`.
+    Returns (length of the move, move of the slopes at which a group at zero leaves zero; -1 if it is not there).
+    """
+    begin, end = design.bounds[j], design.bounds[j + ONE]
+    weight, norm, moved, at_zero = design.table[begin, 0], 0.0, 0.0, True
+    for i in range(begin, end):
+        slopes[i] = curvature * x[i] - dot(design.indptr, design.indices, design.data, i, node.r)
+        norm += slopes[i] * slopes[i]
+        at_zero = at_zero and x[i] == 0.0
     norm = math.sqrt(norm)
     shrink = (1.0 - weight / norm) / curvature if norm > weight and curvature > 0.0 else 0.0
-    moved = 0.0
-    for c in range(size):
-        change = shrink * slopes[c] - x[begin + c]
+    for i in range(begin, end):
+        change = shrink * slopes[i] - x[i]
         if change != 0.0:
-            x[begin + c] += change
-            if h.size > 0:
-                _weighted_add(indptr, indices, data, begin + c, q * change, h, r)
-            else:
-                add(indptr, indices, data, begin + c, q * change, r)
+            x[i] += change
+            _move(design, node, i, change)
             moved += change * change
     return math.sqrt(moved), (weight - norm if at_zero and moved == 0.0 else -1.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _pass(
-    first, last, order, backward, kind, bounds, indptr, indices, data, norms, table, q, x, r, slopes, wake, path, scale,
-    h, squares,
-):  # fmt: skip
-    """One pass over a node's units. Returns (path length of r so far, nonzeros visited, whether anything moved).
-
-    With weights h (empty: none), squares holds a unit's curvature over q once it was visited (before, -1).
-    """
-    visited = _ZERO
-    moved = False
-    shuffled, sparse, weighted = order.size > 0, indices.size > 0, h.size > 0
+@kernel
+def _pass(design, task, memory, scratch, node, pass_):
+    """Visit the units of a node that are awake, once each; return whether anything moved."""
+    bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.indptr
+    x, wake, k, first, last, q = task.x, memory.wake, node.k, node.first, node.last, node.q
+    path, visited, moved = memory.path[k], ZERO, False
+    order, squares = scratch.order[first:last], scratch.squares
+    shuffled, backward = task.order == SHUFFLED, task.order == SYMMETRIC and pass_ % TWO == ONE
+    if shuffled:
+        shuffle(order, hash64(hash64(hash64(task.seed, task.ids[k]), task.round), np.uint64(pass_)))
     for position in range(last - first):
         j = first + (order[position] if shuffled else position)
         if backward:
             j = last - ONE - position
         if wake[j] > path:
             continue
-        norm = norms[j]
+        norm, begin = norms[j], bounds[j]
         curvature = largest = q * norm * norm
-        begin = bounds[j]
-        if weighted:
-            square = squares[j - first]
-            if square < 0.0:
-                if kind == GROUPS:
-                    square = _group_square(indptr, indices, data, begin, bounds[j + ONE], h, norm * norm)
-                else:
-                    square = _weighted_square(indptr, indices, data, begin, h)
-                square = max(square, _FLOOR * norm * norm)
-                squares[j - first] = square
-            curvature = q * square
+        if node.h.size > 0:
+            if squares[j] < 0.0:
+                squares[j] = _weighted_curvature(design, j, node.h)
+            curvature = q * squares[j]
         visited += indptr[bounds[j + ONE]] - indptr[begin]
-        margin = -1.0
-        change = 0.0
-        if kind == GROUPS:
-            change, margin = _group_step(
-                indptr, indices, data, begin, bounds[j + ONE], table[begin, 0], curvature, q, x, r, slopes, h
-            )
+        if design.kind == GROUPS:
+            change, margin = _group_step(design, node, x, j, curvature, scratch.pulls)
         else:
-            # dot and add by hand: a call would count references of five arrays, as much as twenty nonzeros cost
-            a, b = indptr[begin], indptr[begin + ONE]
-            i, s0, s1, s2, s3 = a, 0.0, 0.0, 0.0, 0.0
-            if sparse:
-                while i + FOUR <= b:
-                    s0 += data[i] * r[indices[i]]
-                    s1 += data[i + ONE] * r[indices[i + ONE]]
-                    s2 += data[i + TWO] * r[indices[i + TWO]]
-                    s3 += data[i + THREE] * r[indices[i + THREE]]
-                    i += FOUR
-                while i < b:
-                    s0 += data[i] * r[indices[i]]
-                    i += ONE
-            else:
-                while i + FOUR <= b:
-                    s0 += data[i] * r[i - a]
-                    s1 += data[i + ONE] * r[i - a + ONE]
-                    s2 += data[i + TWO] * r[i - a + TWO]
-                    s3 += data[i + THREE] * r[i - a + THREE]
-                    i += FOUR
-                while i < b:
-                    s0 += data[i] * r[i - a]
-                    i += ONE
-            slope = (s0 + s1) + (s2 + s3)
-            row = (table[begin, 0], table[begin, 1], table[begin, 2], table[begin, 3], table[begin, 4])
-            old = x[begin]
-            if kind == LOGISTIC_DUAL:
-                new = logistic_step(row, old, slope, curvature)
-            else:
-                new = table_step(row, old, slope, curvature)
-            change = new - old
-            if change != 0.0:
-                x[begin] = new
-                factor = q * change
-                if weighted:
-                    _weighted_add(indptr, indices, data, begin, factor, h, r)
-                elif sparse:
-                    for i in range(a, b):
-                        r[indices[i]] += factor * data[i]
-                else:
-                    for i in range(a, b):
-                        r[i - a] += factor * data[i]
-            elif kind != LOGISTIC_DUAL:
-                margin = pinned_margin(row, old, slope)
+            change, margin = _column_step(design, node, x, begin, curvature)
         if change != 0.0:
             moved = True
             path = (path + q * abs(change) * norm) * _UP
@@ -253,143 +162,94 @@ def _pass(
             wake[j] = math.inf
         else:
             at = abs(x[begin]) * (largest + table[begin, 1])
-            margin -= _ROUNDING * (norm * scale + table[begin, 0] + abs(table[begin, 2]) + at)
-            wake[j] = (path + margin / norm * (1.0 - 1e-9)) * _DOWN if margin > 0.0 else 0.0
-    return path, visited, moved
+            margin -= _ROUNDING * (norm * node.scale + table[begin, 0] + abs(table[begin, 2]) + at)
+            wake[j] = (path + margin / norm * (1.0 - _NORM_ERROR)) * _DOWN if margin > 0.0 else 0.0
+    memory.path[k] = path
+    task.visited[k] += visited
+    return moved
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _terms(kind, bounds, table, first, last, x):
-    """g over the units first..last."""
-    total = 0.0
-    for j in range(first, last):
-        if kind == GROUPS:
-            square = 0.0
-            for i in range(bounds[j], bounds[j + ONE]):
-                square += x[i] * x[i]
-            total += table[bounds[j], 0] * math.sqrt(square)
-        else:
-            total += value(kind, row_of(table, bounds[j]), x[bounds[j]])
-    return total
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def node_terms(kind, bounds, table, unit_starts, x, out):
-    """out_k = g_k(x_k) of every node k; x is inside all bounds."""
-    for k in range(np.uint64(out.size)):
-        out[k] = _terms(kind, bounds, table, unit_starts[k], unit_starts[k + ONE], x)
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _local_gap(kind, bounds, indptr, indices, data, table, first, last, before, w, r, q, terms):
-    """The subproblem's duality gap at (x, s r), s the largest of [0, 1] that is feasible (infinite if none is).
-
-    <w, u> + q/2 |u|^2 + g(x) + |s r - w|^2/(2q) + <s r, A x_before> + g*(-A^T s r), with u = A (x - x_before).
-    """
-    pulls = np.empty(bounds[last] - bounds[first])
-    origin = bounds[first]
-    s = 1.0
-    for j in range(first, last):
-        square = 0.0
-        for i in range(bounds[j], bounds[j + ONE]):
-            pulls[i - origin] = -dot(indptr, indices, data, i, r)
-            square += pulls[i - origin] * pulls[i - origin]
-        if kind == GROUPS:
-            if square > 0.0:
-                s = min(s, table[bounds[j], 0] / math.sqrt(square))
-        elif kind != LOGISTIC_DUAL:
-            s = min(s, ray_limit(row_of(table, bounds[j]), pulls[bounds[j] - origin]))
-    if s < 0.0:
-        return math.inf
-    gap = terms
-    for i in range(np.uint64(pulls.size)):
-        gap -= s * pulls[i] * before[i]
+@kernel
+def _begin(design, task, memory, scratch, k):
+    """Set r_k = w_k and the scratch arrays that node k needs; return its `Node`."""
+    first, last = design.unit_starts[k], design.unit_starts[k + ONE]
+    weighted = task.rows.size > 0
+    w, r = task.w[k if task.w.shape[0] > 1 else ZERO], memory.r[k]
+    drift, scale = _compare(r, w)
     for j in range(np.uint64(w.size)):
-        u = (r[j] - w[j]) / q
-        away = s * r[j] - w[j]
-        gap += w[j] * u + 0.5 * q * u * u + 0.5 * away * away / q
-    if kind != GROUPS:  # the conjugate of a group norm is zero where it is finite
+        r[j] = w[j]
+    memory.path[k] = (memory.path[k] + drift * (1.0 + _NORM_ERROR)) * _UP
+    if weighted or task.afresh[k] > 0.0 or task.gamma != 1.0 or task.target[k] >= 0.0:
+        for i in range(design.starts[k], design.starts[k + ONE]):
+            scratch.before[i] = task.x[i]
+    if task.order == SHUFFLED:
+        for j in range(last - first):
+            scratch.order[first + j] = j
+    if weighted:
         for j in range(first, last):
-            gap += conjugate(kind, row_of(table, bounds[j]), s * pulls[bounds[j] - origin])
-    return max(gap, 0.0)
+            scratch.squares[j] = -1.0
+    return Node(k, first, last, task.q[k], w, r, task.rows[k] if weighted else task.x[:0], scale)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def solve_nodes(
-    starts, unit_starts, bounds, indptr, indices, data, norms, kind, table,  # the block's columns and g
-    x, w, r, out, q, gamma, step, passes, target, order_kind, seed, round_, ids, rows, afresh,  # this round's task
-    wake, path, theta, visited,  # memory of sleeping units; what was reached
-):  # fmt: skip
-    """For every node k of the block: x_k += gamma D_k and out_k += step_k A_k D_k. w has a row each, or one for all.
+@kernel
+def _finish(design, task, memory, scratch, node):
+    """Add step_k q_k A_k D_k to the node's estimate and, if gamma is not 1, shorten D to gamma D.
 
-    passes[k] is the cap of passes; target[k] is Theta (negative: none), and then theta[k] the accuracy reached.
-    rows[k] are the weights h_k (shape (0, 0): none); Theta is not defined with them.
-    A_k D_k is what the residual moved by, and then rounded like w_k; or, if it is at most afresh[k] of w_k, summed up
-    from the columns. (So it is with weights, too: r_k does not tell it where h_k is zero.)
+    q_k A_k D_k is r_k - w_k, rounded like w_k; or it is recomputed from the columns, where it is small beside w_k
+    (`Task.afresh`) or where rows without weight hide it from the residual.
     """
-    weighted = rows.size > 0
-    width, per_node = np.uint64(w.shape[1]), np.uint64(w.shape[0] > 1)
-    for k in range(np.uint64(starts.size) - ONE):
-        first, last = unit_starts[k], unit_starts[k + ONE]
-        visited[k] = _ZERO
-        if first == last or passes[k] == _ZERO:
-            theta[k] = 0.0 if first == last else 1.0
-            continue
-        wk, rk = w[k * per_node], r[k]
-        drift, scale = _compare(rk, wk)
-        rk[:] = wk
-        length = (path[k] + drift * (1.0 + 1e-9)) * _UP
-        needed = weighted or afresh[k] > 0.0 or gamma != 1.0 or target[k] >= 0.0
-        before = x[starts[k] : starts[k + ONE]].copy() if needed else x[:0]
-        old_terms = _terms(kind, bounds, table, first, last, x) if target[k] >= 0.0 else 0.0
-        order = np.empty(last - first if order_kind == SHUFFLED else _ZERO, np.uint64)
-        for j in range(np.uint64(order.size)):
-            order[j] = j
-        largest = _ZERO
-        if kind == GROUPS:
-            for j in range(first, last):
-                largest = max(largest, bounds[j + ONE] - bounds[j])
-        slopes = np.empty(largest)
-        h = rows[k] if weighted else x[:0]
-        squares = np.full(last - first if weighted else _ZERO, -1.0)
-        theta[k] = math.nan
-        for pass_ in range(passes[k]):
-            if order_kind == SHUFFLED:
-                shuffle(order, hash64(hash64(hash64(seed, ids[k]), round_), np.uint64(pass_)))
-            length, seen, moved = _pass(
-                first, last, order, order_kind == SYMMETRIC and pass_ % TWO == ONE,
-                kind, bounds, indptr, indices, data, norms, table, q[k], x, rk, slopes, wake, length, scale,
-                h, squares,
-            )  # fmt: skip
-            visited[k] += seen
-            if target[k] >= 0.0:
-                terms = _terms(kind, bounds, table, first, last, x)
-                decrease = old_terms - terms
-                for j in range(width):
-                    u = (rk[j] - wk[j]) / q[k]
-                    decrease -= wk[j] * u + 0.5 * q[k] * u * u
-                gap = _local_gap(kind, bounds, indptr, indices, data, table, first, last, before, wk, rk, q[k], terms)
-                if decrease > 0.0 and gap < math.inf:
-                    theta[k] = gap / (gap + decrease)
-                else:
-                    theta[k] = 1.0 if moved and gap > 0.0 else 0.0
-                if gap <= target[k] * decrease:
-                    break
-            if not moved:
+    k, w, r, x, before = node.k, node.w, node.r, task.x, scratch.before
+    begin, end, out = design.starts[k], design.starts[k + ONE], task.estimate[k]
+    step, afresh = task.step[k], task.afresh[k]
+    if node.h.size > 0 or (afresh > 0.0 and _compare(r, w)[0] <= afresh * node.scale):
+        for i in range(begin, end):
+            change = x[i] - before[i]
+            if change != 0.0:
+                add(design.indptr, design.indices, design.data, i, step * node.q * change, out)
+    else:
+        for j in range(np.uint64(w.size)):
+            out[j] += step * (r[j] - w[j])
+    if task.gamma != 1.0:
+        for i in range(begin, end):
+            if x[i] != before[i]:
+                x[i] = before[i] + task.gamma * (x[i] - before[i])
+        for j in range(node.first, node.last):
+            memory.wake[j] = 0.0
+
+
+@kernel
+def _solve_node(design, task, memory, scratch, k):
+    """Make passes until the cap, the target Theta, or a pass in which nothing moves."""
+    node, target, old_terms = _begin(design, task, memory, scratch, k), task.target[k], 0.0
+    if target >= 0.0:
+        old_terms = terms(design.kind, design.bounds, design.table, node.first, node.last, task.x)
+    task.theta[k] = math.nan
+    for pass_ in range(task.passes[k]):
+        moved = _pass(design, task, memory, scratch, node, pass_)
+        if target >= 0.0:
+            gap, decrease = gap_and_decrease(design, node, scratch, task.x, old_terms)
+            if decrease > 0.0 and gap < math.inf:
+                task.theta[k] = gap / (gap + decrease)
+            else:
+                task.theta[k] = 1.0 if moved and gap > 0.0 else 0.0
+            if gap <= target * decrease:
                 break
-        path[k] = length
-        if weighted or (afresh[k] > 0.0 and _compare(rk, wk)[0] <= afresh[k] * scale):
-            for i in range(starts[k], starts[k + ONE]):
-                change = x[i] - before[i - starts[k]]
-                if change != 0.0:
-                    add(indptr, indices, data, i, step[k] * q[k] * change, out[k])
+        if not moved:
+            break
+    _finish(design, task, memory, scratch, node)
+
+
+@kernel
+def solve_nodes(design, task, memory, scratch):
+    """Decrease the subproblem of every node k: x_k += gamma D_k and estimate_k += step_k q_k A_k D_k.
+
+    Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays.
+    """
+    for k in range(np.uint64(design.starts.size) - ONE):
+        task.visited[k] = ZERO
+        if design.unit_starts[k] == design.unit_starts[k + ONE]:
+            task.theta[k] = 0.0
+        elif task.passes[k] == ZERO:
+            task.theta[k] = 1.0
         else:
-            for j in range(width):
-                out[k, j] += step[k] * (rk[j] - wk[j])
-        if gamma != 1.0:
-            for i in range(starts[k], starts[k + ONE]):
-                old = before[i - starts[k]]
-                if x[i] != old:
-                    x[i] = old + gamma * (x[i] - old)
-            for j in range(first, last):
-                wake[j] = 0.0
+            _solve_node(design, task, memory, scratch, k)

@@ -1,24 +1,23 @@
-"""The flow of one link: what an exchange adds to it, and a fingerprint of it that both ends compute alike."""
+"""Flow of one link of push-flow gossip: its update, and a fingerprint that both ends compute alike."""
 
 import numpy as np
-from numba import njit
 
-from glmesh.kernels.columns import FOUR, ONE, THREE, TWO
+from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, ZERO, kernel
 
-_START = np.uint64(0x9E3779B97F4A7C15)
-_PRIME = np.uint64(0xFF51AFD7ED558CCD)
+_START = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio, as in splitmix64
+_FACTOR = np.uint64(0xFF51AFD7ED558CCD)  # odd multiplier of the finaliser of MurmurHash3
 _SHIFT = np.uint64(32)
 _SIGN = np.uint64(63)
-_ZERO = np.uint64(0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_flow(flow, drift, mine, theirs, weight, coast, push):
-    """flow += coast drift; drift = push drift + weight (theirs - mine); flow += drift.
+    """Update in place: flow += coast drift; drift = push drift + weight (theirs - mine); flow += drift.
 
-    The other end, with `mine` and `theirs` swapped, gets exactly the negative. `drift` is empty without momentum.
+    The other end of the link, with `mine` and `theirs` swapped, computes exactly the negative. `drift` is empty without
+    momentum.
     """
-    if drift.size == _ZERO:
+    if drift.size == ZERO:
         for j in range(np.uint64(flow.size)):
             flow[j] += weight * (theirs[j] - mine[j])
     else:
@@ -28,23 +27,24 @@ def add_flow(flow, drift, mine, theirs, weight, coast, push):
             flow[j] += drift[j]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _stir(digest, word, flip):
-    word = _ZERO if word << ONE == _ZERO else word ^ flip
-    digest = (digest ^ word) * _PRIME
+    """Return the digest after one more number with the bits `word`, its sign flipped by `flip`; 0 and -0 are one."""
+    word = ZERO if word << ONE == ZERO else word ^ flip
+    digest = (digest ^ word) * _FACTOR
     return digest ^ (digest >> _SHIFT)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fingerprint(bits, negate):
-    """A 64-bit digest of the numbers with these bits or, with `negate` = 1, of their negatives; 0 and -0 are one.
+    """Return a 64-bit digest of the numbers with these bits or, with negate = 1, of their negatives; -0 counts as 0.
 
-    Four lanes, because a multiplication must wait for the one before it.
+    Four lanes hide the latency of a multiplication.
     """
     flip = negate << _SIGN
     a, b, c, d = _START, _START + ONE, _START + TWO, _START + THREE
     n = np.uint64(bits.size)
-    j = _ZERO
+    j = ZERO
     while j + THREE < n:
         a = _stir(a, bits[j], flip)
         b = _stir(b, bits[j + ONE], flip)
@@ -54,4 +54,4 @@ def fingerprint(bits, negate):
     while j < n:
         a = _stir(a, bits[j], flip)
         j += ONE
-    return _stir(_stir(_stir(a, b, _ZERO), c, _ZERO), d, _ZERO)
+    return _stir(_stir(_stir(a, b, ZERO), c, ZERO), d, ZERO)

@@ -1,20 +1,19 @@
-"""One gossip step, and the extrapolation before it."""
+"""Gossip averaging and extrapolation of the rows that nodes hold."""
 
 import numpy as np
-from numba import njit
 
-from glmesh.kernels.columns import ONE
+from glmesh.kernels.jit import ONE, ZERO, kernel
 
-_CHUNK = np.uint64(2048)  # 16 KiB of the output stay in the first-level cache while neighbours stream by
+_CHUNK = np.uint64(2048)  # [numbers] 16 KiB of the output stay in the first-level cache while neighbours stream by
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mix(pointers, neighbours, weights, rows, out):
-    """out_k = sum_l W_kl rows_l, neighbours (and k itself) in ascending order of their ids."""
+    """Write out_k = sum_l W_kl rows_l for every node k, in ascending order of the ids l (k itself included)."""
     width = np.uint64(rows.shape[1])
     for k in range(np.uint64(pointers.size) - ONE):
         target = out[k]
-        for begin in range(np.uint64(0), width, _CHUNK):
+        for begin in range(ZERO, width, _CHUNK):
             end = min(begin + _CHUNK, width)
             for j in range(begin, end):
                 target[j] = 0.0
@@ -25,9 +24,9 @@ def mix(pointers, neighbours, weights, rows, out):
                     target[j] += weight * source[j]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def extrapolate(rows, before, theta):
-    """before_k = rows_k + theta_k (rows_k - before_k)."""
+    """Write before_k = rows_k + theta_k (rows_k - before_k) for every node k, in place."""
     width = np.uint64(rows.shape[1])
     for k in range(np.uint64(rows.shape[0])):
         new, old, push = rows[k], before[k], theta[k]

@@ -1,20 +1,18 @@
-"""What nodes tell of g along a plane x + a p + b d, for g_i(t) = l1 |t| + l2/2 t^2 + linear t on [lo, hi]."""
+"""Terms of g along a plane x + a p + b d, for g_i(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi]."""
 
 import math
 
 import numpy as np
-from numba import njit
 
-from glmesh.kernels.columns import ONE, TWO
-
-_ZERO = np.uint64(0)
+from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, ZERO, kernel
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def plane_terms(starts, table, x, p, d, a, b, out):
-    """For every node k: out_k[:6] = g, its slopes along p and d and its curvatures pp, pd, dd at x; out_k[7:] = what is
-    left of g beside that model at the points a_i, b_j: that a column crosses zero, or (infinite) a bound. out_k[6] is
-    the caller's.
+    """Write for every node k: out_k[:6] = g(x), its slopes along p and d and its curvatures pp, pd, dd.
+
+    out_k[7:] is g minus that quadratic model at the points (a_i, b_j), i slower: what columns add that cross zero;
+    infinite where one crosses a bound. out_k[6] is the caller's.
     """
     n_a, n_b = np.uint64(a.size), np.uint64(b.size)
     model = np.uint64(out.shape[1]) - n_a * n_b
@@ -28,7 +26,7 @@ def plane_terms(starts, table, x, p, d, a, b, out):
         out[k, model:] = 0.0
         for c in range(starts[k], starts[k + ONE]):
             t, s, u = x[c], p[c], d[c]
-            l1, l2, linear = table[c, _ZERO], table[c, ONE], table[c, TWO]
+            l1, l2, linear = table[c, ZERO], table[c, ONE], table[c, TWO]
             g += l1 * abs(t) + 0.5 * l2 * t * t + linear * t
             if s == 0.0 and u == 0.0:
                 continue
@@ -42,7 +40,7 @@ def plane_terms(starts, table, x, p, d, a, b, out):
             pp += l2 * s * s
             pd += l2 * s * u
             dd += l2 * u * u
-            lo, hi = table[c, np.uint64(3)], table[c, np.uint64(4)]
+            lo, hi = table[c, THREE], table[c, FOUR]
             bounded = lo > -math.inf or hi < math.inf
             if not bounded and (l1 == 0.0 or abs(t) > (1.0 + 1e-12) * (far_a * abs(s) + far_b * abs(u))):
                 continue

@@ -1,17 +1,18 @@
-"""The intercept that a loss is smallest at: where its slopes sum up to nothing."""
+"""The intercept that minimises a loss: the root of the sum of its slopes."""
 
 import math
 
 import numpy as np
-from numba import njit
+
+from glmesh.kernels.jit import inlined, kernel
 
 LOGISTIC, HUBER, SQUARED_HINGE = 0, 1, 2
-_NEAR = 1e-8  # a Newton step on the logistic loss that is so short leaves an error of its square
+_NEAR = 1e-8  # length of a Newton step on the logistic loss after which the error, about its square, is below rounding
 
 
-@njit(inline="always")
+@inlined
 def _derivatives(kind, y, c, delta, z):
-    """(first, second derivative) of c loss(y, z)."""
+    """Return the (first, second) derivative of c loss(y, z) in z."""
     if kind == LOGISTIC:
         small = math.exp(-abs(z))  # of the probabilities of both labels the smaller is small/(1 + small)
         wrong = small / (1.0 + small) if y * z > 0 else 1.0 / (1.0 + small)
@@ -23,9 +24,9 @@ def _derivatives(kind, y, c, delta, z):
     return (-2.0 * c * y * r, 2.0 * c) if r > 0 else (0.0, 0.0)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def best_shift(kind, y, c, delta, e, v, near):
-    """argmin_b sum_i c_i loss(y_i, v_i + b e_i), looked for from `near` on.
+    """Return argmin_b sum_i c_i loss(y_i, v_i + b e_i), starting at `near`; `delta` is the width of Huber's loss.
 
     Newton's method while its steps halve at least; else steps that grow until the root is bracketed, then bisection.
     """

@@ -1,26 +1,28 @@
 """One-dimensional steps, values and conjugates of g_i, from a row (l1, l2, linear, lo, hi) of the table.
 
-A row is passed as a tuple: a view of the table would cost reference counting, more than the arithmetic.
+g_i(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi] (kind TABLE). Kind LOGISTIC_DUAL is the entropy
+c [p ln p + (1 - p) ln(1 - p)] with p = y t/c, c = hi - lo and y the sign of the end that is not zero.
 """
 
 import math
 
 import numpy as np
-from numba import njit
+
+from glmesh.kernels.jit import inlined, kernel
 
 LOGISTIC_DUAL = np.int64(1)
 GROUPS = np.int64(2)
 
 
-@njit(nogil=True, cache=True)
+@inlined
 def row_of(table, i):
-    """The i-th row of the table as a tuple."""
+    """Return row i of the table as a tuple."""
     return table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@inlined
 def table_step(row, x, slope, curvature):
-    """argmin_t slope (t - x) + curvature/2 (t - x)^2 + g(t); at curvature 0 the minimiser of g."""
+    """Return argmin_t slope (t - x) + curvature/2 (t - x)^2 + g(t); without curvature, the minimiser of g."""
     z = curvature * x - slope - row[2]
     if z > row[0]:
         t = (z - row[0]) / (curvature + row[1])
@@ -31,9 +33,12 @@ def table_step(row, x, slope, curvature):
     return min(max(t, row[3]), row[4])
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def logistic_step(row, x, slope, curvature):
-    """The same for c [p ln p + (1-p) ln(1-p)], p = y t / c: Newton in the logit of p, bracketed."""
+    """Return argmin_t slope (t - x) + curvature/2 (t - x)^2 + g(t) for the entropy g.
+
+    Newton's method in the logit of p, with bisection where a step leaves the bracket or does not halve.
+    """
     c = row[4] - row[3]
     if c <= 0.0:
         return 0.0
@@ -64,9 +69,9 @@ def logistic_step(row, x, slope, curvature):
     return y * c * p
 
 
-@njit(nogil=True, cache=True, error_model="numpy", inline="always")
+@inlined
 def pinned_margin(row, x, slope):
-    """How far the slope may move before x leaves the kink or bound it sits at; negative if it sits at none."""
+    """Return the move of the slope at which x leaves its kink or bound; -1 if it is at none."""
     low, high = -math.inf, math.inf  # x stays put while low <= -slope - linear - l2 x <= high
     at_kink = x == 0.0 and row[0] > 0.0
     if not (at_kink or x == row[3] or x == row[4]):
@@ -79,9 +84,9 @@ def pinned_margin(row, x, slope):
     return min(pull - low, high - pull)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def value(kind, row, x):
-    """g_i(x) inside its domain."""
+    """Return g_i(x) for x in the domain of g_i."""
     if kind == LOGISTIC_DUAL:
         c = row[4] - row[3]
         if c <= 0.0:
@@ -93,9 +98,9 @@ def value(kind, row, x):
     return row[0] * abs(x) + 0.5 * row[1] * x * x + row[2] * x
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def conjugate(kind, row, u):
-    """g_i*(u), where it is finite."""
+    """Return g_i*(u) for u in the domain of g_i*."""
     if kind == LOGISTIC_DUAL:
         c = row[4] - row[3]
         z = u if row[4] > 0.0 else -u
@@ -114,9 +119,9 @@ def conjugate(kind, row, u):
     return z * x - row[0] * abs(x) - 0.5 * row[1] * x * x
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernel
 def ray_limit(row, u):
-    """The largest s >= 0 with s u in the domain of g_i*; -1 if not even 0 is in it."""
+    """Return the largest s >= 0 with s u in the domain of g_i*, or -1 if 0 is not in it."""
     limit = math.inf
     if row[1] == 0.0:
         if row[4] == math.inf:

@@ -1,22 +1,24 @@
-"""Compiles the kernels (or loads them from numba's cache) before anything is timed."""
+"""Compile the kernels (or load them from numba's cache) before anything is timed."""
 
 from functools import cache
 
 import numpy as np
 
-from glmesh.kernels.cd import CYCLIC, node_terms, solve_nodes
+from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.flow import add_flow, fingerprint
 from glmesh.kernels.mix import extrapolate, mix
+from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
+from glmesh.kernels.subproblem import Design, Memory, Scratch, Task, node_terms
 
 
 @cache
 def warm_up() -> None:
-    """Calls every kernel once on a matrix with one entry."""
+    """Call every kernel once on a matrix with one entry, with arguments of the types that it always has."""
     one, zero, ends = np.ones(1), np.zeros(1, np.uint64), np.array([0, 1], np.uint64)
-    row, x, count = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64)
+    row, x, count, seed = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64), np.uint64(0)
     matrix = (ends, np.zeros(1, np.uint32), one)
     mix(ends, zero, one, row, row.copy())
     extrapolate(row, row.copy(), one)
@@ -28,7 +30,8 @@ def warm_up() -> None:
     products(ends, *matrix, x, zero, row)
     transposed_products(ends, *matrix, zero, row, x)
     solve_nodes(
-        ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5)), x, row, row.copy(), row.copy(), one, 1.0, one,
-        count, -one, CYCLIC, np.uint64(0), np.uint64(0), zero, np.zeros((0, 0)), np.zeros(1),
-        np.zeros(1), np.zeros(1), np.zeros(1), count.copy(),
-    )  # fmt: skip
+        Design(ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5))),
+        Task(x, row, row.copy(), one, one, 1.0, count, -one, np.zeros((0, 0)), x, CYCLIC, seed, seed, zero, x, count),
+        Memory(row.copy(), x.copy(), x.copy()),
+        Scratch(x.copy(), x.copy(), zero.copy(), x.copy()),
+    )

@@ -1,6 +1,10 @@
-"""Algorithms, one file each: CoLA, and the methods of consensus that it competes with."""
+"""Algorithms: CoLA in `cola`, and the consensus methods that it competes with in `consensus`.
 
-from glmesh.methods.cola.round import Cocoa, Cola
+A method prepares the nodes that a process hosts and makes their rounds (`core/protocols`); it does no I/O, and does not
+know whether its nodes are simulated, on MPI ranks or at peers.
+"""
+
+from glmesh.methods.cola.cola import Cocoa, Cola
 from glmesh.methods.consensus.base import Consensus
 from glmesh.methods.consensus.dadmm import DAdmm
 from glmesh.methods.consensus.dapg import Dapg
@@ -9,7 +13,7 @@ from glmesh.methods.consensus.diging import Diging
 from glmesh.methods.consensus.extra import Extra
 from glmesh.methods.consensus.nids import Nids
 from glmesh.methods.consensus.pg_extra import PgExtra
-from glmesh.methods.consensus.replicas import Copies
+from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples
 
 __all__ = [
@@ -25,5 +29,6 @@ __all__ = [
     "Extra",
     "Nids",
     "PgExtra",
+    "Replicas",
     "Samples",
 ]

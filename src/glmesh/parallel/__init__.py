@@ -1,1 +1,5 @@
-"""TODO."""
+"""Threads and processes that share the nodes of one run: `ThreadPool` and `ProcessGroup`.
+
+Results do not depend on who computes them: both divide work by nodes and combine in the order of nodes. Algorithms and
+transports may not enter; MPI implements `ProcessGroup` in `glmesh.transports.mpi`.
+"""

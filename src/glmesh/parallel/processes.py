@@ -1,8 +1,9 @@
-"""The processes that host a run's nodes, and what they do together outside the rounds.
+"""Collective operations of the processes that host the nodes of one run.
 
-A simulation is one process with all nodes. On a cluster every rank hosts some of them (`glmesh.cluster`), and whoever
-wants to see all nodes at once - to measure, to save, to hand out the result - asks here. What is asked of `Together` is
-asked by every process, in the same order, and all are given the same bits: those that one process alone would have.
+A simulation is a single process with all nodes (`SINGLE_PROCESS`); with MPI every rank hosts some of them
+(`glmesh.transports.mpi.Ranks`). Measuring, saving and handing out the result need all nodes at once, and use these
+operations between rounds. All processes call them in the same order and receive the same bits, those that a single
+process would compute.
 """
 
 from __future__ import annotations
@@ -11,62 +12,67 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.network.faults import Plan
+from glmesh.network.mixing import Mixing
+from glmesh.network.timing import Network
+from glmesh.types import Indices, Vector
 
 T = TypeVar("T")
+D = TypeVar("D", bound=np.generic)
 
 
 class ProcessGroup:
-    """One process, with all nodes."""
+    """Collective operations of a single process that hosts all nodes."""
 
-    rank = 0
-    size = 1
-    simulates = True  # the network is simulated within this process
+    rank = 0  # of this process
+    size = 1  # processes
+    simulates = True  # whether the network is simulated within this process
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """The ids of the nodes of each block of this process, ascending."""
+        """Return the ids of the nodes of each block of this process, ascending."""
         return [part for part in np.array_split(np.arange(n_nodes), n_blocks) if len(part)]
 
-    def concatenate(self, parts: Sequence[AnyArray]) -> Any:
-        """Arrays of this process's blocks, and then of all processes, one below the other in the order of nodes."""
-        return np.concatenate(list(parts))
+    def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> Any:
+        """Return the transport to the nodes of other processes, or None if there are none."""
+        return None
 
-    def each(self, parts: Sequence[T]) -> list[T]:
-        """The same with anything else, one entry per block of any process."""
+    def refuse(self, *, network: Network | None, plan: Plan) -> None:
+        """Raise InvalidInput for an option that these processes do not support; a single process supports all."""
+
+    def all_gather(self, parts: Sequence[T]) -> list[T]:
+        """All-gather: return the entries of all processes, in node order."""
         return list(parts)
 
-    def fold(self, carry: Vector, step: Callable[[Vector], Vector]) -> Vector:
-        """What is carried from process to process, in the order of nodes, and changed by each."""
-        return step(carry)
+    def all_gather_rows(self, parts: Sequence[npt.NDArray[D]]) -> npt.NDArray[D]:
+        """All-gather of arrays: return the rows of all blocks of all processes, concatenated in node order."""
+        return np.concatenate(list(parts))
 
-    def first(self, value: T) -> T:
-        """What the first process says."""
-        return value
-
-    def any(self, flag: bool) -> bool:
-        """Whether any process says so."""
-        return flag
-
-    def collect(self, parts: list[T]) -> list[T] | None:
-        """At the first process: the entries of all blocks; None at the others."""
+    def gather(self, parts: list[T]) -> list[T] | None:
+        """Gather: return the entries of all processes, in node order, at rank 0 and None elsewhere."""
         return parts
 
-    def deal(self, parts: list[T] | None) -> list[T]:
-        """The entries of this process's blocks, from those of all at the first process."""
+    def scatter(self, parts: list[T] | None) -> list[T]:
+        """Scatter: return this process's share of `parts`, one entry per block; `parts` is read at rank 0 only."""
         assert parts is not None
         return parts
 
-    def exchange(self, mixing: Any, local_blocks: list[Indices]) -> Any:
-        """The transport between these nodes and those of other processes; None: there are no others."""
-        return None
+    def broadcast(self, value: T) -> T:
+        """Broadcast: return the `value` of rank 0."""
+        return value
 
-    def refuse(self, *, network: Any, plan: Any) -> None:
-        """Raises InvalidInput for what is asked for and cannot be had with several processes."""
-
-    def trade(self, parts: list[T]) -> list[T]:
-        """parts[j] goes to process j; what all sent here, in their order."""
+    def all_to_all(self, parts: list[T]) -> list[T]:
+        """All-to-all: send parts[j] to rank j; return what each rank sent here, in rank order."""
         return parts
+
+    def any(self, flag: bool) -> bool:
+        """All-reduce with logical or: return whether the flag of any process is set."""
+        return flag
+
+    def fold(self, carry: Vector, step: Callable[[Vector], Vector]) -> Vector:
+        """Return step_{P-1}(... step_0(carry)), each rank applying its own `step` in rank order, at all ranks."""
+        return step(carry)
 
 
 SINGLE_PROCESS = ProcessGroup()

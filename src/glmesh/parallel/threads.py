@@ -1,4 +1,4 @@
-"""Threads that share out the nodes of a block. What a node computes does not depend on who computes it."""
+"""Threads that divide the nodes of a block; the bits a node computes do not depend on the thread."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from glmesh.types import AnyArray
 
 
 class ThreadPool:
-    """n_jobs threads, the caller's among them; for compiled kernels, which run side by side."""
+    """A pool of `n_jobs` threads, the calling one included, for compiled kernels that release the GIL."""
 
     def __init__(self, n_jobs: int = 1) -> None:
         self.n_jobs = n_jobs
         self._pool = ThreadPoolExecutor(n_jobs - 1) if n_jobs > 1 else None
 
     def spans(self, work: AnyArray) -> list[slice]:
-        """Contiguous shares of the nodes, with about as much of the work each."""
+        """Return at most `n_jobs` contiguous ranges of nodes that share the sum of `work` (one entry per node) evenly.
+
+        Where there is no work, one range holds all nodes.
+        """
         done = np.cumsum(np.asarray(work, dtype=np.float64))
         if self._pool is None or not len(done) or done[-1] <= 0:
             return [slice(0, len(done))]
@@ -28,7 +31,7 @@ class ThreadPool:
         return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
     def each(self, function: Callable[[slice], None], spans: list[slice]) -> None:
-        """Calls function(span) for every span, side by side."""
+        """Call function(span) for all spans in parallel and return when all calls have; raise the first error."""
         others = [] if self._pool is None else [self._pool.submit(function, span) for span in spans[1:]]
         for span in spans if self._pool is None else spans[:1]:
             function(span)
@@ -36,9 +39,9 @@ class ThreadPool:
             other.result()
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Join the threads."""
         if self._pool is not None:
             self._pool.shutdown()
 
 
-SERIAL = ThreadPool()
+SERIAL = ThreadPool()  # runs everything in the calling thread

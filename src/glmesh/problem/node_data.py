@@ -1,4 +1,4 @@
-"""The data that somebody holds, a node or the whole pool, and its part of f(Ax) + g(x)."""
+"""Data of one node, or of all nodes pooled, and its part of f(Ax) + g(x)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ import scipy.sparse as sp
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared, SquaredLoss, Table
 from glmesh.linalg.columns import Columns
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
+from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Indices, Vector
 
 
 @dataclass(frozen=True, eq=False)
 class CompositeObjective:
-    """f(Ax) + g(x) over the columns that somebody holds: all of them, or one node's."""
+    """f(Ax) + g(x) over all columns of A, or over those of one node."""
 
-    columns: Columns
-    f: Smooth
-    g: Separable
+    columns: Columns  # A, or A_k: (d, n)
+    f: Smooth  # of d numbers
+    g: Separable  # of n numbers
 
 
 class NodeData:
-    """The raw data of one holder (a node, or the whole pool), and what it must agree on with the others."""
+    """Data of one node, or of all nodes pooled, as the user has it: columns of X, targets and sample weights.
 
-    def __init__(self, model: Model, X: AnyArray, y: AnyArray, sample_weight: AnyArray, where: str = "") -> None:
-        self.model = model
+    `m` is the number of samples and `p` that of features held here; `where` names the node in error messages.
+    """
+
+    def __init__(self, spec: ProblemSpec, X: AnyArray, y: AnyArray, sample_weight: AnyArray, where: str = "") -> None:
+        self.spec = spec
         self.where = where
-        self.columns = Columns.of(X, rows=model.split == "samples", name=f"X{where}")
-        self.m = self.columns.n if model.split == "samples" else self.columns.d
-        self.p = self.columns.d if model.split == "samples" else self.columns.n
+        self.columns = Columns.of(X, rows=spec.split == "samples", name=f"X{where}")
+        self.m = self.columns.n if spec.split == "samples" else self.columns.d
+        self.p = self.columns.d if spec.split == "samples" else self.columns.n
         self.y = _vector(y, f"y{where}")
         if len(self.y) != self.m:
             raise InvalidData(f"X{where} has {self.m} rows but y has {len(self.y)} values")
@@ -44,127 +48,125 @@ class NodeData:
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
 
     @staticmethod
-    def restored(model: Model, columns: Columns, y: Vector, weight: Vector, where: str) -> NodeData:
-        """From the very parts of another."""
+    def restored(spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str) -> NodeData:
+        """Return node data made of parts that were checked before."""
         data = NodeData.__new__(NodeData)
-        data.model, data.columns, data.y, data.weight, data.where = model, columns, y, weight, where
-        by_samples = model.split == "samples"
+        data.spec, data.columns, data.y, data.weight, data.where = spec, columns, y, weight, where
+        by_samples = spec.split == "samples"
         data.m, data.p = (columns.n, columns.d) if by_samples else (columns.d, columns.n)
         return data
 
-    def facts(self) -> Vector:
-        """What the nodes must agree on, as numbers of which the network takes the maximum."""
-        if self.model.split == "samples":
-            shared = [float(self.p), 0.0]
-        else:
-            digest = hashlib.blake2b(self.y.tobytes() + self.weight.tobytes(), digest_size=6).digest()
-            shared = [float(self.m), float(int.from_bytes(digest, "little"))]
-        low, high = (self.y.min(), self.y.max()) if self.m else (np.inf, -np.inf)
-        return np.array([shared[0], -shared[0], shared[1], -shared[1], high, -low, self.weight.sum()])
+    def with_spec(self, spec: ProblemSpec) -> NodeData:
+        """Return this data under another specification of the same split."""
+        new = copy.copy(self)
+        new.spec = spec
+        return new
+
+    def summary(self) -> DataSummary:
+        """Return what the other nodes must know of this data."""
+        if self.spec.split == "samples":
+            return DataSummary.of(self.p, self.y, self.weight)
+        digest = hashlib.blake2b(self.y.tobytes() + self.weight.tobytes(), digest_size=6).digest()
+        return DataSummary.of(self.m, self.y, self.weight, y_digest=int.from_bytes(digest, "little"))
 
     def grown(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray) -> NodeData:
-        """With more columns (features, or samples with their labels and weights) behind those it has."""
+        """Return this data with more columns at its end: features, or samples with their labels and weights."""
         where = f"{self.where} (new)" if self.where else " (new)"
-        if self.model.split == "features":
+        if self.spec.split == "features":
             if y is not None or sample_weight is not None:
                 raise InvalidInput("new features come without y and sample_weight: the samples are the same")
             y, sample_weight = self.y, self.weight
         elif y is None:
             raise InvalidInput("new samples need their labels: add_columns(node, X, y)")
-        more = NodeData(self.model, X, y, sample_weight, where)
+        more = NodeData(self.spec, X, y, sample_weight, where)
         if more.columns.d > self.columns.d or (more.columns.d < self.columns.d and more.columns.dense):
-            kind = "rows" if self.model.split == "features" else "columns"
+            kind = "rows" if self.spec.split == "features" else "columns"
             raise InvalidData(f"X{where} has {more.columns.d} {kind}, the problem has {self.columns.d}")
-        return self._of(
-            Columns.join([self.columns, more.columns.widen(self.columns.d)]),
-            np.concatenate([self.y, more.y]),
-            np.concatenate([self.weight, more.weight]),
-        )
+        columns = Columns.join([self.columns, more.columns.widen(self.columns.d)])
+        if self.spec.split == "features":
+            return NodeData.restored(self.spec, columns, self.y, self.weight, self.where)
+        labels, weights = np.concatenate([self.y, more.y]), np.concatenate([self.weight, more.weight])
+        return NodeData.restored(self.spec, columns, labels, weights, self.where)
 
     def shrunk(self, kept: Indices) -> NodeData:
-        """With these of its columns only."""
-        return (
-            self._of(self.columns.take(kept), self.y[kept], self.weight[kept])
-            if self.model.split == "samples"
-            else (self._of(self.columns.take(kept), self.y, self.weight))
-        )
+        """Return this data with the columns `kept` only, in that order."""
+        rows = kept if self.spec.split == "samples" else slice(None)
+        return NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where)
 
-    def _of(self, columns: Columns, y: Vector, weight: Vector) -> NodeData:
-        new = copy.copy(self)
-        new.columns = columns
-        if self.model.split == "samples":
-            new.m, new.y, new.weight = columns.n, y, weight
-        else:
-            new.p = columns.n
-        return new
+    def compose(self, summary: DataSummary, node: int | None = None) -> CompositeObjective:
+        """Return f(Ax) + g(x) over the columns held here; `summary` is that of all nodes' data, merged.
 
-    def settle(self, agreed: Vector, node: int | None = None) -> CompositeObjective:
-        """The form of this holder's columns, once the network's maxima of the facts are known."""
-        self._check(agreed)
-        return CompositeObjective(self.matrix(agreed), *self.functions(agreed, node))
+        `node` chooses the penalty where each node has its own; None: the pooled data.
+        """
+        self._check(summary)
+        return CompositeObjective(self.matrix(summary), *self.functions(summary, node))
 
-    def _check(self, agreed: Vector) -> None:
-        model, width = self.model, int(agreed[0])
-        if model.split == "features" and agreed[0] != -agreed[1]:
-            other = width if width != self.m else int(-agreed[1])
+    def _check(self, summary: DataSummary) -> None:
+        by_features = self.spec.split == "features"
+        if by_features and not summary.same_width:
+            other = summary.width if summary.width != self.m else summary.least_width
             raise InvalidData(
                 f"split by features every node holds the same rows; X{self.where} has {self.m}, another node {other}"
             )
-        if model.split == "features" and agreed[2] != -agreed[3]:
+        if by_features and not summary.same_targets:
             raise InvalidData("split by features every node holds the same y and sample_weight; they differ")
-        if model.split == "samples" and self.columns.dense and self.p != width:
+        if not by_features and self.columns.dense and self.p != summary.width:
             raise InvalidData(
-                f"X{self.where} has {self.p} columns, another node has {width}; features must be the same"
+                f"X{self.where} has {self.p} columns, another node has {summary.width}; features must be the same"
             )
 
-    def matrix(self, agreed: Vector) -> Columns:
-        """A, as far as it is held here."""
-        if self.model.split == "features":
+    def matrix(self, summary: DataSummary) -> Columns:
+        """Return the columns of A that are held here."""
+        if self.spec.split == "features":
             return self.columns if self._root is None else self.columns.scale_rows(self._root)
-        columns = self.columns.widen(int(agreed[0]))
-        return columns.with_row(self._intercept_entry(agreed)) if self.model.fit_intercept else columns
+        columns = self.columns.widen(summary.width)
+        return columns.with_row(self._intercept_entry(summary)) if self.spec.fit_intercept else columns
 
     @property
     def _root(self) -> Vector | None:
-        """sqrt(c), which goes into the rows of a weighted squared loss: then tau = 1 whatever the weights."""
-        weighted = isinstance(self.model.loss, SquaredLoss) and (self.weight != 1.0).any()
+        """sqrt(c), which goes into the rows of a weighted squared loss: then tau = 1 whatever the weights c.
+
+        None where all weights are 1, or the loss is another.
+        """
+        weighted = isinstance(self.spec.loss, SquaredLoss) and (self.weight != 1.0).any()
         return np.sqrt(self.weight) if weighted else None
 
-    def _intercept_entry(self, agreed: Vector) -> float:
-        """Split by samples: so large that the anchor holds the intercept a tenth as much as the losses do."""
-        penalty = self.model.penalty_of(None)
-        l2 = penalty.strong_convexity if np.isfinite(penalty.strong_convexity) else 1.0
-        spread = float(agreed[4] + agreed[5])
-        slopes_only = not self.model.loss.classifies and not self.model.loss.is_curved
-        bend = float(agreed[6]) / (spread if slopes_only and spread > 0 else 1.0)
-        return float(np.sqrt(10.0 * l2 / bend)) if bend > 0 else 1.0
+    def _intercept_entry(self, summary: DataSummary) -> float:
+        """Return the entry of all samples in the intercept's row of A (split by samples).
 
-    def functions(self, agreed: Vector, node: int | None = None) -> tuple[Smooth, Separable]:
-        """(f, g), as far as they are held here."""
-        model, y = self.model, self.y
-        if model.loss.classifies:
-            y = _signs(self.y, -agreed[5], agreed[4], model.loss.name, self.where)
-        penalty = model.penalty_of(node)
-        if model.split == "samples":
-            assert isinstance(penalty, Table)  # checked when the model was made
-            width = int(agreed[0])
-            penalty.check_size(width)
-            dual = model.loss.dual(y, self.weight)
-            if model.fit_intercept:
-                return Anchored(penalty, width, self._intercept_entry(agreed), model.anchor), dual
+        With this size the anchor holds the intercept a tenth as much as the losses do.
+        """
+        spread = summary.y_max - summary.y_min
+        slopes_only = not self.spec.loss.classifies and not self.spec.loss.is_curved
+        bend = summary.weight / (spread if slopes_only and spread > 0 else 1.0)
+        return float(np.sqrt(10.0 * self.spec.row_l2() / bend)) if bend > 0 else 1.0
+
+    def functions(self, summary: DataSummary, node: int | None = None) -> tuple[Smooth, Separable]:
+        """Return (f, g) of the columns held here; `summary` and `node` are those of `compose`."""
+        spec, y = self.spec, self.y
+        if spec.loss.classifies:
+            y = _signs(self.y, *summary.classes, spec.loss.name, self.where)
+        penalty = spec.penalty_of(node)
+        if spec.split == "samples":
+            assert isinstance(penalty, Table)  # checked when the specification was made
+            penalty.check_size(summary.width)
+            dual = spec.loss.dual(y, self.weight)
+            if spec.fit_intercept:
+                return Anchored(penalty, summary.width, self._intercept_entry(summary), spec.anchor), dual
             return ConjugateOf(penalty), dual
         penalty.check_size(self.columns.n)
         root = self._root
-        if isinstance(model.loss, SquaredLoss):
+        if isinstance(spec.loss, SquaredLoss):
             f: Smooth = Squared(y if root is None else y * root)
         else:
-            f = model.loss.smooth(y, self.weight)  # type: ignore[assignment]
-        if model.fit_intercept:
+            f = spec.loss.smooth(y, self.weight)  # type: ignore[assignment]
+        if spec.fit_intercept:
             f = Profiled(f, np.ones(self.m) if root is None else root)  # type: ignore[arg-type]
         return f, penalty
 
 
 def _vector(values: AnyArray, name: str) -> Vector:
+    """Return finite numbers, one per sample, as a float64 vector."""
     array = values.toarray() if sp.issparse(values) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -189,7 +191,7 @@ def _vector(values: AnyArray, name: str) -> Vector:
 
 
 def _signs(y: Vector, low: float, high: float, loss: str, where: str) -> Vector:
-    """The smaller label is -1, the larger +1."""
+    """Return y with -1 for the label `low` and +1 for the label `high`."""
     if not low < high:
         raise InvalidData(f"y holds one class only ({high:g}); the {loss} loss needs two")
     strange = (y != low) & (y != high)

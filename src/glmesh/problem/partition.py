@@ -1,4 +1,4 @@
-"""Who holds which columns."""
+"""Partition of the columns of A over the nodes."""
 
 from __future__ import annotations
 
@@ -25,34 +25,52 @@ class Partition:
 
     @property
     def n_nodes(self) -> int:
-        """K."""
+        """K, the number of nodes."""
         return len(self.starts) - 1
 
     def columns_of(self, node: int) -> Indices:
-        """The user's columns that a node holds."""
+        """Return the columns of a node, as the user counts them."""
         return self.order[self.starts[node] : self.starts[node + 1]]
 
     def to_user(self, values: AnyArray) -> AnyArray:
-        """Values per column, from node order to the user's."""
+        """Return values, one per column in node order, in the user's order."""
         out = np.empty_like(values)
         out[self.order] = values
         return out
 
     @staticmethod
     def of_lists(lists: Sequence[Indices]) -> Partition:
-        """From the columns of each node."""
+        """Return the partition in which node k holds the columns lists[k]."""
         sizes = [len(part) for part in lists]
         order = np.concatenate([np.asarray(part, dtype=np.int64) for part in lists]) if lists else np.zeros(0, np.int64)
         return Partition(order, np.cumsum([0, *sizes]))
 
 
 def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", seed: int = 0) -> Partition:
-    """Spreads the columns of a pooled problem over nodes.
+    """Return a partition of the columns of a problem over nodes, some of which may be empty.
 
-    `how` is "shuffled" (a seeded random split, sizes differ by at most one; on a node, columns with most nonzeros come
-    first), "contiguous", "balanced" (equal numbers of nonzeros), or the user's own: an array with the node of each
-    column, or one list of columns per node. The columns of a group (group Lasso) stay together, and are ordered by
-    group. Nodes may be empty.
+    Parameters
+    ----------
+    problem : Problem
+        Data that is apart stays where it is; only columns of a group are put next to each other.
+    n_nodes : int
+        K.
+    how : {"shuffled", "contiguous", "balanced"} or array or list of lists, default "shuffled"
+        "shuffled": a seeded random split, sizes differ by at most one, columns with most nonzeros first at each node.
+        "contiguous": in the user's order. "balanced": equal numbers of nonzeros. An array holds the node of each
+        column, a list of K lists the columns of each node. Columns of a group (`GroupLasso`) stay together.
+    seed : int, default 0
+        Of "shuffled".
+
+    Returns
+    -------
+    Partition
+        Columns of each node.
+
+    Raises
+    ------
+    InvalidInput
+        `how` is unknown, cuts a group, does not hold each column exactly once, or goes with data that is apart.
     """
     if not problem.pooled:
         if not isinstance(how, str) or how != "shuffled":
@@ -60,11 +78,11 @@ def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", 
         ends = np.cumsum([part.columns.n for part in problem.parts])
         return Partition.of_lists(
             [
-                part[_group_order(problem.model.penalty_of(k), problem.model.split)]
+                part[_group_order(problem.spec.penalty_of(k), problem.spec.split)]
                 for k, part in enumerate(np.split(np.arange(problem.n), ends[:-1]))
             ]
         )
-    columns, g = problem.form.columns, problem.form.g
+    columns, g = problem.composite.columns, problem.composite.g
     if not isinstance(g, GroupLasso):
         return spread(columns.nonzeros, n_nodes, how, seed)
     if how is not None and not isinstance(how, str):
@@ -77,7 +95,7 @@ def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", 
 
 
 def spread(loads: Indices, n_nodes: int, how: str | AnyArray, seed: int, what: str = "columns") -> Partition:
-    """Units with so many nonzeros each, over nodes."""
+    """Return a partition of len(loads) units over nodes; unit i has loads[i] nonzeros, `how` is that of `partition`."""
     if how is None:
         raise InvalidInput(f"partition must be one of {', '.join(HOW)}, or your own; got None")
     if not isinstance(how, str):
@@ -86,7 +104,7 @@ def spread(loads: Indices, n_nodes: int, how: str | AnyArray, seed: int, what: s
         lists = np.array_split(np.arange(len(loads)), n_nodes)
     elif how == "shuffled":
         lists = np.array_split(np.random.default_rng(seed).permutation(len(loads)), n_nodes)
-        # those that will not be zero are mostly long: next to each other they are read faster, and bring more at first
+        # columns with nonzero coefficients are mostly long: adjacent they are read faster, first they decrease most
         lists = [part[np.argsort(-loads[part], kind="stable")] for part in lists]
     elif how == "balanced":
         lists = _balanced(loads, n_nodes)
@@ -96,14 +114,14 @@ def spread(loads: Indices, n_nodes: int, how: str | AnyArray, seed: int, what: s
 
 
 def _group_order(penalty: object, split: str) -> Indices | slice:
-    """Columns by group, as the kernels expect; else as they are."""
+    """Return the order of columns by group that the kernels expect, or the order that they have without groups."""
     if isinstance(penalty, GroupLasso) and split == "features":
         return np.argsort(penalty.groups, kind="stable")
     return slice(None)
 
 
 def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
-    """Heaviest first, each to the node with the least so far (and, among equals, the fewest columns)."""
+    """Return lists of units: heaviest first, each to the node with the least load (among equals, the fewest units)."""
     heap = [(0, 0, k) for k in range(n_nodes)]
     lists: list[list[int]] = [[] for _ in range(n_nodes)]
     for unit in np.argsort(-loads, kind="stable"):
@@ -114,34 +132,39 @@ def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
 
 
 def _given(how: AnyArray, n: int, n_nodes: int, what: str = "columns") -> Partition:
-    if len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1:
-        if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
-            raise InvalidInput(f"the {what} of a node must be whole numbers")
-        lists = [np.asarray(part, dtype=np.int64) for part in how]
+    """Return the user's own partition, once it holds each of n units exactly once."""
+    by_node = len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1
+    result = Partition.of_lists(_listed(how, what) if by_node else _labelled(how, n, n_nodes, what))
+    order = result.order
+    if order.min(initial=0) < 0 or order.max(initial=0) >= max(n, 1):
+        wrong = int(order.min() if order.min() < 0 else order.max())
+    elif (once := np.bincount(order, minlength=n) == 1).all():
+        return result
     else:
-        nodes = np.asarray(how)
-        if nodes.shape != (n,) or nodes.dtype.kind not in "iu":
-            raise InvalidInput(f"a partition is one node for each of {n} {what}, or {n_nodes} lists of {what}")
-        if len(nodes) and (nodes.min() < 0 or nodes.max() >= n_nodes):
-            wrong = nodes.min() if nodes.min() < 0 else nodes.max()
-            raise InvalidInput(f"the partition names node {wrong}, but nodes are 0 to {n_nodes - 1}")
-        lists = [np.flatnonzero(nodes == k) for k in range(n_nodes)]
-    result = Partition.of_lists(lists)
-    seen = np.bincount(result.order, minlength=n) if len(result.order) and result.order.min() >= 0 else np.zeros(n)
-    if len(seen) != n or (seen != 1).any():
-        wrong = (
-            int(result.order.min())
-            if len(result.order) and result.order.min() < 0
-            else int(result.order.max(initial=0))
-        )
-        if len(seen) == n and wrong >= 0:
-            wrong = int(np.argmax(seen != 1))
-        raise InvalidInput(f"the partition must hold each of {n} {what} exactly once; look at {what[:-1]} {wrong}")
-    return result
+        wrong = int(np.argmin(once))
+    raise InvalidInput(f"the partition must hold each of {n} {what} exactly once; look at {what[:-1]} {wrong}")
+
+
+def _listed(how: AnyArray, what: str) -> list[Indices]:
+    """Return the units of each node, given as lists."""
+    if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
+        raise InvalidInput(f"the {what} of a node must be whole numbers")
+    return [np.asarray(part, dtype=np.int64) for part in how]
+
+
+def _labelled(how: AnyArray, n: int, n_nodes: int, what: str) -> list[Indices]:
+    """Return the units of each node, given as the node of each unit."""
+    nodes = np.asarray(how)
+    if nodes.shape != (n,) or nodes.dtype.kind not in "iu":
+        raise InvalidInput(f"a partition is one node for each of {n} {what}, or {n_nodes} lists of {what}")
+    if len(nodes) and (nodes.min() < 0 or nodes.max() >= n_nodes):
+        wrong = nodes.min() if nodes.min() < 0 else nodes.max()
+        raise InvalidInput(f"the partition names node {wrong}, but nodes are 0 to {n_nodes - 1}")
+    return [np.flatnonzero(nodes == k) for k in range(n_nodes)]
 
 
 def _check_groups(result: Partition, g: object) -> Partition:
-    """Groups whole on one node, and ordered by label within it, as the kernels expect."""
+    """Return the partition with columns ordered by group at each node; refuse one that cuts a group."""
     if not isinstance(g, GroupLasso):
         return result
     lists = [result.columns_of(k) for k in range(result.n_nodes)]

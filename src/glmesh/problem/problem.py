@@ -1,46 +1,63 @@
 """A generalised linear model as f(Ax) + g(x), and back.
 
-Split by features (form A): A = X, x the coefficients, f the loss, g the penalty.
-Split by samples (form B): the columns of A are samples, x the dual variables, f the conjugate of the penalty, g the
-duals of the losses; the model is w = grad f(Ax).
+Split by features: A = X, x the coefficients, f the loss, g the penalty.
+Split by samples: the columns of A are samples, x the dual variables, f the conjugate of the penalty, g the duals of the
+losses; the coefficients are w = grad f(Ax).
 """
 
 from __future__ import annotations
 
-import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from glmesh.errors import InvalidData, InvalidInput
-from glmesh.functions import Anchored, GroupLasso, Loss, Profiled, Separable, Smooth
+from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
 from glmesh.linalg.columns import Columns
 from glmesh.problem.node_data import CompositeObjective, NodeData
-from glmesh.problem.spec import Model, Split
+from glmesh.problem.spec import ProblemSpec, Split
+from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Indices, Vector
 
 
-def _sized(penalty: Separable, n: int) -> bool:
-    try:
-        penalty.check_size(n)
-    except InvalidInput:
-        return False
-    return True
-
-
 class Problem:
-    """min_w sum_i s_i loss(y_i, x_i.w + b) + alpha (l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2), over a network.
+    """Generalised linear model on given data, as an objective that is split over the nodes of a network.
 
-    Make one with `Problem.glm` (pooled data, to be spread over simulated nodes) or `Problem.from_nodes` (data that is
-    already apart).
+    The objective, for coefficients w and an intercept b that is not penalised (0 without `fit_intercept`)::
+
+        sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w)
+
+    `Problem.glm` makes a problem of pooled data, which a run deals out to simulated nodes; `Problem.from_nodes` makes
+    one of data that is already apart.
+
+    Parameters
+    ----------
+    spec : ProblemSpec
+        Loss, penalty and split.
+    parts : list of NodeData
+        The pooled data alone, or the data of each node.
+    pooled : bool
+        Whether `parts` is pooled data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Problem, solve
+    >>> problem = Problem.glm(np.eye(3), np.array([3.0, -2.0, 0.5]), penalty="l1", alpha=1.0)
+    >>> problem
+    <Problem squared + l1, alpha=1, by features, pooled>
+    >>> coef = solve(problem, n_nodes=2, tol=1e-9).coef
+    >>> bool(np.allclose(coef, [2.0, -1.0, 0.0], atol=1e-4))
+    True
     """
 
-    def __init__(self, model: Model, parts: list[NodeData], pooled: bool) -> None:
-        self.model = model
+    def __init__(self, spec: ProblemSpec, parts: list[NodeData], pooled: bool) -> None:
+        self.spec = spec
         self.parts = parts
         self.pooled = pooled
-        self._form: CompositeObjective | None = None
+        self._composite: CompositeObjective | None = None
 
     @staticmethod
     def glm(
@@ -55,21 +72,61 @@ class Problem:
         sample_weight: AnyArray = None,
         fit_intercept: bool = False,
     ) -> Problem:
-        """A problem on pooled data.
+        """Return a problem on pooled data.
 
-        `loss` is a name (`glmesh.functions.LOSSES` lists them) or a `Loss` with its own parameter. `squared` is half
-        the square, `squared_hinge` is max(0, 1 - m)^2; nothing is averaged. `penalty` is "l2", "l1", "elasticnet" or a
-        `Separable`; it is multiplied by `alpha`. With `fit_intercept` the intercept is not penalised.
-        Labels of a classification may be any two numbers; the larger is the positive class.
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, p)
+            One row per sample, one column per feature; finite numbers, converted to float64.
+        y : array of shape (m,)
+            Targets. Labels of a classification may be any two numbers; the larger is the positive class.
+        loss : str or Loss, default "squared"
+            Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own. "squared" is half the square,
+            "squared_hinge" is max(0, 1 - y z)^2. Losses are summed over the samples, not averaged.
+        penalty : {"l2", "l1", "elasticnet"} or Separable, default "l2"
+            "l2" is half the squared norm, "elasticnet" is l1_ratio times "l1" plus (1 - l1_ratio) times "l2".
+        alpha : float, default 1.0
+            Factor of the penalty, >= 0.
+        l1_ratio : float in [0, 1], optional
+            Share of "l1" in "elasticnet", by default 0.5; refused with any other penalty.
+        split : {"features", "samples"}, default "features"
+            Whether a node is to hold columns of X or rows of X. Not every loss and penalty allows both; see
+            docs/problems.md.
+        sample_weight : array of shape (m,), optional
+            Factors s_i >= 0 of the losses, by default 1.
+        fit_intercept : bool, default False
+            Whether there is an intercept b, which is not penalised.
+
+        Returns
+        -------
+        Problem
+            A problem whose data `solve` deals out to the nodes.
+
+        Raises
+        ------
+        InvalidInput
+            An option is unknown or out of its range.
+        InvalidData
+            X, y or sample_weight are empty, not finite, or do not fit each other.
+        UnsuitablePair
+            Loss and penalty do not allow the split.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from glmesh import Problem
+        >>> X, y = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]), np.array([0, 1, 1])
+        >>> Problem.glm(X, y, loss="logistic", split="samples", alpha=0.1)
+        <Problem logistic + l2, alpha=0.1, by samples, pooled>
         """
         if isinstance(penalty, list | tuple):
             raise InvalidInput("pooled data has one penalty; a list, one per node, goes with Problem.from_nodes")
-        model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-        data = NodeData(model, X, y, sample_weight)
+        spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+        data = NodeData(spec, X, y, sample_weight)
         if data.m == 0 or data.p == 0:
             raise InvalidData(f"X is empty: {data.m} rows, {data.p} columns")
-        problem = Problem(model, [data], pooled=True)
-        problem._form = data.settle(data.facts())
+        problem = Problem(spec, [data], pooled=True)
+        problem._composite = data.compose(data.summary())
         return problem
 
     @staticmethod
@@ -83,70 +140,113 @@ class Problem:
         split: Split = "samples",
         fit_intercept: bool = False,
     ) -> Problem:
-        """A problem on data that is already apart: one (X_k, y_k) or (X_k, y_k, sample_weight_k) per node.
+        """Return a problem on data that is already apart, one part per node.
 
-        Split by samples a node holds its rows and their labels; split by features its columns, and the same y and
-        weights as everybody (coefficients come back in node order). What nodes must know of each other is agreed on
-        by neighbour messages when a run starts. `penalty` may be a list, one per node.
+        What the nodes must know of each other's data is agreed on by messages between neighbours when a run starts.
+
+        Parameters
+        ----------
+        parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
+            Data of node k. Split by samples, X_k holds rows and y_k their targets. Split by features, X_k holds
+            columns and all nodes have the same y and weights; coefficients come back in the order of the nodes.
+        loss : str or Loss, default "squared"
+            Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own; summed over all samples.
+        penalty : {"l2", "l1", "elasticnet"} or Separable or sequence of Separable, default "l2"
+            Penalty of the coefficients; a sequence (split by features) has one of a kind for each node.
+        alpha : float, default 1.0
+            Factor of the penalty, >= 0.
+        l1_ratio : float in [0, 1], optional
+            Share of "l1" in "elasticnet", by default 0.5; refused with any other penalty.
+        split : {"samples", "features"}, default "samples"
+            Whether the nodes hold rows or columns.
+        fit_intercept : bool, default False
+            Whether there is an intercept b, which is not penalised.
+
+        Returns
+        -------
+        Problem
+            A problem for a run with as many nodes as parts.
+
+        Raises
+        ------
+        InvalidInput
+            An option is unknown or out of its range.
+        InvalidData
+            A part is malformed or not finite, or all are empty.
+        UnsuitablePair
+            Loss and penalty do not allow the split.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from glmesh import Problem
+        >>> hospitals = [(np.eye(3), np.arange(3.0)), (np.ones((1, 3)), np.array([1.0]))]
+        >>> Problem.from_nodes(hospitals, loss="huber")
+        <Problem huber + l2, alpha=1, by samples, on 2 nodes>
         """
-        model = Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+        spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
         if not len(parts):
             raise InvalidData("parts is empty: give one (X, y) per node")
-        if isinstance(model.penalty, list) and len(model.penalty) != len(parts):
-            raise InvalidInput(f"{len(model.penalty)} penalties for {len(parts)} nodes")
-        holders = []
+        if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
+            raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
+        checked = []
         for k, part in enumerate(parts):
             if not isinstance(part, tuple | list) or len(part) not in (2, 3):
                 raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
-            weight = part[2] if len(part) == 3 else None
-            holders.append(NodeData(model, part[0], part[1], weight, f" of node {k}"))
-        if not any(part.m for part in holders) or not any(part.p for part in holders):
-            raise InvalidData(f"all {len(holders)} parts are empty")
-        return Problem(model, holders, pooled=False)
+            X, y, *weight = part
+            checked.append(NodeData(spec, X, y, weight[0] if weight else None, f" of node {k}"))
+        if not any(part.m for part in checked) or not any(part.p for part in checked):
+            raise InvalidData(f"all {len(checked)} parts are empty")
+        return Problem(spec, checked, pooled=False)
 
     @property
-    def form(self) -> CompositeObjective:
+    def composite(self) -> CompositeObjective:
         """f(Ax) + g(x) over all columns, in the user's order: the bird's-eye view that only a simulation has."""
-        if self._form is None:
-            forms = [part.settle(self.agreed, k) for k, part in enumerate(self.parts)]
-            columns = Columns.join([form.columns for form in forms])
-            g = forms[0].g.join([form.g for form in forms], [form.columns.n for form in forms])
-            self._form = CompositeObjective(columns, forms[0].f, g)
-        return self._form
+        if self._composite is None:
+            summary = self.summary
+            each = [part.compose(summary, k) for k, part in enumerate(self.parts)]
+            columns = Columns.join([one.columns for one in each])
+            g = each[0].g.join([one.g for one in each], [one.columns.n for one in each])
+            self._composite = CompositeObjective(columns, each[0].f, g)
+        return self._composite
 
-    def node_form(self, node: int, own: Indices, agreed: Vector | None) -> CompositeObjective:
-        """f(Ax) + g(x) of a node that holds these columns; agreed: the network's facts, for data that is apart."""
-        if agreed is None:
-            form = self.form
-            return CompositeObjective(form.columns.take(own), form.f, form.g.take(own))
-        form = self.parts[node].settle(agreed, node)
-        order = self._order(own)
-        return form if order is None else CompositeObjective(form.columns.take(order), form.f, form.g.take(order))
+    def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
+        """Return f(Ax) + g(x) over the columns `own` of a node.
 
-    def node_functions(self, node: int, own: Indices, agreed: Vector | None) -> tuple[Smooth, Separable]:
-        """(f, g) of the same."""
-        if agreed is None:
-            return self.form.f, self.form.g.take(own)
-        f, g = self.parts[node].functions(agreed, node)
+        `summary` is what the nodes have agreed on where data is apart; None: the data is pooled.
+        """
+        if summary is None:
+            whole = self.composite
+            return CompositeObjective(whole.columns.take(own), whole.f, whole.g.take(own))
+        held, order = self.parts[node].compose(summary, node), self._order(own)
+        return held if order is None else CompositeObjective(held.columns.take(order), held.f, held.g.take(order))
+
+    def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
+        """Return (f, g) of `node_composite` without making its columns."""
+        if summary is None:
+            return self.composite.f, self.composite.g.take(own)
+        f, g = self.parts[node].functions(summary, node)
         order = self._order(own)
         return f, g if order is None else g.take(order)
 
     def _order(self, own: Indices) -> Indices | None:
-        """Of a node's columns, where its data is apart; None: as they are."""
+        """Return the permutation that sorts a node's stored columns as `own`, or None if it is the identity."""
         order = own - own.min(initial=self.n)
         return None if np.array_equal(order, np.arange(len(order))) else order
 
     def node_data(self, node: int, own: Indices) -> NodeData:
-        """What a node that holds these columns holds."""
+        """Return the data of a node whose columns are `own`."""
         return self.parts[0].shrunk(own) if self.pooled else self.parts[node]
 
     @property
+    def summary(self) -> DataSummary:
+        """Summary of the data of all nodes, merged."""
+        return DataSummary.merge([part.summary() for part in self.parts])
+
+    @property
     def classes(self) -> tuple[float, float] | None:
-        """The two labels (negative, positive) of a classification."""
-        if not self.model.loss.classifies:
-            return None
-        values = [part.y for part in self.parts if part.m]
-        return float(min(v.min() for v in values)), float(max(v.max() for v in values))
+        """Labels (negative, positive) of a classification; None for a regression."""
+        return self.summary.classes if self.spec.loss.classifies else None
 
     @property
     def n(self) -> int:
@@ -156,117 +256,152 @@ class Problem:
     def grown(
         self, part: int, X: AnyArray, y: AnyArray = None, sample_weight: AnyArray = None, penalty: AnyArray = None
     ) -> Problem:
-        """The problem with more columns at the end of a holder's; `penalty` is theirs (default: as that of all)."""
-        holder = self.parts[part]
-        new = holder.grown(X, y, sample_weight)
-        n, more = holder.columns.n, new.columns.n - holder.columns.n
-        if self.classes is not None and self.model.split == "samples":
-            strange = [label for label in new.y[holder.m :] if label not in self.classes]
-            if strange:
-                raise InvalidData(
-                    f"new labels hold {strange[0]:g}; the classes are {self.classes[0]:g}, {self.classes[1]:g}"
-                )
-        old = self.model.penalty_of(part)
-        if penalty is not None and (self.model.split == "samples" or type(penalty) is not type(old)):
-            raise InvalidInput(f"penalty of new columns: a {type(old).__name__}, and only split by features")
-        if self.model.split == "samples":
-            return self._with(part, new, old)
-        if penalty is None and not _sized(old, n + more):
-            raise InvalidInput(
-                f"the penalty has an entry per column; give the new ones theirs: penalty={type(old).__name__}(...)"
-            )
-        if penalty is not None:
-            penalty = penalty.scaled(self.model.alpha)
-            penalty.check_size(more)
-            old = old.join([old, penalty], [n, more])
-        return self._with(part, new, old)
+        """Return the problem with more columns at the end of a part; this one is left as it is.
+
+        X holds new columns of X split by features, new rows split by samples; y and sample_weight are those of new
+        samples. `penalty` is that of new features, before alpha; None: that of the old ones.
+        """
+        before = self.parts[part]
+        after = before.grown(X, y, sample_weight)
+        if self.spec.split == "samples":
+            self._check_labels(after.y[before.m :])
+        grown = self.spec.grown_penalty(part, penalty, before.columns.n, after.columns.n - before.columns.n)
+        return self._with(part, after, grown)
+
+    def _check_labels(self, labels: Vector) -> None:
+        """Refuse new samples of a class that the problem does not have."""
+        classes = self.classes
+        strange = [] if classes is None else [label for label in labels if label not in classes]
+        if classes is not None and strange:
+            raise InvalidData(f"new labels hold {strange[0]:g}; the classes are {classes[0]:g}, {classes[1]:g}")
 
     def shrunk(self, part: int, kept: Indices) -> Problem:
-        """The problem with these of a holder's columns only."""
-        penalty = self.model.penalty_of(part)
-        if self.model.split == "features":
-            if isinstance(penalty, GroupLasso) and np.isin(np.delete(penalty.groups, kept), penalty.groups[kept]).any():
-                raise InvalidInput("the columns of a group go together: remove all of them or none")
-            penalty = penalty.take(kept)
-        new = self._with(part, self.parts[part].shrunk(kept), penalty)
+        """Return the problem with the columns `kept` (int indices into a part) of a part only."""
+        new = self._with(part, self.parts[part].shrunk(kept), self.spec.shrunk_penalty(part, kept))
         if new.n == 0:
             raise InvalidInput("no column would be left")
         return new
 
-    def _with(self, part: int, holder: NodeData, penalty: Separable) -> Problem:
-        penalties: Separable | list[Separable] = penalty
-        if isinstance(self.model.penalty, list):
-            penalties = [*self.model.penalty[:part], penalty, *self.model.penalty[part + 1 :]]
-        elif not self.pooled and penalty is not self.model.penalty and self.model.split == "features":
-            penalties = [penalty if k == part else self.model.penalty for k in range(len(self.parts))]
-        others = [holder if k == part else other for k, other in enumerate(self.parts)]
-        new = Problem(replace(self.model, penalty=penalties), others, self.pooled)._own()
-        _ = new.form  # refuses what has no form before anything is changed
+    def _with(self, part: int, data: NodeData, penalty: Separable) -> Problem:
+        """Return the problem with other data and another penalty of one part."""
+        spec = self.spec.with_penalty(part, penalty, None if self.pooled else len(self.parts))
+        parts = [(data if k == part else other).with_spec(spec) for k, other in enumerate(self.parts)]
+        new = Problem(spec, parts, self.pooled)
+        _ = new.composite  # refuses what has no form before anything is changed
         return new
-
-    def _own(self) -> Problem:
-        """With holders that have this problem's model."""
-        self.parts = [copy.copy(part) for part in self.parts]
-        for part in self.parts:
-            part.model = self.model
-        return self
 
     def with_alpha(self, alpha: float) -> Problem:
-        """The same with another weight of the penalty."""
-        model = self.model
-        if not isinstance(alpha, int | float | np.number) or not 0 < float(alpha) < np.inf or not model.alpha > 0:
-            raise InvalidInput(
-                f"alpha must be a finite number > 0, before and after; got {model.alpha!r} and {alpha!r}"
-            )
-        factor = float(alpha) / model.alpha
-        parts = [one.scaled(factor) for one in model.penalty] if isinstance(model.penalty, list) else None
-        penalty = model.penalty.scaled(factor) if parts is None else parts  # type: ignore[union-attr]
-        return self._remodelled(replace(model, alpha=float(alpha), penalty=penalty))
+        """Return the problem with another factor of the penalty; data and columns are shared.
+
+        Parameters
+        ----------
+        alpha : float
+            New factor, > 0.
+
+        Returns
+        -------
+        Problem
+            A problem on the same data.
+
+        Raises
+        ------
+        InvalidInput
+            The old or the new factor is not a finite number > 0.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from glmesh import Problem
+        >>> Problem.glm(np.eye(3), np.ones(3)).with_alpha(0.25)
+        <Problem squared + l2, alpha=0.25, by features, pooled>
+        """
+        return self._respecified(self.spec.with_alpha(alpha))
 
     def anchored(self, intercept: float) -> Problem:
-        """The same with the free intercept of a split by samples held elsewhere."""
-        return self._remodelled(replace(self.model, anchor=float(intercept)))
+        """Return the problem with its free intercept held near another value (split by samples)."""
+        return self._respecified(replace(self.spec, anchor=float(intercept)))
 
-    def _remodelled(self, model: Model) -> Problem:
-        """The same matrix, other functions."""
-        new = Problem(model, self.parts, self.pooled)._own()
-        agreed = new.agreed
-        both = [part.functions(agreed, k) for k, part in enumerate(new.parts)]
+    def _respecified(self, spec: ProblemSpec) -> Problem:
+        """Return the problem with the matrix A of this one and the functions f and g of another specification."""
+        new = Problem(spec, [part.with_spec(spec) for part in self.parts], self.pooled)
+        summary = new.summary
+        both = [part.functions(summary, k) for k, part in enumerate(new.parts)]
         g = both[0][1].join([g for _, g in both], [part.columns.n for part in new.parts])
-        new._form = CompositeObjective(self.form.columns, both[0][0], g)
+        new._composite = CompositeObjective(self.composite.columns, both[0][0], g)
         return new
 
-    @property
-    def agreed(self) -> Vector:
-        """The maxima of the holders' facts."""
-        return np.asarray(np.max([part.facts() for part in self.parts], axis=0))
-
     def coefficients(self, x: Vector, shared: Vector) -> tuple[Vector, float]:
-        """(coef, intercept) of the variables x (in the user's order) and a shared vector, Ax or an estimate of it."""
-        form = self.form
-        if self.model.split == "samples":
-            return self.model_of(form.f.gradient(shared))
-        return x.copy(), form.f.offset(shared) if isinstance(form.f, Profiled) else 0.0
+        """Return (coef, intercept) of a solution.
+
+        Parameters
+        ----------
+        x : array of shape (n,)
+            Variables in the user's order.
+        shared : array of shape (d,)
+            Ax, or an estimate of it.
+
+        Returns
+        -------
+        coef : array of shape (p,)
+            x split by features, grad f(shared) split by samples.
+        intercept : float
+            0 without intercept.
+        """
+        f = self.composite.f
+        if self.spec.split == "samples":
+            return self.model_of(f.gradient(shared))
+        return x.copy(), f.offset(shared) if isinstance(f, Profiled) else 0.0
 
     def model_of(self, w: Vector) -> tuple[Vector, float]:
-        """(coef, intercept) of a gradient w of f, split by samples."""
-        f = self.form.f
+        """Return (coef, intercept) of a gradient w of f, split by samples."""
+        f = self.composite.f
         return f.split(w) if isinstance(f, Anchored) else (w, 0.0)
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
-        """The user-level primal objective at these coefficients."""
-        form = self.form
-        if isinstance(form.f, Anchored):
-            w = form.f.join(coef, intercept)
-            return form.f.free.conjugate(coef) + form.g.conjugate(-form.columns.transposed_dot(w))
-        if self.model.split == "samples":
-            return form.f.conjugate(coef) + form.g.conjugate(-form.columns.transposed_dot(coef))
-        shared = form.columns.dot(coef)
-        if isinstance(form.f, Profiled):
-            return form.f.f.value(shared + intercept * form.f.direction) + form.g.value(coef)
-        return form.f.value(shared) + form.g.value(coef)
+        """Return the objective at given coefficients.
+
+        Parameters
+        ----------
+        coef : array of shape (p,)
+            Coefficients w.
+        intercept : float, default 0.0
+            b; of no effect on a problem without intercept.
+
+        Returns
+        -------
+        float
+            sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w); infinite outside the bounds of the penalty.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from glmesh import Problem
+        >>> Problem.glm(np.eye(3), np.array([3.0, -2.0, 0.5]), penalty="l1").objective(np.array([2.0, -1.0, 0.0]))
+        4.125
+        """
+        f, g, columns = self.composite.f, self.composite.g, self.composite.columns
+        if isinstance(f, Anchored):
+            return f.free.conjugate(coef) + g.conjugate(-columns.transposed_dot(f.join(coef, intercept)))
+        if self.spec.split == "samples":
+            return f.conjugate(coef) + g.conjugate(-columns.transposed_dot(coef))
+        shared = columns.dot(coef)
+        if isinstance(f, Profiled):
+            return f.f.value(shared + intercept * f.direction) + g.value(coef)
+        return f.value(shared) + g.value(coef)
+
+    @property
+    def model(self) -> ProblemSpec:
+        """Deprecated name of `spec`."""
+        warnings.warn("Problem.model is now Problem.spec", DeprecationWarning, stacklevel=2)
+        return self.spec
+
+    @property
+    def form(self) -> CompositeObjective:
+        """Deprecated name of `composite`."""
+        warnings.warn("Problem.form is now Problem.composite", DeprecationWarning, stacklevel=2)
+        return self.composite
 
     def __repr__(self) -> str:
         where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"
-        model = self.model
-        return f"<Problem {model.loss.name} + {model.penalty_name}, alpha={model.alpha:g}, by {model.split}, {where}>"
+        spec = self.spec
+        return f"<Problem {spec.loss.name} + {spec.penalty_name}, alpha={spec.alpha:g}, by {spec.split}, {where}>"

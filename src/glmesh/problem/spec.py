@@ -1,15 +1,16 @@
-"""What is to be fitted: a loss, a penalty and a split, checked for having a form f(Ax) + g(x)."""
+"""Specification of a problem: a loss, a penalty and a split that together have the form f(Ax) + g(x)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, Loss, Separable, Table
+from glmesh.functions import LOSSES, GroupLasso, Loss, Separable, Table
+from glmesh.types import Indices
 from glmesh.validation import number_in, one_of, unknown
 
 Split = Literal["features", "samples"]
@@ -17,17 +18,18 @@ SPLITS: tuple[Split, ...] = ("samples", "features")
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """What is to be fitted: loss, penalty and split, checked for having a form."""
+class ProblemSpec:
+    """Loss, penalty and split of a problem, without its data; `of` refuses what has no form f(Ax) + g(x)."""
 
     loss: Loss
-    penalty: Separable | list[Separable]
-    penalty_name: str
+    penalty: Separable | list[Separable]  # multiplied by alpha; a list: one per node
+    penalty_name: str  # "l1", "l2", "elasticnet" or "custom"
     alpha: float
-    l1_ratio: float | None
+    l1_ratio: float | None  # None: a custom penalty
     split: Split
     fit_intercept: bool
-    anchor: float = 0.0  # where a free intercept is held, split by samples; `solve` moves it
+    anchor: float = 0.0  # value near which a free intercept is held, split by samples; `solve` moves it
+    intercept_l2: float | None = None  # l2 that the intercept's row of A was scaled for; None: that of the penalty
 
     @staticmethod
     def of(
@@ -37,8 +39,8 @@ class Model:
         l1_ratio: float | None,
         split: str,
         fit_intercept: bool,
-    ) -> Model:
-        """Validates the options and refuses a pair without a form, by name."""
+    ) -> ProblemSpec:
+        """Return the specification for options as users write them; raise UnsuitablePair for a pair without a form."""
         loss = _loss(loss)
         alpha = number_in(alpha, "alpha", "a finite number >= 0", lambda weight: 0 <= weight < np.inf)
         one_of(split, "split", ("features", "samples"))
@@ -48,13 +50,64 @@ class Model:
         _check_pair(loss, scaled, name, split)
         one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
-        return Model(loss, one, name, alpha, ratio, split, fit_intercept)  # type: ignore[arg-type]
+        return ProblemSpec(loss, one, name, float(alpha), ratio, split, fit_intercept)  # type: ignore[arg-type]
 
     def penalty_of(self, node: int | None) -> Separable:
-        """The penalty that a node applies (None: the pooled data)."""
+        """Return the penalty of the columns of `node`; None: of the pooled data."""
         if isinstance(self.penalty, list):
             return self.penalty[node or 0]
         return self.penalty
+
+    def with_penalty(self, node: int, penalty: Separable, n_nodes: int | None) -> ProblemSpec:
+        """Return the specification with another penalty (alpha included) of one of n_nodes nodes; None: pooled."""
+        if isinstance(self.penalty, list):
+            return replace(self, penalty=[*self.penalty[:node], penalty, *self.penalty[node + 1 :]])
+        if n_nodes is not None and penalty is not self.penalty and self.split == "features":
+            return replace(self, penalty=[penalty if k == node else self.penalty for k in range(n_nodes)])
+        return replace(self, penalty=penalty)
+
+    def row_l2(self) -> float:
+        """Return the l2 that the intercept's row of A is scaled for, split by samples."""
+        l2 = self.penalty_of(None).strong_convexity if self.intercept_l2 is None else self.intercept_l2
+        return l2 if np.isfinite(l2) else 1.0
+
+    def with_alpha(self, alpha: float) -> ProblemSpec:
+        """Return the specification with another factor of the penalty; A stays as it is, with the intercept's row."""
+        if not isinstance(alpha, int | float | np.number) or not 0 < float(alpha) < np.inf or not self.alpha > 0:
+            raise InvalidInput(f"alpha must be a finite number > 0, before and after; got {self.alpha!r} and {alpha!r}")
+        factor = float(alpha) / self.alpha
+        row_l2 = self.row_l2() if self.fit_intercept and self.split == "samples" else None
+        if isinstance(self.penalty, list):
+            return replace(self, alpha=float(alpha), penalty=[one.scaled(factor) for one in self.penalty])
+        return replace(self, alpha=float(alpha), penalty=self.penalty.scaled(factor), intercept_l2=row_l2)
+
+    def grown_penalty(self, node: int, penalty: Separable | None, n: int, more: int) -> Separable:
+        """Return the penalty of a node with `more` columns behind its n; None: the new ones have that of the old."""
+        old = self.penalty_of(node)
+        if penalty is not None and (self.split == "samples" or type(penalty) is not type(old)):
+            raise InvalidInput(f"penalty of new columns: a {type(old).__name__}, and only split by features")
+        if self.split == "samples":
+            return old
+        if penalty is not None:
+            penalty = penalty.scaled(self.alpha)
+            penalty.check_size(more)
+            return old.join([old, penalty], [n, more])
+        try:
+            old.check_size(n + more)
+        except InvalidInput:
+            raise InvalidInput(
+                f"the penalty has an entry per column; give the new ones theirs: penalty={type(old).__name__}(...)"
+            ) from None
+        return old
+
+    def shrunk_penalty(self, node: int, kept: Indices) -> Separable:
+        """Return the penalty of a node of whose columns `kept` are left."""
+        penalty = self.penalty_of(node)
+        if self.split == "samples":
+            return penalty
+        if isinstance(penalty, GroupLasso) and np.isin(np.delete(penalty.groups, kept), penalty.groups[kept]).any():
+            raise InvalidInput("the columns of a group go together: remove all of them or none")
+        return penalty.take(kept)
 
 
 def _loss(loss: str | Loss) -> Loss:
@@ -120,11 +173,11 @@ def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str) -
 def refusals(
     loss: str | Loss, penalty: str | Separable, alpha: float, l1_ratio: float | None, fit_intercept: bool
 ) -> dict[Split, UnsuitablePair | None]:
-    """Why the pair cannot be split by samples, and by features; None where it can."""
+    """Return for either split why loss and penalty have no form f(Ax) + g(x), or None where they have one."""
     found: dict[Split, UnsuitablePair | None] = {}
     for split in SPLITS:
         try:
-            Model.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+            ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
             found[split] = None
         except UnsuitablePair as error:
             found[split] = error
@@ -132,6 +185,6 @@ def refusals(
 
 
 def shorter(allowed: Sequence[Split], n_samples: int, n_features: int) -> Split:
-    """Of these splits the one with the shorter message: a number per feature (by samples), or one per sample."""
+    """Return the allowed split with the shorter message: a number per feature by samples, per sample by features."""
     first: Split = "samples" if n_features < n_samples else "features"
     return first if first in allowed else allowed[0]

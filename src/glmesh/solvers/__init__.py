@@ -1,4 +1,9 @@
-"""Local solvers: how a node improves its own variables between two exchanges."""
+"""Local solvers: how a node decreases its own subproblem between two exchanges.
+
+`LocalSolver` is the protocol that methods call, `NodewiseSolver` the base for a solver of one's own. A solver sees the
+columns, the penalty and the gradient of the loss at a node's estimate; the loss itself, the network and the messages
+may not enter.
+"""
 
 from glmesh.solvers.base import LocalSolver, NodeTask, NodewiseSolver, Subproblems, local_gap
 from glmesh.solvers.compiled import CoordinateDescent

@@ -1,8 +1,11 @@
 """The seam between a method and its local solver.
 
-Node k is to decrease  <w, A D> + q/2 |A D|^2 + sum_i g_i(x_i + D_i)  over D. It needs w, the gradient of f at its
-estimate, and q = sigma'/tau; it never sees f. Where the caller knows f better than its Lipschitz constant, the square
-has a weight per row: q/2 sum_j h_j (A D)_j^2 with 0 <= h_j <= 1.
+Node k decreases over D
+
+    <w, A D> + q/2 |A D|^2 + sum_i g_i(x_i + D_i),     q = sigma'/tau,
+
+where w is the gradient of f at the node's estimate; the solver never sees f. A method that knows the curvature of f
+better than its Lipschitz constant weighs the rows of the square: q/2 sum_j h_j (A D)_j^2 with 0 <= h_j <= 1.
 """
 
 from __future__ import annotations
@@ -21,47 +24,161 @@ from glmesh.types import Flags, Matrix, Unsigned, Vector
 
 @dataclass
 class Subproblems:
-    """The subproblems of a block's nodes in one round, and where their solutions go."""
+    """Subproblems of the n hosted nodes of a block in one round, and where their solutions go.
 
-    x: Vector  # in: x; out: x + gamma D
-    w: Matrix  # a row per node: the gradient of f at its estimate
-    estimate: Matrix  # out: row k += step_k q_k A_k D_k
-    q: Vector  # sigma'/tau, per node
-    step: Vector  # gamma K / q, per node
+    Parameters
+    ----------
+    x : array of shape (columns,)
+        Variables of all hosted nodes; a solver writes x + gamma D.
+    w : array of shape (n, d)
+        Gradient of f at each node's estimate; all rows may be views of one.
+    estimate : array of shape (n, d)
+        A solver adds step_k q_k A_k D_k to row k.
+    q : array of shape (n,)
+        sigma'/tau.
+    step : array of shape (n,)
+        gamma K/q, so that an estimate moves by gamma K A_k D_k.
+    gamma : float
+        Aggregation: the part of D that is added to x.
+    passes : unsigned array of shape (n,)
+        Cap of passes over a node's columns; 0: leave the node as it is.
+    accuracy : array of shape (n,)
+        Local accuracy Theta at which to stop; negative: make all passes.
+    round : int
+        Round of the run, for seeding randomness.
+    rows : array of shape (n, d), optional
+        Weights h_k of the square, in C order; None: all ones. Never together with an accuracy.
+    afresh : array of shape (n,), optional
+        Where the norm of q_k A_k D_k is at most afresh_k times that of w_k, A_k D_k is needed to full relative
+        precision, which the difference of two residuals lacks; None: nowhere.
+    """
+
+    x: Vector
+    w: Matrix
+    estimate: Matrix
+    q: Vector
+    step: Vector
     gamma: float
-    passes: Unsigned  # cap of passes, per node
-    accuracy: Vector  # Theta asked for, per node; negative: none, make the passes
+    passes: Unsigned
+    accuracy: Vector
     round: int
-    rows: Matrix | None = None  # h, a row per node (C order): the weights of the square; not together with accuracies
-    afresh: Vector | None = None  # A_k D_k up to this part of |w_k| needs all digits; a residual would lose some
+    rows: Matrix | None = None
+    afresh: Vector | None = None
 
 
 class LocalSolver(Protocol):
-    """Improves all nodes of a block. Configuration is frozen; what it remembers is what `prepare` returns."""
+    """Protocol of solvers that improve all nodes of a block at once.
+
+    Configuration is frozen; `memory`, what a solver keeps from round to round, is what `prepare` returned. It is saved
+    with a run if it is a dataclass whose fields are annotated as `glmesh.core.state` says. `NodewiseSolver` is the
+    simpler seam: one node at a time, without a memory.
+    """
 
     def prepare(self, block: Block) -> Any:
-        """Return what the solver keeps between rounds, None if nothing; refuse, by name, a g it cannot handle."""
+        """Return the memory of a new run.
+
+        Parameters
+        ----------
+        block : Block
+            Columns and penalty terms of the hosted nodes.
+
+        Returns
+        -------
+        object or None
+            The memory; None if the solver keeps nothing.
+
+        Raises
+        ------
+        UnsuitablePair
+            The solver cannot handle the penalty of a node.
+        """
         ...
 
     def forget(self, block: Block, memory: Any, k: int) -> None:
-        """The variables of the block's k-th node were changed from outside."""
+        """Drop what the memory holds about the variables of the k-th hosted node: they were changed from outside.
+
+        Parameters
+        ----------
+        block : Block
+            The hosted nodes.
+        memory : object or None
+            What `prepare` returned.
+        k : int
+            Position of the node in the block.
+        """
         ...
 
     def moved(self, block: Block, memory: Any, changed: Flags) -> None:
-        """The variables of these columns of the block were changed from outside."""
+        """Drop what the memory holds about some variables of the block: they were changed from outside.
+
+        Parameters
+        ----------
+        block : Block
+            The hosted nodes.
+        memory : object or None
+            What `prepare` returned.
+        changed : array of bool of shape (columns,)
+            The columns whose variables were changed.
+        """
         ...
 
     def solve(self, block: Block, memory: Any, task: Subproblems) -> tuple[Vector, Vector]:
-        """Updates task.x and task.estimate; returns (Theta reached or NaN, nonzeros visited), per node.
+        """Decrease the subproblems of all hosted nodes; write task.x and task.estimate.
 
-        Mind that task.afresh may ask for all digits of A_k D_k.
+        Parameters
+        ----------
+        block : Block
+            The hosted nodes.
+        memory : object or None
+            What `prepare` returned.
+        task : Subproblems
+            The subproblems of this round.
+
+        Returns
+        -------
+        theta : array of shape (n,)
+            Local accuracy reached; NaN where none was asked for, 0 without columns, 1 without passes.
+        visited : array of shape (n,)
+            Nonzeros visited.
         """
         ...
 
 
 @dataclass(frozen=True)
 class NodeTask:
-    """One node's subproblem, for a solver written one node at a time."""
+    """Subproblem of one node, for solvers that handle one node at a time.
+
+    Parameters
+    ----------
+    columns : Columns
+        A, of shape (d, n).
+    g : Separable
+        Penalty term of the node.
+    x : array of shape (n,)
+        Variables before the round; not to be written to.
+    w : array of shape (d,)
+        Gradient of f at the node's estimate.
+    q : float
+        sigma'/tau.
+    passes : int
+        Cap of passes over the columns.
+    accuracy : float or None
+        Local accuracy Theta at which to stop; None: make all passes.
+    key : tuple of int
+        (seed, node id, round): seed randomness with it, and a resumed run makes the same steps.
+    rows : array of shape (d,), optional
+        Weights h of the square; None: all ones. A solver may ignore them: its steps are then shorter, not wrong.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.functions import L2
+    >>> from glmesh.linalg.columns import Columns
+    >>> from glmesh.solvers import NodeTask
+    >>> task = NodeTask(Columns.of(np.eye(2)), L2(1.0), np.zeros(2), np.array([2.0, 0.0]), 1.0, 1, None, (0, 0, 0))
+    >>> task.gap_and_decrease(np.array([-1.0, 0.0]))  # the minimiser: no gap
+    (0.0, 1.0)
+    """
 
     columns: Columns
     g: Separable
@@ -70,11 +187,26 @@ class NodeTask:
     q: float
     passes: int
     accuracy: float | None
-    key: tuple[int, int, int]  # (seed, node id, round): seed your randomness with this
-    rows: Vector | None = None  # h, the weights of the square; without regard for them steps are shorter, not wrong
+    key: tuple[int, int, int]
+    rows: Vector | None = None
 
     def gap_and_decrease(self, x_new: Vector) -> tuple[float, float]:
-        """(duality gap of the subproblem at x_new, its decrease since x): what Theta is about (without weights)."""
+        """Return (duality gap of the subproblem at x_new, its decrease since x), without row weights.
+
+        Theta is reached when gap <= Theta * decrease; the gap is infinite where no dual point is feasible.
+
+        Parameters
+        ----------
+        x_new : array of shape (n,)
+            Variables of the node.
+
+        Returns
+        -------
+        gap : float
+            Upper bound of what the subproblem can still decrease by.
+        decrease : float
+            Value of the subproblem at x minus its value at x_new.
+        """
         assert self.rows is None
         u = self.columns.dot(x_new - self.x)
         r = self.w + self.q * u
@@ -89,7 +221,26 @@ class NodeTask:
 
 
 def local_gap(block: Block, k: int, x: Vector, w: Vector, q: float) -> float:
-    """What the block's k-th node could gain in its subproblem at most: the duality gap at no change."""
+    """Return an upper bound of what a node can gain in its subproblem: the duality gap at D = 0.
+
+    Parameters
+    ----------
+    block : Block
+        The hosted nodes.
+    k : int
+        Position of the node in the block.
+    x : array of shape (columns of the node,)
+        Variables of the node.
+    w : array of shape (d,)
+        Gradient of f at the node's estimate.
+    q : float
+        sigma'/tau.
+
+    Returns
+    -------
+    float
+        The gap; 0 for a node without columns, infinite where no dual point is feasible.
+    """
     columns = block.node_columns(k)
     if columns.n == 0:
         return 0.0
@@ -98,28 +249,71 @@ def local_gap(block: Block, k: int, x: Vector, w: Vector, q: float) -> float:
 
 
 class NodewiseSolver(ABC):
-    """Base of solvers that handle one node at a time: implement `solve_node`."""
+    """Base of solvers that handle one node at a time and keep no memory: implement `solve_node`.
 
-    def check(self, g: Separable) -> None:  # noqa: B027 (most solvers take any g)
-        """Raise UnsuitablePair, saying what would do, if this g cannot be handled."""
+    Examples
+    --------
+    Proximal gradient steps (`examples/own_solver.py` compares them with the default):
+
+    >>> import numpy as np
+    >>> import glmesh
+    >>> from glmesh.linalg.norms import spectral_norm
+    >>> from glmesh.solvers import NodewiseSolver
+    >>> class ProximalGradient(NodewiseSolver):
+    ...     def solve_node(self, task):
+    ...         step, z = 1.0 / (task.q * spectral_norm(task.columns) ** 2), task.x
+    ...         for _ in range(task.passes):
+    ...             slope = task.columns.transposed_dot(task.w + task.q * task.columns.dot(z - task.x))
+    ...             z = task.g.prox(z - step * slope, step)
+    ...         return z
+    >>> problem = glmesh.Problem.glm(np.eye(4), np.array([3.0, 2.0, 1.0, 0.0]), penalty="l1", alpha=0.5)
+    >>> result = glmesh.solve(problem, method=glmesh.Cola(solver=ProximalGradient()), n_nodes=2, tol=1e-9)
+    >>> [round(float(value), 6) for value in result.coef]
+    [2.5, 1.5, 0.5, 0.0]
+    """
 
     @abstractmethod
     def solve_node(self, task: NodeTask) -> Vector:
-        """The node's new variables, from task.x."""
+        """Return new variables of the node, at which the subproblem is lower than at task.x.
+
+        Parameters
+        ----------
+        task : NodeTask
+            The node's subproblem.
+
+        Returns
+        -------
+        array of shape (n,)
+            x + D; a new array, or task.x itself.
+        """
+
+    def check(self, g: Separable) -> None:  # noqa: B027 (most solvers take any g)
+        """Refuse penalties that the solver cannot handle; by default none is refused.
+
+        Parameters
+        ----------
+        g : Separable
+            Penalty term of a node.
+
+        Raises
+        ------
+        UnsuitablePair
+            The solver cannot handle g; the message says which solver can.
+        """
 
     def prepare(self, block: Block) -> None:
-        """Check g of every node; a solver of this kind remembers nothing."""
+        """Check the penalty of every hosted node; return None, the memory of a solver that keeps none."""
         for g in block.terms:
             self.check(g)
 
-    def forget(self, block: Block, memory: Any, k: int) -> None:  # noqa: B027 (most remember nothing)
-        """The variables of the block's k-th node were changed from outside."""
+    def forget(self, block: Block, memory: None, k: int) -> None:  # noqa: B027 (there is nothing to forget)
+        """Do nothing: there is no memory."""
 
-    def moved(self, block: Block, memory: Any, changed: Flags) -> None:  # noqa: B027 (as above)
-        """The variables of these columns of the block were changed from outside."""
+    def moved(self, block: Block, memory: None, changed: Flags) -> None:  # noqa: B027 (there is nothing to forget)
+        """Do nothing: there is no memory."""
 
-    def solve(self, block: Block, memory: Any, task: Subproblems) -> tuple[Vector, Vector]:
-        """Node after node."""
+    def solve(self, block: Block, memory: None, task: Subproblems) -> tuple[Vector, Vector]:
+        """Call `solve_node` for one hosted node after the other; returns as `LocalSolver.solve` does."""
         theta, visited = np.full(block.size, np.nan), np.zeros(block.size)
         for k in range(block.size):
             own = block.of_node(k)

@@ -1,4 +1,4 @@
-"""The default: compiled coordinate descent."""
+"""The default local solver: compiled coordinate descent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from glmesh.core.block import Block
 from glmesh.core.state import PerNode, PerUnit
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import GROUPS
-from glmesh.kernels.cd import CYCLIC, SHUFFLED, SYMMETRIC, solve_nodes
+from glmesh.kernels.cd import solve_nodes
+from glmesh.kernels.order import CYCLIC, SHUFFLED, SYMMETRIC
+from glmesh.kernels.subproblem import Design, Memory, Scratch, Task
 from glmesh.solvers.base import Subproblems
 from glmesh.types import Flags, Matrix, Vector
 
@@ -21,19 +23,40 @@ _NO_ROWS = np.zeros((0, 0))
 
 @dataclass
 class DescentMemory:
-    """What coordinate descent keeps between rounds, so that columns that cannot move are skipped."""
+    """Residuals and sleeping units that coordinate descent keeps from round to round."""
 
     r: PerNode[Matrix]  # (n_hosted, d) residual w + q A_k D_k that a node's last pass ended with
-    wake: PerUnit[Vector]  # a unit sleeps until its node's path is longer than this; 0: it is looked at
-    path: PerNode[Vector]  # length of the path of r since the start, an upper bound
+    wake: PerUnit[Vector]  # (n_units,) a unit sleeps while its node's path is shorter; 0: awake
+    path: PerNode[Vector]  # (n_hosted,) upper bound of the length of the path of r since the start
 
 
 @dataclass(frozen=True)
 class CoordinateDescent:
     """Coordinate descent over the whole catalogue, sparse or dense.
 
-    `order` is "cyclic", freshly "shuffled" for every pass, or "symmetric": forward, backward, forward, ...
-    Columns that provably cannot move (at a kink or a bound) sleep; skipping them changes nothing.
+    Columns that provably cannot move (at a kink or a bound) sleep; skipping them changes no bit of the result.
+
+    Parameters
+    ----------
+    order : {"symmetric", "cyclic", "shuffled"}, default "symmetric"
+        Order of the columns in a pass: forward, backward, forward, ...; always forward; or a fresh permutation for
+        every pass, drawn from (seed, node, round, pass).
+
+    Raises
+    ------
+    InvalidInput
+        The order is not one of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import glmesh
+    >>> from glmesh.solvers import CoordinateDescent
+    >>> X, y = np.eye(4), np.array([3.0, 2.0, 1.0, 0.0])
+    >>> problem = glmesh.Problem.glm(X, y, penalty="l1", alpha=0.5)
+    >>> method = glmesh.Cola(solver=CoordinateDescent("shuffled"))
+    >>> glmesh.solve(problem, method=method, n_nodes=2).status.name
+    'CONVERGED'
     """
 
     order: Literal["symmetric", "cyclic", "shuffled"] = "symmetric"
@@ -47,12 +70,12 @@ class CoordinateDescent:
         return DescentMemory(np.zeros((block.size, block.d)), np.zeros(len(block.units[2])), np.zeros(block.size))
 
     def forget(self, block: Block, memory: DescentMemory, k: int) -> None:
-        """All units of the node are looked at again."""
+        """Wake all units of the k-th hosted node."""
         unit_starts, _, _ = block.units
         memory.wake[int(unit_starts[k]) : int(unit_starts[k + 1])] = 0.0
 
     def moved(self, block: Block, memory: DescentMemory, changed: Flags) -> None:
-        """The units of these columns are looked at again."""
+        """Wake the units of the columns with a flag in `changed`."""
         if block.kind != GROUPS:
             memory.wake[changed] = 0.0
             return
@@ -61,46 +84,50 @@ class CoordinateDescent:
         memory.wake[so_far[1:] > so_far[:-1]] = 0.0
 
     def solve(self, block: Block, memory: DescentMemory, task: Subproblems) -> tuple[Vector, Vector]:
-        """The kernel, for all nodes of the block."""
+        """Call the kernel for the hosted nodes, in parallel; returns as `LocalSolver.solve` does."""
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         unit_starts, bounds, norms = block.units
+        columns, n_units = block.columns, len(norms)
         rows = _NO_ROWS if task.rows is None else task.rows
-        w = task.w if task.w.strides[0] else task.w[:1].copy()  # rows that are all the same one are read as one
+        w = task.w if task.w.strides[0] else task.w[:1].copy()  # one row that is repeated is read once
         afresh = np.zeros(block.size) if task.afresh is None else task.afresh
         theta, visited = np.empty(block.size), np.empty(block.size, dtype=np.uint64)
+        scratch = Scratch(
+            np.empty(columns.n), np.empty(columns.n), np.empty(n_units, dtype=np.uint64), np.empty(n_units)
+        )
 
-        def some(nodes: slice) -> None:
+        def solve_span(nodes: slice) -> None:
             ends = slice(nodes.start, nodes.stop + 1)
-            solve_nodes(
-                block.starts[ends],
-                unit_starts[ends],
-                bounds,
-                block.columns.indptr,
-                block.columns.indices,
-                block.columns.data,
-                norms,
-                np.int64(block.kind),
-                block.table,
-                task.x,
-                w[nodes] if len(w) > 1 else w,
-                memory.r[nodes],
-                task.estimate[nodes],
-                task.q[nodes],
-                float(task.gamma),
-                task.step[nodes],
-                task.passes[nodes],
-                task.accuracy[nodes],
-                _ORDERS[self.order],
-                np.uint64(block.info.seed),
-                np.uint64(task.round),
-                block.ids[nodes],
-                rows[nodes],
-                afresh[nodes],
-                memory.wake,
-                memory.path[nodes],
-                theta[nodes],
-                visited[nodes],
+            design = Design(
+                starts=block.starts[ends],
+                unit_starts=unit_starts[ends],
+                bounds=bounds,
+                indptr=columns.indptr,
+                indices=columns.indices,
+                data=columns.data,
+                norms=norms,
+                kind=np.int64(block.kind),
+                table=block.table,
             )
+            part = Task(
+                x=task.x,
+                w=w[nodes] if len(w) > 1 else w,
+                estimate=task.estimate[nodes],
+                q=task.q[nodes],
+                step=task.step[nodes],
+                gamma=float(task.gamma),
+                passes=task.passes[nodes],
+                target=task.accuracy[nodes],
+                rows=rows[nodes],
+                afresh=afresh[nodes],
+                order=_ORDERS[self.order],
+                seed=np.uint64(block.info.seed),
+                round=np.uint64(task.round),
+                ids=block.ids[nodes],
+                theta=theta[nodes],
+                visited=visited[nodes],
+            )
+            solve_nodes(design, part, Memory(memory.r[nodes], memory.wake, memory.path[nodes]), scratch)
 
-        block.threads.each(some, block.spans)
+        block.threads.each(solve_span, block.spans)
         return theta, visited.astype(np.float64)

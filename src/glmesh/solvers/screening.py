@@ -1,4 +1,4 @@
-"""Nodes that skip their subproblem while it provably has nothing to gain."""
+"""Gap-safe screening of nodes: skip subproblems that provably have nothing to gain."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from glmesh.types import Flags, Matrix, Vector
 
 @dataclass
 class Screening:
-    """Nodes that skip their subproblem because it has nothing to gain, as long as their w stays where it is."""
+    """Node k skips its subproblem while |w_k - anchor_k|^2 <= radius2_k.
 
-    at: PerNode[Matrix]  # w when a node went to rest
-    room: PerNode[Vector]  # how far it may move, squared; negative: the node does not rest
-    skipped: Summed[int] = 0  # subproblems not solved
-    spared: Summed[float] = 0.0  # nonzeros that they would have visited
+    `Certificate.screening_radius2` gives a radius within which the subproblem can gain nothing that matters.
+    """
+
+    anchor: PerNode[Matrix]  # (n_hosted, d) w_k when the radius was computed
+    radius2: PerNode[Vector]  # (n_hosted,) squared radius; not positive: the node solves its subproblem
+    skipped: Summed[int] = 0  # subproblems skipped so far
+    work_saved: Summed[float] = 0.0  # [nonzeros] that the skipped subproblems would have visited
 
     @staticmethod
     def of(block: Block) -> Screening:
-        """Nobody rests."""
+        """Return a screening in which every node solves its subproblem."""
         return Screening(np.zeros((block.size, block.d)), np.full(block.size, -1.0))
 
-    def begin(self, k: int, w: Vector, room: float) -> None:
-        """From now on node k rests, if there is room."""
-        self.room[k] = room
-        if room > 0:
-            self.at[k] = w
+    def begin(self, k: int, w: Vector, radius2: float) -> None:
+        """Let node k skip its subproblem around w, or solve it if radius2 is not positive."""
+        self.radius2[k] = radius2
+        if radius2 > 0:
+            self.anchor[k] = w
 
-    def end(self, k: int) -> None:
-        """Node k has work."""
-        self.room[k] = -1.0
+    def invalidate(self, k: int) -> None:
+        """Let node k solve its subproblem again."""
+        self.radius2[k] = -1.0
 
-    def resting(self, w: Matrix) -> Flags:
-        """Who may rest in this round; whose w moved too far wakes up."""
-        for k in np.flatnonzero(self.room > 0):
-            move = w[k] - self.at[k]
-            if float(move @ move) > self.room[k]:
-                self.end(int(k))
-        return self.room > 0
+    def screened(self, w: Matrix) -> Flags:
+        """Return a flag per hosted node: it skips this round; nodes whose w_k left the ball are invalidated."""
+        for k in np.flatnonzero(self.radius2 > 0):
+            move = w[k] - self.anchor[k]
+            if float(move @ move) > self.radius2[k]:
+                self.invalidate(int(k))
+        return self.radius2 > 0

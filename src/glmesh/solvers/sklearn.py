@@ -1,4 +1,4 @@
-"""scikit-learn's coordinate descent as the local solver, as in the paper."""
+"""Coordinate descent of scikit-learn as a local solver."""
 
 from __future__ import annotations
 
@@ -14,29 +14,48 @@ from glmesh.functions import Separable, Table
 from glmesh.solvers.base import NodeTask, NodewiseSolver
 from glmesh.types import Vector
 
-_ONE_AT_A_TIME = threading.Lock()  # warnings are filtered for the whole process, not per thread
+_FILTERS = threading.Lock()  # filters of warnings are those of the whole process, not of a thread
 
 
 @dataclass(frozen=True)
 class SklearnCoordinateDescent(NodewiseSolver):
-    """`sklearn.linear_model.ElasticNet` on the subproblem: q/2 |A z - (A x - w/q)|^2 + l1 |z|_1 + l2/2 |z|^2.
+    """`sklearn.linear_model.ElasticNet` as the local solver, as in the paper.
 
-    It takes one (l1, l2) for all columns of a node and, for bounds, only non-negativity. Theta is passed on as a tenth
-    of itself in scikit-learn's own tolerance; what was really reached is measured and recorded.
+    The subproblem in z = x + D is q/2 ``|A z - (A x - w/q)|^2`` + l1 ``|z|_1`` + l2/2 ``|z|^2``. All columns of a node
+    have one (l1, l2), and no bounds but z >= 0.
+
+    Parameters
+    ----------
+    selection : {"cyclic", "random"}, default "cyclic"
+        Order of the columns; "random" draws with replacement, from (seed, node, round).
+
+    Notes
+    -----
+    A target Theta becomes scikit-learn's tolerance Theta/10, and `Run.theta` has the accuracy that was reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import glmesh
+    >>> from glmesh.solvers import SklearnCoordinateDescent
+    >>> problem = glmesh.Problem.glm(np.eye(4), np.array([3.0, 2.0, 1.0, 0.0]), penalty="l1", alpha=0.5)
+    >>> result = glmesh.solve(problem, method=glmesh.Cola(solver=SklearnCoordinateDescent()), n_nodes=2, tol=1e-9)
+    >>> [round(float(value), 6) for value in result.coef]
+    [2.5, 1.5, 0.5, 0.0]
     """
 
     selection: Literal["cyclic", "random"] = "cyclic"
 
     def check(self, g: Separable) -> None:
-        """L1, L2 and elastic net, each with or without non-negativity."""
-        plain = isinstance(g, Table) and not g.linear.any() and bool(np.isposinf(g.hi).all())
-        if plain:
-            assert isinstance(g, Table)
-            plain = (
-                len(np.unique(g.l1)) <= 1
-                and len(np.unique(g.l2)) <= 1
-                and bool(np.isneginf(g.lo).all() or (g.lo == 0).all())
-            )
+        """Refuse all penalties but L1, L2 and elastic net, each with or without x >= 0."""
+        plain = (
+            isinstance(g, Table)
+            and not g.linear.any()
+            and bool(np.isposinf(g.hi).all())
+            and len(np.unique(g.l1)) <= 1
+            and len(np.unique(g.l2)) <= 1
+            and bool(np.isneginf(g.lo).all() or (g.lo == 0).all())
+        )
         if not plain:
             raise UnsuitablePair(
                 "scikit-learn's coordinate descent solves L1, L2 and elastic-net subproblems, the same for all "
@@ -44,7 +63,7 @@ class SklearnCoordinateDescent(NodewiseSolver):
             )
 
     def solve_node(self, task: NodeTask) -> Vector:
-        """`passes` iterations from x."""
+        """Return the coefficients after `passes` iterations of scikit-learn from x."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import ElasticNet
 
@@ -73,7 +92,7 @@ class SklearnCoordinateDescent(NodewiseSolver):
         matrix = task.columns.to_scipy()
         if not task.columns.dense:  # scikit-learn takes 32-bit indices only
             matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
-        with _ONE_AT_A_TIME, warnings.catch_warnings():
+        with _FILTERS, warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the passes are the budget, not a failure
             warnings.filterwarnings(
                 "ignore", message=".*alpha=0.*|.*l1_reg=0.*|.*no regularization.*", category=UserWarning

@@ -46,13 +46,13 @@ class AveragedIterates:
         mixed = self.run.estimates
         for _ in range(gossip_steps(self.run)):
             mixed = self.run.mixing.matrix @ mixed
-        f = self.run.problem.form.f
+        f = self.run.problem.composite.f
         for mean, new in ((self.x, self.run.x), (self.v, mixed), (self.w, [f.gradient(row) for row in mixed])):
             mean += (np.asarray(new) - mean) / self.count
 
     def gap(self) -> float:
         """Return the gap G_H at the averages, with L1 columns restricted to the support that bounds the solution."""
-        form, n_nodes = self.run.problem.form, self.run.n_nodes
+        form, n_nodes = self.run.problem.composite, self.run.n_nodes
         pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))
         g = form.g
         if g.needs_scaling:

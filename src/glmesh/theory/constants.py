@@ -192,10 +192,10 @@ def constants(run: Run, beta: float | None = None) -> RateConstants:
 
 def support_bound(run: Run) -> float:
     """Return max_i abs(x_i) where g is finite; split by features at most f(0)/l1, for f >= 0 and g >= 0 = g(0)."""
-    form = run.problem.form
+    form = run.problem.composite
     n = form.columns.n
     bounds = np.array(np.broadcast_to(form.g.support_bound, n))
-    if np.isinf(bounds).any() and isinstance(form.g, Table) and run.problem.model.split == "features":
+    if np.isinf(bounds).any() and isinstance(form.g, Table) and run.problem.spec.split == "features":
         l1, _, linear, lo, hi = form.g.kernel_rows(n).T
         if not linear.any() and (lo <= 0).all() and (hi >= 0).all():
             start = form.f.value(np.zeros(form.columns.d))

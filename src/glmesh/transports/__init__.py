@@ -1,8 +1,12 @@
-"""Transports: how rows and letters get from node to node."""
+"""Transports: how outboxes get from node to node, in one process (`local`, `faulty`) or between machines (`mpi`).
+
+A transport moves and counts; it knows no algebra, no method and no state of a node. Each declares what it `carries`.
+"""
 
 from glmesh.core.records import Traffic
+from glmesh.core.transport import Transport
 from glmesh.network.timing import Network
-from glmesh.transports.faulty import FaultyExchange
-from glmesh.transports.local import LocalExchange
+from glmesh.transports.faulty import FaultyTransport
+from glmesh.transports.local import LocalTransport
 
-__all__ = ["FaultyExchange", "LocalExchange", "Network", "Traffic"]
+__all__ = ["FaultyTransport", "LocalTransport", "Network", "Traffic", "Transport"]

@@ -1,4 +1,4 @@
-"""The simulator's exchange on a bad day: a fault plan decides what gets through."""
+"""The simulator's transport under a fault plan, which decides what gets through."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from glmesh.core.messages import Mail
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
 from glmesh.network.timing import Network
-from glmesh.transports.local import LocalExchange, Mail
+from glmesh.transports.local import LocalTransport
 from glmesh.types import Flags, Indices, Vector
 
 
 @dataclass
-class Late:
-    """A letter on its way."""
+class DelayedMail:
+    """A message on its way."""
 
-    due: int  # the exchange in which it arrives
-    letter: Mail
+    due: int  # exchange in which it arrives
+    mail: Mail
 
 
-class FaultyExchange(LocalExchange):
-    """Rows and letters cross only links that the plan leaves standing.
+class FaultyTransport(LocalTransport):
+    """Rows and mail cross only links that the plan leaves standing.
 
     Weights adapt at once and locally: a link that fails leaves its weight on the diagonals of both ends, so the
-    mixing matrix of an exchange stays symmetric and doubly stochastic as long as links fail both ways. (A message lost
-    one way spoils that, and with it the mean of rows: the reason for letters, whose ledger repairs itself.)
+    mixing matrix of an exchange stays symmetric and doubly stochastic as long as links fail both ways. A message lost
+    one way spoils that, and with it the mean of rows; push-flow gossip, which sends mail, repairs itself.
     """
 
     fails = True
@@ -45,7 +46,7 @@ class FaultyExchange(LocalExchange):
         self.plan = plan
         self.round: int | None = None  # None: before the first, when nothing fails
         self.exchanges = 0
-        self.late: list[Late] = []
+        self.delayed: list[DelayedMail] = []
         senders, receivers = self.links
         self._pairs = np.sort(np.stack([senders, receivers], axis=1), axis=1)
         self._place = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(senders, receivers, strict=True))}
@@ -55,26 +56,26 @@ class FaultyExchange(LocalExchange):
         self._diagonal = np.flatnonzero(matrix.row == matrix.col)
         empty = np.zeros(0)  # a lone node has no links, of which scipy makes no array
         self._schedule = [np.asarray(one.matrix[receivers, senders]) if len(senders) else empty for one in schedule]
-        self._graph: Vector = self._schedule[0]  # the weights of the links in the last exchange
-        self._alive: Flags = np.ones(len(senders), dtype=bool)  # links between nodes that were up
-        self._received: Flags = self._alive  # and those whose message was not lost
+        self._graph: Vector = self._schedule[0]  # weights of the links in the last exchange
+        self._alive: Flags = np.ones(len(senders), dtype=bool)  # links that stood between nodes that were up
+        self._received: Flags = self._alive  # links whose message was not lost
 
     def begin_round(self, plan: Plan, round: int) -> None:
         """From now on exchanges are those of this round, and fail as this plan says."""
         self.plan, self.round = plan, round
 
     def state(self) -> dict[str, Any]:
-        """Letters on their way count too."""
-        return super().state() | {"exchanges": self.exchanges, "late": self.late}
+        """Return all that changes from exchange to exchange, messages on their way included."""
+        return super().state() | {"exchanges": self.exchanges, "delayed": self.delayed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over another's."""
+        """Go on from what `state` of another transport returned."""
         super().restore(state)
-        self.exchanges, self.late = state["exchanges"], state["late"]
+        self.exchanges, self.delayed = state["exchanges"], state["delayed"]
 
-    def _deliver(self, row_sizes: Vector, letters: list[Mail]) -> list[Mail]:
+    def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
         if self.round is None:
-            return super()._deliver(row_sizes, letters)
+            return super()._deliver(row_sizes, mail)
         senders, receivers = self.links
         up = self.plan.up(self.round, self.mixing.n_nodes)
         self._graph = self._schedule[self.exchanges % len(self._schedule)]
@@ -82,31 +83,33 @@ class FaultyExchange(LocalExchange):
         self._alive = (self._graph > 0) & standing & up[senders] & up[receivers]
         lost = self.plan.lost(self.exchanges, self.round, senders, receivers)
         self._received = self._alive & ~lost
-        places = [self._place[letter.sender, letter.receiver] for letter in letters]
-        sent = [letter for letter, at in zip(letters, places, strict=True) if self._alive[at]]
+        places = [self._place[one.sender, one.receiver] for one in mail]
+        sent = [one for one, at in zip(mail, places, strict=True) if self._alive[at]]
         alive = np.flatnonzero(self._alive)
         self._count(senders[alive], receivers[alive], row_sizes[senders[alive]], sent)
-        arrived = self._arrivals(letters, places)
+        arrived = self._arrivals(mail, places)
         self.exchanges += 1
         return arrived
 
-    def _arrivals(self, letters: list[Mail], places: list[int]) -> list[Mail]:
-        """What comes in time, then copies, then what is late from before: the order in which it hurts most."""
+    def _arrivals(self, mail: list[Mail], places: list[int]) -> list[Mail]:
+        """Return what comes in time, then copies, then what was delayed: the order in which it hurts most."""
         assert self.round is not None
         senders, receivers = self.links
         lateness = self.plan.lateness(self.exchanges, self.round, senders, receivers)
         copies = self.plan.copies(self.exchanges, self.round, senders, receivers)
-        through = [(letter, at) for letter, at in zip(letters, places, strict=True) if self._received[at]]
-        arrived = [letter for letter, at in through if lateness[at] == 0]
-        arrived += [letter for letter, at in through if lateness[at] == 0 and copies[at] > 1]
-        due = [late for late in self.late if late.due <= self.exchanges]
-        arrived += [late.letter for late in due if self._alive[self._place[late.letter.sender, late.letter.receiver]]]
-        self.late = [late for late in self.late if late.due > self.exchanges]
-        self.late += [Late(self.exchanges + int(lateness[at]), letter) for letter, at in through if lateness[at] > 0]
+        through = [(one, at) for one, at in zip(mail, places, strict=True) if self._received[at]]
+        arrived = [one for one, at in through if lateness[at] == 0]
+        arrived += [one for one, at in through if lateness[at] == 0 and copies[at] > 1]
+        due = [delayed.mail for delayed in self.delayed if delayed.due <= self.exchanges]
+        arrived += [one for one in due if self._alive[self._place[one.sender, one.receiver]]]
+        self.delayed = [delayed for delayed in self.delayed if delayed.due > self.exchanges]
+        self.delayed += [
+            DelayedMail(self.exchanges + int(lateness[at]), one) for one, at in through if lateness[at] > 0
+        ]
         return arrived
 
     def _data(self, weights: Vector) -> Vector:
-        """The entries of a mixing matrix with these weights on the links, and the rest on the diagonal."""
+        """Return the entries of a mixing matrix with these weights on the links, and what is left on the diagonal."""
         n = self.mixing.n_nodes
         data = np.empty(self.mixing.matrix.nnz)
         data[self._off] = weights
@@ -114,7 +117,7 @@ class FaultyExchange(LocalExchange):
         return data
 
     def weights_now(self) -> list[Vector]:
-        """The mixing weights of this exchange, for each block: those of the rows that arrived."""
+        """Return the mixing weights of this exchange for each block: those of the rows that arrived, else 0."""
         if self.round is None:
             return super().weights_now()
         data, pointers = self._data(self._graph * self._received), self.mixing.matrix.indptr

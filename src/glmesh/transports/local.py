@@ -1,30 +1,27 @@
-"""All nodes in this process: the simulator's exchange."""
+"""All nodes in this process: the simulator's transport."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glmesh.collectives.messages import PartialSum
-from glmesh.core.messages import Halo, Outbox
+from glmesh.core.messages import Contents, Halo, Mail, Outbox
 from glmesh.core.records import Traffic
-from glmesh.gossip.messages import LinkMessage
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing
 from glmesh.network.timing import Clock, Network
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
-Mail = LinkMessage | PartialSum
 
-
-class LocalExchange:
-    """Rows stay where they are: blocks share arrays, and a halo refers to all of them.
+class LocalTransport:
+    """Blocks of one process, which share arrays: rows stay where they are, and a halo refers to all of them.
 
     `blocks` are the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
     """
 
+    carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, parts=None)
     fails = False
 
     def __init__(self, mixing: Mixing, blocks: list[Indices], network: Network | None = None) -> None:
@@ -34,7 +31,7 @@ class LocalExchange:
         self.clock = Clock(network, mixing.n_nodes) if network is not None else None
         self._shared: list[Matrix] = []
         self._taken = [0] * len(blocks)
-        self._home = [block for block, ids in enumerate(blocks) for _ in ids]  # of every node
+        self._home = [block for block, ids in enumerate(blocks) for _ in ids]  # (K,) block of every node
         matrix = mixing.matrix
         self._graphs: list[tuple[Unsigned, Unsigned, Vector, Unsigned]] = []
         for ids in blocks:
@@ -46,7 +43,7 @@ class LocalExchange:
             )
 
     def allocate(self, block: int, width: int) -> Matrix:
-        """A zeroed array for a block's rows: a view of one that all blocks share, if all ask in the same order."""
+        """Return a zeroed array for a block's rows, a view of one that all blocks share if all ask in one order."""
         turn = self._taken[block]
         self._taken[block] += 1
         if turn == len(self._shared):
@@ -57,39 +54,33 @@ class LocalExchange:
     def begin_round(self, plan: Plan, round: int) -> None:
         """Do nothing: no exchange fails."""
 
-    def swap(self, rows: list[Outbox]) -> list[Halo]:
-        """Everybody sees everybody's rows; the kernels read only the neighbours'."""
-        vectors = self._together([r.vectors for r in rows])
-        scalars = self._together([r.scalars for r in rows])
-        mail: list[Mail] = [letter for r in rows for letter in r.letters]
-        mail += [parcel for r in rows for parcel in r.parcels]
-        letters: list[list[LinkMessage]] = [[] for _ in rows]
-        parcels: list[list[PartialSum]] = [[] for _ in rows]
-        for one in self._deliver(self.row_sizes(vectors, scalars), mail):
-            block = self._home[one.receiver]
-            if isinstance(one, LinkMessage):
-                letters[block].append(one)
-            else:
-                parcels[block].append(one)
+    def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
+        """Return halos that refer to the rows of all nodes, of which the kernels read only the neighbours'."""
+        vectors = self._together([outbox.vectors for outbox in outboxes])
+        scalars = self._together([outbox.scalars for outbox in outboxes])
+        mail: list[list[Mail]] = [[] for _ in outboxes]
+        sent = [one for outbox in outboxes for one in outbox.mail]
+        for one in self._deliver(self.row_sizes(vectors, scalars), sent):
+            mail[self._home[one.receiver]].append(one)
         weights = self.weights_now()
         return [
-            Halo(pointers, neighbours, weights[b], neighbours, vectors, scalars, own, letters[b], parcels[b])
+            Halo(pointers, neighbours, weights[b], neighbours, vectors, scalars, own, mail[b])
             for b, (pointers, neighbours, _, own) in enumerate(self._graphs)
         ]
 
     def state(self) -> dict[str, Any]:
-        """All that changes from exchange to exchange, as plain data."""
+        """Return all that changes from exchange to exchange, as plain data."""
         clock = None if self.clock is None else self.clock.state()
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": clock}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes over another's."""
+        """Go on from what `state` of another transport returned."""
         self.traffic = Traffic(state["communications"], state["bytes"])
         if self.clock is not None:
             self.clock.restore(state["clock"])
 
     def row_sizes(self, vectors: Matrix | None, scalars: Matrix | None) -> Vector:
-        """Bytes of each node's row."""
+        """Return the bytes that each node sends to each neighbour in its row, shape (K,)."""
         sizes = np.zeros(self.mixing.n_nodes)
         if vectors is not None:
             sizes += 8 * vectors.shape[1]
@@ -98,26 +89,26 @@ class LocalExchange:
         return sizes
 
     def weights_now(self) -> list[Vector]:
-        """The mixing weights of this exchange, for each block."""
+        """Return the mixing weights of this exchange for each block, in the order of its halo's neighbours."""
         return [weights for _, _, weights, _ in self._graphs]
 
-    def _deliver(self, row_sizes: Vector, letters: list[Mail]) -> list[Mail]:
-        """Counts what is sent; the letters that arrive."""
+    def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
+        """Count what is sent, and return the mail that arrives."""
         senders, receivers = self.links
-        self._count(senders, receivers, row_sizes[senders], letters)
-        return letters
+        self._count(senders, receivers, row_sizes[senders], mail)
+        return mail
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: no resource is held."""
 
-    def _count(self, senders: Indices, receivers: Indices, sizes: Vector, letters: list[Mail]) -> None:
-        """Rows of these sizes along these links, and letters, cross the network."""
-        if letters and self.clock is None:
-            self.traffic.bytes += sum(letter.size for letter in letters)
-        elif letters:
-            senders = np.concatenate([senders, [letter.sender for letter in letters]])
-            receivers = np.concatenate([receivers, [letter.receiver for letter in letters]])
-            sizes = np.concatenate([sizes, [float(letter.size) for letter in letters]])
+    def _count(self, senders: Indices, receivers: Indices, sizes: Vector, mail: list[Mail]) -> None:
+        """Count an exchange of rows of these sizes along these links, and of mail."""
+        if mail and self.clock is None:
+            self.traffic.bytes += sum([one.nbytes for one in mail])
+        elif mail:
+            senders = np.concatenate([senders, [one.sender for one in mail]])
+            receivers = np.concatenate([receivers, [one.receiver for one in mail]])
+            sizes = np.concatenate([sizes, [float(one.nbytes) for one in mail]])
         self.traffic.communications += 1
         self.traffic.bytes += int(sizes.sum())
         if self.clock is not None:
@@ -125,7 +116,7 @@ class LocalExchange:
 
     @cached_property
     def links(self) -> tuple[Indices, Indices]:
-        """(senders, receivers) of all directed links."""
+        """(senders, receivers) of all directed links, each of shape (n_links,)."""
         matrix = self.mixing.matrix.tocoo()
         apart = matrix.row != matrix.col
         return matrix.col[apart].astype(np.int64), matrix.row[apart].astype(np.int64)

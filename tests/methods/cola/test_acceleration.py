@@ -94,7 +94,7 @@ class Twin:
         new, change = clipped.copy(), np.zeros_like(Z)
         rows = np.stack([b.f.majorant(row) for row in Z]) * b.f.tau if b.f.bends else None
         q = np.full(K, K / b.f.tau)
-        self.memory["wake"][:] = 0.0
+        self.memory.wake[:] = 0.0
         self.solver.solve(b, self.memory, Subproblems(
             new, w, change, q, 1.0 / q, 1.0, np.full(K, 2, np.uint64), np.full(K, -1.0), 0, rows
         ))  # fmt: skip
@@ -110,15 +110,15 @@ class Twin:
 @pytest.mark.parametrize("graph", ["ring", "star", "grid"])
 @pytest.mark.parametrize("name", list(PROBLEMS))
 def test_momentum_is_what_it_says(name, graph):
-    """Until the first restart: matrix and ledger form are the plain recursion, whatever is clipped."""
-    for gossip in ("matrix", "ledger"):
+    """Until the first restart: matrix and flow gossip are the plain recursion, whatever is clipped."""
+    for gossip in ("matrix", "flows"):
         run = Run(PROBLEMS[name](), n_nodes=6, topology=graph, n_blocks=1,
                   method=Cola(acceleration="momentum", gossip=gossip))  # fmt: skip
         twin, W = Twin(run), run.mixing.matrix.toarray()
         for _ in range(12):
             twin.round(W)
             next(run)
-            if run.states[0].momentum.restarts:
+            if run.states[0].base.policy.restarts:
                 break
             np.testing.assert_allclose(run.states[0].x, twin.x, atol=1e-9)
             np.testing.assert_allclose(run.estimates, twin.v, atol=1e-8 * (1 + np.abs(twin.v).max()))
@@ -129,7 +129,7 @@ def test_links_that_fail_both_ways_coast():
     """As if the mixing matrix of each exchange had lacked them, and momentum gone on."""
     plan = {"seed": 3, "random": [{"links": 0.3}]}
     run = Run(lasso(), n_nodes=6, faults=plan, n_blocks=1)
-    run.states[0].momentum.heard[:] = 1.0
+    run.states[0].base.monitor.heard[:] = 1.0
     twin = Twin(run)
     for _ in range(10):
         next(run)
@@ -183,20 +183,20 @@ def test_everybody_hears_h_two_depths_later_with_the_same_bits(graph, n_nodes):
 
 def test_momentum_that_has_gone_wrong_returns_to_a_good_snapshot():
     run = advance(Run(lasso(), n_nodes=6, n_blocks=1, method=Cola(acceleration="momentum")), 30)
-    momentum, before = run.states[0].momentum, run.measure().value
+    before = run.measure().value
     run.states[0].x += 3.0  # a push that no step would make; the estimates follow
     for k in range(6):
         run.states[0].gossip.move(run.blocks[0], k, np.full(run.blocks[0].n_columns(k), 3.0))
     assert violation(run) < 1e-12
     advance(run, 2 * run.blocks[0].info.depth + 2)
-    assert momentum.falls == 1
+    assert run.states[0].overshoots == 1
     assert run.measure().value < 1.01 * before
     assert violation(run) < 1e-12
     advance(run, 300)
     assert run.measure().gap < 1e-8
 
 
-def test_it_needs_far_fewer_communications():
+def test_momentum_needs_far_fewer_communications():
     problem = lasso()
     counts = {}
     for name, method in (("printed", Cola.printed()), ("default", Cola())):
@@ -223,7 +223,7 @@ def test_a_straggler_that_does_nothing_does_not_coast_away():
 def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeypatch):
     runs = []
     for short in (2**20, 0):  # flooding; along a tree
-        monkeypatch.setattr("glmesh.methods.cola.exact_sums._SHORT", short)
+        monkeypatch.setattr("glmesh.collectives.totals._SHORT", short)
         run = Run(PROBLEMS[name](), n_nodes=5, topology=graph, method=Cola(acceleration="sums"), n_blocks=2)
         last = np.inf
         for _ in range(15):
@@ -231,7 +231,7 @@ def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeyp
             assert (run.estimates == run.estimates[0]).all()
             assert violation(run) < 1e-12
             value = run.measure().value
-            assert value <= last + 1e-9 * abs(last) or any(state.sums.cautious for state in run.states)
+            assert value <= last + 1e-9 * abs(last) or any(state.exact.cautious for state in run.states)
             last = min(value, last)
         runs.append(run)
     flooded, tree = runs
@@ -242,7 +242,7 @@ def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeyp
 
 
 def test_a_tree_sum_costs_two_vectors_per_link_of_the_tree(monkeypatch):
-    monkeypatch.setattr("glmesh.methods.cola.exact_sums._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
     run = advance(Run(lasso(), n_nodes=8, method=Cola(acceleration="sums")), 1)
     before, waited = run.bytes, run.communications
     advance(run, 1)
@@ -260,7 +260,7 @@ def test_sums_on_a_quadratic_are_conjugate_gradients():
     for split, sums in (("features", 40), ("samples", 60)):
         problem = Problem.glm(X, y, penalty="l2", alpha=1e-3, split=split)
         run = advance(Run(problem, n_nodes=4, method=Cola(acceleration="sums")), sums)
-        coef = run.x if split == "features" else problem.form.f.gradient(run.estimates[0])
+        coef = run.x if split == "features" else problem.composite.f.gradient(run.estimates[0])
         assert np.linalg.norm(coef - exact) < 1e-5 * np.linalg.norm(exact)
 
 
@@ -282,10 +282,10 @@ def test_the_best_point_of_a_plane(seed, name):
         return block.f.value(v + c[0] * steps[0] + c[1] * steps[1]) + block.g.value(x + c[0] * p + c[1] * d)
 
     c = found.best(cautious=False)
-    grid = min(value(at) for at in itertools.product(plane.A, plane.B))
+    grid = min(value(at) for at in itertools.product(plane.GRID_A, plane.GRID_B))
     here = value(c)
     assert here <= grid + 1e-3 * abs(value(np.zeros(2)) - grid) + 1e-9 * abs(grid)
-    if found.rest is not None:
+    if found.remainder is not None:
         assert value(found.best(cautious=True)) == pytest.approx(grid, rel=1e-9)
     else:
         other = minimize(value, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-12})
@@ -322,7 +322,7 @@ def test_what_nodes_tell_of_a_plane_is_g(seed, bounded, at_zero):
         value, along_p, along_d, pp, pd, dd, kinked = row[:7]
         assert value == pytest.approx(g.value(x[own]))
         assert kinked == (g.l1.any() or (bounded and bool(np.isfinite([g.lo, g.hi]).any())))
-        for left, (a, b) in zip(row[7:], itertools.product(plane.A, plane.B), strict=True):
+        for left, (a, b) in zip(row[7:], itertools.product(plane.GRID_A, plane.GRID_B), strict=True):
             model = value + a * along_p + b * along_d + 0.5 * (a * a * pp + b * b * dd) + a * b * pd
             assert model + left == pytest.approx(g.value((x + a * p + b * d)[own]), abs=1e-9)
 
@@ -354,14 +354,14 @@ def test_sums_by_flooding_find_their_way_around_a_dead_link():
 
 
 def test_sums_fall_back_to_momentum_when_a_link_dies(monkeypatch):
-    monkeypatch.setattr("glmesh.methods.cola.exact_sums._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
     problem = lasso()
     best = solve(problem, n_nodes=1, tol=1e-10).objective
     for n_blocks in (1, 2):
         run = Run(problem, n_nodes=6, method=Cola(acceleration="sums"), n_blocks=n_blocks,
                   faults={"link": [{"between": [2, 3], "from": 6}]})  # fmt: skip
         advance(run, 6)
-        assert run.states[0].sums is not None
+        assert run.states[0].sums_exactly
         assert run.measure().consensus < 1e-18 * (1 + best**2)
         advance(run, 400)
         assert [entry[1] for entry in run.story] == ["sums", "momentum"]
@@ -413,8 +413,8 @@ def test_clocks_stay_together_when_a_sum_fails_in_one_block_only():
     assert run.measure().gap < 0.05 * run.measure().value
 
 
-def test_momentum_needs_ledgers_where_messages_get_lost():
-    with pytest.raises(InvalidInput, match="needs gossip='ledger'"):
+def test_momentum_needs_flow_gossip_where_messages_get_lost():
+    with pytest.raises(InvalidInput, match="needs gossip='flows'"):
         Run(
             lasso(),
             n_nodes=6,
@@ -480,7 +480,7 @@ def test_chebyshev_gossip_is_a_polynomial_that_keeps_the_mean(graph, steps):
     gossip = run.states[0].gossip
     gossip.v[:] = rng.normal(size=gossip.v.shape)
     start, W = gossip.v.copy(), run.mixing.matrix.toarray()
-    run._drive([gossip.chebyshev(run.blocks[0], steps)])
+    run._drive([gossip.mix(run.blocks[0], run.up, steps)])
     assert run.communications == steps
     np.testing.assert_allclose(gossip.v.mean(axis=0), start.mean(axis=0), atol=1e-12)
     away, before = gossip.v - start.mean(axis=0), start - start.mean(axis=0)
@@ -554,9 +554,10 @@ def test_curvature():
 def test_the_hessian_gives_way_when_it_misleads():
     run = advance(Run(logistic(), n_nodes=4, method=Cola(curvature="hessian")), 5)
     state = run.states[0]
-    trusted = run.method._bends(run.blocks[0], state, state.v)
-    state.momentum.falls = 1
-    safe = run.method._bends(run.blocks[0], state, state.v)
+    curvature = run.method.strategies.curvature
+    trusted = curvature.weights(run.blocks[0], state, state.v, safeguarded=True)
+    state.overshoots = 1
+    safe = curvature.weights(run.blocks[0], state, state.v, safeguarded=True)
     assert (trusted <= safe + 1e-2).all()
     f = run.blocks[0].f
     np.testing.assert_allclose(safe[0], f.majorant(state.v[0]) * f.tau)

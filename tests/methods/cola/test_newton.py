@@ -54,7 +54,7 @@ def test_a_round_is_a_newton_step_on_the_pooled_data(sparse):
     w = np.zeros(X.shape[1])
     for _ in range(4):
         next(run)
-        np.testing.assert_allclose(run.states[0].sums.step.w, w, atol=1e-12)
+        np.testing.assert_allclose(run.states[0].exact.step.w, w, atol=1e-12)
         slopes = 2.0 * w - X.T @ (weight * y * expit(-y * (X @ w)))
         bend = X.T @ (X * (weight * expit(X @ w) * expit(-X @ w))[:, None]) + 2.0 * np.eye(len(w))
         w = w - np.linalg.solve(bend, slopes)
@@ -81,13 +81,13 @@ def test_the_objective_falls_and_the_estimates_are_ax(loss, n_nodes, fit_interce
     run = Run(glm, n_nodes=n_nodes, method=NEWTON, n_blocks=min(n_blocks, n_nodes), seed=seed)
     rng, last = np.random.default_rng(seed), np.inf
     for state in run.states:  # from anywhere, however far
-        state.sums.w = np.random.default_rng(seed).normal(size=run.blocks[0].d) * 10 ** rng.uniform(-3, 3)
+        state.exact.w = np.random.default_rng(seed).normal(size=run.blocks[0].d) * 10 ** rng.uniform(-3, 3)
     for state in run.states:
-        state.sums.w = run.states[0].sums.w
+        state.exact.w = run.states[0].exact.w
     for _ in range(60):
         next(run)
-        assert len({state.sums.value for state in run.states}) == 1
-        value = run.states[0].sums.value
+        assert len({state.exact.value for state in run.states}) == 1
+        value = run.states[0].exact.value
         assert value <= last * (1 + 1e-12)
         last = value
         ax = sum(block.columns.dot(state.x) for block, state in zip(run.blocks, run.states, strict=True))
@@ -119,7 +119,7 @@ def test_a_step_that_leads_too_far_is_shortened():
         run = Run(glm, n_nodes=3, method=NEWTON)
         for _ in range(60):
             next(run)
-            lengths.append(run.states[0].sums.step.length)
+            lengths.append(run.states[0].exact.step.length)
         assert run.measure().gap <= 1e-8 * run.measure().objective
     assert min(lengths) < 1.0
 
@@ -130,7 +130,7 @@ def test_what_was_found_before_may_be_worse_than_nothing():
     bad = 0.999 * np.sign(y) * (X[:, 0] > 0)  # feasible for the dual, and far from its solution
     run = Run(glm, n_nodes=4, method=NEWTON, warm_start=bad)
     advance(run, 2)
-    np.testing.assert_array_equal(run.states[0].sums.w, np.zeros(8))
+    np.testing.assert_array_equal(run.states[0].exact.w, np.zeros(8))
     assert advance(run, 10).measure().gap < 1e-10
 
 
@@ -200,14 +200,14 @@ def test_blocks_agree_after_a_checkpoint(tmp_path):
         for _ in range(15):
             next(run)
             next(again)
-            lengths = {np.inf if state.sums.step is None else state.sums.step.length for state in again.states}
+            lengths = {np.inf if state.exact.step is None else state.exact.step.length for state in again.states}
             assert len(lengths) == 1
             shortened += min(lengths) < 1
         np.testing.assert_array_equal(run.x, again.x)
     assert shortened
 
 
-def test_it_returns_when_the_problem_changes():
+def test_newton_returns_when_the_problem_changes():
     for graph in ("ring", "complete"):
         run = advance(Run(problem(), n_nodes=4, topology=graph), 60)
         assert run.story[-1][1] == "momentum"
@@ -224,14 +224,14 @@ def test_a_path_goes_on_from_where_it_is():
         assert result.objective == pytest.approx(solve(problem(alpha=alpha), n_nodes=1, tol=1e-10).objective, rel=1e-7)
 
 
-def test_it_stops_where_rounding_begins():
+def test_newton_stops_where_rounding_begins():
     run = advance(Run(problem(), n_nodes=4, method=NEWTON), 30)
     x = run.x
-    assert run.states[0].sums.idle > 3
+    assert run.states[0].exact.idle > 3
     np.testing.assert_array_equal(advance(run, 5).x, x)
 
 
-def test_auto_leaves_it_when_nothing_is_left_to_win():
+def test_auto_leaves_newton_when_nothing_is_left_to_win():
     run = advance(Run(problem(), n_nodes=4), 60)
     assert [entry[1] for entry in run.story] == ["momentum", "newton", "momentum"]
     assert "nothing more to win" in run.story[-1][2]
@@ -248,8 +248,8 @@ def test_the_penalty_may_change_in_mid_run():
         assert run.measure().objective == pytest.approx(fresh.objective, rel=1e-9)
 
 
-def test_it_gives_way_to_momentum_when_a_part_is_missing(monkeypatch):
-    monkeypatch.setattr("glmesh.methods.cola.exact_sums._SHORT", 0)
+def test_newton_gives_way_to_momentum_when_a_part_is_missing(monkeypatch):
+    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
     plan = {"link": [{"between": [2, 3], "from": 3}]}
     X, y = data(spread=0.0)
     run = Run(
@@ -272,7 +272,7 @@ def test_it_gives_way_to_momentum_when_a_part_is_missing(monkeypatch):
         lambda: Problem.glm(*data(p=128), penalty="l2", split="samples"),
     ],
 )
-def test_what_it_does_not_suit(glm):
+def test_what_newton_does_not_suit(glm):
     with pytest.raises(UnsuitablePair, match="at most 127 coefficients"):
         Run(glm(), n_nodes=4, method=NEWTON)
     assert "newton" not in [entry[1] for entry in advance(Run(glm(), n_nodes=4, topology="complete"), 3).story]

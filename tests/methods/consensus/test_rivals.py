@@ -129,7 +129,7 @@ def _descent(problem: Problem, step: float, rounds: int) -> np.ndarray:
     X, y = problem.parts[0].columns.to_scipy(), problem.parts[0].y
     w = np.zeros(X.shape[1])
     for _ in range(rounds):
-        w = w - step * (X.T @ (X @ w - y) + problem.model.alpha * w) / K
+        w = w - step * (X.T @ (X @ w - y) + problem.spec.alpha * w) / K
     return w
 
 

@@ -1,4 +1,4 @@
-"""The federation file: what is solved, who takes part, and who talks to whom. Every member holds the same.
+"""The federation file: what is solved, who takes part, and who talks to whom. Every member holds the same file.
 
 name = "clinics"
 
@@ -7,7 +7,7 @@ loss = "logistic"
 penalty = "l2"
 alpha = 1.0
 split = "samples"
-tol = 1e-6                # the relative gap to be proven
+tol = 1e-6                # relative gap to be proven
 max_rounds = 100000
 
 [network]
@@ -15,7 +15,7 @@ topology = "ring"         # over the members in their order, or "links" with lin
 seed = 0
 wire = "float64"          # or "float32": half the bytes, and about six digits
 gone_after = 600.0        # seconds without a sign of a member until its neighbours give it up
-gone = "freeze"           # then its last share stays counted, or "reset": it does not
+gone = "freeze"           # the share of a member that was given up stays counted; "reset": it does not
 
 [[members]]
 name = "alice"
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -36,6 +36,7 @@ from typing import Any, BinaryIO
 
 import networkx as nx
 import numpy as np
+import tomli_w
 
 from glmesh.core.block import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
@@ -45,60 +46,60 @@ from glmesh.methods import Cola
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
 from glmesh.network.mixing import Mixing
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 from glmesh.types import Indices
 
-LINKS = "links"  # the topology that is listed link by link
+LINKS = "links"  # name of the topology that is listed link by link
 
 
 @dataclass(frozen=True)
 class ProblemPart:
-    """What is solved, and how well."""
+    """Table [problem]: the objective, and how well it is minimised."""
 
     loss: str = "squared"
     penalty: str = "l2"
-    alpha: float = 1.0
-    l1_ratio: float = 0.5
-    split: str = "samples"
-    fit_intercept: bool = False
-    tol: float = 1e-6
-    max_rounds: int = 100_000
+    alpha: float = 1.0  # strength of the penalty
+    l1_ratio: float = 0.5  # share of L1 in the elastic net; of no effect on other penalties
+    split: str = "samples"  # or "features": what a site holds
+    fit_intercept: bool = False  # unpenalised; split by features only
+    tol: float = 1e-6  # relative gap to be proven
+    max_rounds: int = 100_000  # [rounds] after which a node gives up
 
-    def model(self) -> Model:
-        """Checked, or refused by name."""
+    def model(self) -> ProblemSpec:
+        """Return what is fitted; raise UnsuitablePair or InvalidInput if it cannot be trained between peers."""
         if self.fit_intercept and self.split == "samples":
             raise UnsuitablePair(
                 "an unpenalised intercept needs split='features' between peers; or add a column of ones to all data"
             )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
-        return Model.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
+        return ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
 
 
 @dataclass(frozen=True)
 class NetworkPart:
-    """Who talks to whom, and how."""
+    """Table [network]: who talks to whom, and how."""
 
-    topology: str = "ring"
-    links: list[list[str]] = field(default_factory=list)
-    seed: int = 0
-    wire: str = "float64"
-    gone_after: float = 600.0
-    gone: str = "freeze"
+    topology: str = "ring"  # name of a graph over the members in their order, or LINKS
+    links: list[list[str]] = field(default_factory=list)  # pairs of names, for the topology LINKS
+    seed: int = 0  # of random graphs and of the certificate's random vector
+    wire: str = "float64"  # or "float32": numbers of vectors in MAIL
+    gone_after: float = 600.0  # [s] without a sign until neighbours give a member up
+    gone: str = "freeze"  # its last share stays counted; "reset": it does not
 
 
 @dataclass(frozen=True)
 class Member:
-    """A site."""
+    """Table [[members]]: one site."""
 
     name: str
-    address: str
-    fingerprint: str
-    late: bool = False
+    address: str  # host:port
+    fingerprint: str  # sha256:... of its certificate
+    late: bool = False  # the others do not wait for it at the start
 
 
 @dataclass(frozen=True)
 class Federation:
-    """What all members agree on."""
+    """The federation file as records: what all members agree on."""
 
     name: str
     problem: ProblemPart
@@ -107,12 +108,12 @@ class Federation:
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Federation:
-        """From a file; what is wrong in it is named."""
+        """Read a federation file; raise UnreadableFile or InvalidInput that names what is wrong in it."""
         return Federation.of(read_toml(path, "federation"), str(path))
 
     @staticmethod
     def of(tree: Mapping[str, Any], where: str = "the federation") -> Federation:
-        """From plain data."""
+        """Return the federation that plain data describes; `where` stands in errors."""
         check_keys(tree, ("name", "problem", "network", "members"), where)
         members = tree.get("members", [])
         if not isinstance(members, list):
@@ -125,20 +126,18 @@ class Federation:
         )
 
     def write(self, path: str | PathLike[str]) -> None:
-        """As TOML, whole or not at all."""
-        lines = [f"name = {toml_value(self.name)}", "", "[problem]", *_table(self.problem), "", "[network]"]
-        lines += _table(self.network)
-        for member in self.members:
-            lines += ["", "[[members]]", *_table(member)]
-        text = "\n".join(lines) + "\n"
+        """Write the file, whole or not at all."""
+        tree = asdict(self) | {"members": [asdict(member) for member in self.members]}
+        if not self.members:
+            del tree["members"]
 
         def write(stream: BinaryIO) -> None:
-            stream.write(text.encode())
+            tomli_w.dump(tree, stream)
 
         write_atomically(path, write)
 
     def check(self) -> None:
-        """Refuses what cannot run, and says what would do."""
+        """Raise InvalidInput, InvalidNetwork or UnsuitablePair for what cannot run, saying what would."""
         part, network = self.problem, self.network
         part.model()
         if not part.tol > 0 or part.max_rounds < 1:
@@ -164,14 +163,14 @@ class Federation:
             raise InvalidNetwork("those who are not late are not connected without those who are")
 
     def id_of(self, name: str) -> int:
-        """A member's number: its place in the file."""
+        """Return the number of a member: its place in the file, from 0."""
         for number, member in enumerate(self.members):
             if member.name == name:
                 return number
         raise InvalidInput(f"{name!r} is no member; members are {', '.join(m.name for m in self.members)}")
 
     def entries(self) -> dict[str, str]:
-        """All that members must agree on, key by key; addresses may differ from where one looks."""
+        """Return all that members must agree on, key by key; addresses are left out, they may differ by site."""
         out: dict[str, str] = {}
         for title, part in (("problem", self.problem), ("network", self.network)):
             out |= {f"{title}.{one.name}": str(getattr(part, one.name)) for one in fields(part)}
@@ -181,7 +180,7 @@ class Federation:
 
     @cached_property
     def graph(self) -> nx.Graph:
-        """Over 0..K-1, in the order of the members."""
+        """Return the communication graph over 0..K-1, in the order of the members."""
         n, network = len(self.members), self.network
         if network.topology != LINKS:
             return topology_module.build(network.topology, n, network.seed)
@@ -194,20 +193,20 @@ class Federation:
 
     @cached_property
     def mixing(self) -> Mixing:
-        """Metropolis weights: they need nothing but degrees, and stay right when links fail."""
+        """Return Metropolis weights, which need nothing but degrees and stay right when links fail."""
         return mixing_module.metropolis(self.graph)
 
     @property
     def members_at_start(self) -> Indices:
-        """1 for those who take part from the start."""
+        """Return (K,) membership counters at the start: 1 for a member, 0 for a late one."""
         return np.array([0 if member.late else 1 for member in self.members], dtype=np.int64)
 
     def neighbours(self, node: int) -> list[int]:
-        """Ascending."""
+        """Return the neighbours of a node, ascending."""
         return sorted(int(peer) for peer in self.graph.neighbors(node))
 
     def network_info(self) -> NetworkInfo:
-        """What every node knows of the network: the simulator's, to the last bit."""
+        """Return what every node is given of the network; the same bits as in the simulator."""
         diameter = topology_module.diameter(self.mixing.matrix)
         present = self.members_at_start.astype(bool)
         if not present.all():
@@ -215,12 +214,12 @@ class Federation:
         return NetworkInfo.of(self.mixing, diameter, self.network.seed)
 
     def method(self) -> Cola:
-        """CoLA over ledgers, which survive what networks do."""
-        return Cola(gossip="ledger")
+        """Return CoLA with flow gossip, which survives lost messages and absent nodes."""
+        return Cola(gossip="flows")
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, Any]) -> str | None:
-    """The first key that differs, with both values; None if none does."""
+    """Return the first key that differs between two `Federation.entries`, with both values; None if none does."""
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
         if mine != other:
@@ -229,7 +228,7 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, Any]) -> str | None
 
 
 def read_toml(path: str | PathLike[str], what: str) -> dict[str, Any]:
-    """A TOML file."""
+    """Return the content of a TOML file; `what` it should be stands in errors."""
     path = Path(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -240,14 +239,14 @@ def read_toml(path: str | PathLike[str], what: str) -> dict[str, Any]:
 
 
 def check_keys(tree: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    """Refuses keys that mean nothing."""
+    """Raise InvalidInput for a key that means nothing."""
     for key in tree:
         if key not in known:
             raise InvalidInput(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
 
 
 def typed(kind: type[Any], tree: Any, where: str) -> Any:
-    """A dataclass from plain data, its types checked; an int does for a float."""
+    """Return a dataclass from plain data whose types fit its fields, where an int does for a float."""
     if not isinstance(tree, Mapping):
         raise InvalidInput(f"{where}: expected a table")
     check_keys(tree, tuple(one.name for one in fields(kind)), where)
@@ -266,18 +265,3 @@ def typed(kind: type[Any], tree: Any, where: str) -> Any:
         return kind(**values)
     except TypeError as error:
         raise InvalidInput(f"{where}: {str(error).split('__init__() ')[-1]}") from None
-
-
-def _table(part: Any) -> list[str]:
-    return [f"{one.name} = {toml_value(getattr(part, one.name))}" for one in fields(part)]
-
-
-def toml_value(value: Any) -> str:
-    """As TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    return repr(value)

@@ -1,6 +1,6 @@
 """A private certificate authority and the certificates of nodes.
 
-The authority only vouches for names; who takes part is what the federation file lists, by fingerprint.
+The authority only vouches for names; the federation file lists who takes part, by fingerprint.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from glmesh.errors import InvalidInput, UnreadableFile
 
-CA_DAYS = 5 * 365  # as long as a consortium may last
-NODE_DAYS = 397  # what browsers accept at most: a lost key is worth nothing after a year
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_EARLIER = datetime.timedelta(minutes=5)  # clocks differ
+CA_DAYS = 5 * 365  # [days] lifetime of an authority: as long as a consortium may last
+NODE_DAYS = 397  # [days] lifetime of a node's certificate: what browsers accept at most, so a lost key dies in a year
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")  # a DNS label (RFC 1123)
+_EARLIER = datetime.timedelta(minutes=5)  # certificates are valid from this long ago on, because clocks differ
 
 
 def check_name(name: str) -> str:
-    """The name, if it can stand in a certificate."""
+    """Return the name of a node if it can stand in a certificate; else raise InvalidInput."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is no name for a node; use small letters, digits and hyphens, at most 63")
     return name
@@ -34,16 +34,16 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a node shows and checks: its certificate, its key, and whom it trusts; PEM each."""
+    """What a node shows and trusts: its certificate, its key and the authority's certificate, PEM each."""
 
     certificate: bytes
     key: bytes = field(repr=False)
     ca: bytes
-    files: tuple[Path, Path]  # of certificate and key
+    files: tuple[Path, Path]  # paths of certificate and key
 
     @staticmethod
     def read(certificate: Path, key: Path, ca: Path) -> Identity:
-        """From files; a key that others could read is refused."""
+        """Read the three files; a key that others could read is refused with InvalidInput."""
         for path in (certificate, key, ca):
             if not path.is_file():
                 raise UnreadableFile(f"{path}: no such file; `glmesh keys` makes it")
@@ -55,7 +55,7 @@ class Identity:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """sha256:... of a certificate, PEM or DER."""
+    """Return sha256:... of a certificate, PEM or DER."""
     try:
         if certificate.lstrip().startswith(b"-----BEGIN"):
             loaded = x509.load_pem_x509_certificate(certificate)
@@ -67,12 +67,12 @@ def fingerprint(certificate: bytes) -> str:
 
 
 def expiry(certificate: bytes) -> datetime.datetime:
-    """When a certificate (PEM) ends."""
+    """Return the time at which a certificate (PEM) ends."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
 def make(folder: Path, names: Sequence[str], *, days: int = NODE_DAYS) -> list[Path]:
-    """ca.crt and ca.key in the folder unless they are there, and NAME.crt and NAME.key; what was written.
+    """Write NAME.crt and NAME.key for each name, and ca.crt and ca.key unless they are there; return what was written.
 
     A certificate that is there already is never overwritten.
     """
@@ -104,13 +104,14 @@ def make(folder: Path, names: Sequence[str], *, days: int = NODE_DAYS) -> list[P
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a key as PEM, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Never readable by others, not even for a moment, and never over another file."""
+    """Write a new file that is at no moment readable by others than `mode` says; an old one is never overwritten."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
@@ -123,6 +124,7 @@ def _certificate(
     signer: ec.EllipticCurvePrivateKey,
     days: int,
 ) -> bytes:
+    """Return a certificate (PEM); issuer None: of the authority itself."""
     now = datetime.datetime.now(datetime.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     ending = now + datetime.timedelta(days=days)
@@ -150,6 +152,7 @@ def _certificate(
 
 
 def _usage(authority: bool) -> x509.KeyUsage:
+    """Return what a key may be used for: an authority signs certificates, a node signs handshakes."""
     return x509.KeyUsage(
         digital_signature=not authority,
         content_commitment=False,

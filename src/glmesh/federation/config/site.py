@@ -1,4 +1,4 @@
-"""The node file: what one site knows beside the federation.
+"""The node file: what one site knows beside the federation file.
 
 name = "alice"
 federation = "federation.toml"      # paths are relative to this file
@@ -30,36 +30,36 @@ from glmesh.federation.config.keys import Identity, fingerprint
 
 @dataclass(frozen=True)
 class NodeFile:
-    """What is in the file."""
+    """The entries of a node file; an empty string stands for the default."""
 
     name: str
-    federation: str
+    federation: str  # path, relative to the node file; so are all others
     data: str
     certificate: str
     key: str
     ca: str
-    target: str = ""
-    ids: str = ""
-    state: str = ""
-    listen: str = ""
-    status: int = 0
-    checkpoint_every: int = 50
+    target: str = ""  # column of a table with the labels; default: the last
+    ids: str = ""  # column with the names of the rows; default: rows have no names
+    state: str = ""  # folder for all that the node writes; default: NAME.state
+    listen: str = ""  # host:port; default: the address in the federation
+    status: int = 0  # loopback port for figures; 0: any free one
+    checkpoint_every: int = 50  # [rounds]
 
 
 @dataclass(frozen=True)
 class Site:
-    """A node file that was read, with all that it refers to except the data."""
+    """A node file with all that it refers to, except the data."""
 
     file: NodeFile
     folder: Path
     federation: Federation
     identity: Identity
-    me: int
-    addresses: dict[int, str]  # of the neighbours
+    me: int  # number of this node in the federation
+    addresses: dict[int, str]  # host:port of each neighbour, as seen from here
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Site:
-        """Checked, or refused by name."""
+        """Read and check a node file; raise UnreadableFile or InvalidInput that names what is wrong."""
         path = Path(path)
         tree = read_toml(path, "node")
         elsewhere = tree.pop("neighbours", {})
@@ -87,10 +87,10 @@ class Site:
 
     @property
     def state(self) -> Path:
-        """The folder of all that the node writes."""
+        """Return the folder of all that the node writes."""
         return self.folder / self.file.state
 
     @property
     def data(self) -> Path:
-        """Its data file."""
+        """Return the path of the data file."""
         return self.folder / self.file.data

@@ -1,4 +1,4 @@
-"""What can be found out about a node before it starts; every line is a thing that was looked at."""
+"""What can be found out about a node before it starts, one finding per thing that was looked at."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ import datetime
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
 import numpy as np
 
+from glmesh.core.wire import Layout
 from glmesh.errors import GlmeshError
 from glmesh.federation.config.keys import expiry
 from glmesh.federation.config.site import Site
-from glmesh.federation.node.rows import Samples, load
-from glmesh.federation.wire.frames import Shape
+from glmesh.federation.node.rows import read_site_table
+from glmesh.federation.wire.frames import longest_mail
 from glmesh.federation.wire.probe import probe
 from glmesh.formatting import size
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
-_SOON = 30  # days before a certificate's end that are worth a word
-_SECONDS_A_BYTE, _LATENCY = 1 / 12.5e6, 0.02  # an ordinary link between sites: 100 Mbit/s, 20 ms
-_ROUNDS = 400.0  # of a ring of a few nodes to 1e-6, times what the spectral gap makes of it
+_SOON = 30  # [days] before the end of a certificate from which on a finding is a warning
+_SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
+_LATENCY = 0.02  # [s] of an assumed link between sites
+_ROUNDS = 400.0  # [rounds] to 1e-6 at spectral gap 1; rounds grow as 1/sqrt(gap) with acceleration. A rough guess
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, and what was seen."""
+    """One thing that was looked at, and what was seen."""
 
     what: str
     seen: str
-    level: str = "ok"  # or "warning" or "error"
+    level: str = "ok"  # or "warning", or "error": the node would not run
 
 
 def examine(path: str | PathLike[str]) -> Iterator[Finding]:
-    """One thing after the other; an error that makes the rest pointless ends it."""
+    """Yield findings about the node of a node file; an error that makes further findings pointless is the last."""
     try:
         site = Site.read(path)
     except GlmeshError as error:
@@ -46,41 +48,37 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     yield Finding("configuration", f"{site.file.name}, one of {len(federation.members)} members")
     yield from _certificates(site)
     try:
-        samples = load(site.data, target=site.file.target or None, ids=site.file.ids or None)
-        data = samples.node_data(federation.problem.model(), site.file.name)
-        data.settle(_alone(samples, site), site.me)
+        table = read_site_table(site.data, target=site.file.target or None, ids=site.file.ids or None)
+        data = table.node_data(federation.problem.model(), site.file.name)
+        data.compose(_alone(data.summary()), site.me)
     except GlmeshError as error:
         yield Finding("data", str(error), "error")
         return
     by_samples = federation.problem.split == "samples"
-    yield Finding(
-        "data", f"{samples.m:,} samples, {samples.X.shape[1]:,} features, split by {federation.problem.split}"
-    )
-    if data.model.loss.classifies:
-        yield Finding("labels", " and ".join(f"{label:g}" for label in np.unique(samples.y)))
+    yield Finding("data", f"{table.m:,} samples, {table.X.shape[1]:,} features, split by {federation.problem.split}")
+    if data.spec.loss.classifies:
+        yield Finding("labels", " and ".join(f"{label:g}" for label in np.unique(table.y)))
     gap = 1.0 - federation.mixing.lambda2
     yield Finding("topology", f"{federation.network.topology}, connected, spectral gap {gap:.3f}")
     for peer, address in site.addresses.items():
         member = federation.members[peer]
         look = partial(_reach, address, site, member.name, member.fingerprint)
         yield _tried(f"neighbour {member.name}", look)
-    d = data.columns.d if by_samples else samples.m
-    message = Shape(d, len(federation.members), federation.network.wire == "float32").limit / 4
+    d = data.columns.d if by_samples else table.m
+    message = longest_mail(Layout(d, len(federation.members), federation.network.wire == "float32")) / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")
     rounds = _ROUNDS / math.sqrt(gap)
     minutes = rounds * (_LATENCY + message * len(site.addresses) * _SECONDS_A_BYTE) / 60
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
 
 
-def _alone(samples: Samples, site: Site) -> Vector:
-    """The facts of this node as if it were alone; a single class is no error, the others may hold the other."""
-    info = samples.node_data(site.federation.problem.model(), site.file.name).facts()
-    if info[4] == -info[5]:
-        info[5] += 1.0
-    return info
+def _alone(own: DataSummary) -> DataSummary:
+    """Return a summary that the node's own data fits; a single class is no error, other nodes may hold the other."""
+    return replace(own, y_min=own.y_min - 1.0) if own.y_min == own.y_max else own
 
 
 def _certificates(site: Site) -> Iterator[Finding]:
+    """Yield how long the certificates of node and authority are good."""
     now = datetime.datetime.now(datetime.UTC)
     for what, content in (("certificate", site.identity.certificate), ("authority", site.identity.ca)):
         end = expiry(content)
@@ -90,6 +88,7 @@ def _certificates(site: Site) -> Iterator[Finding]:
 
 
 def _tried(what: str, look: Callable[[], str]) -> Finding:
+    """Return what `look` says, or the error that it raises."""
     try:
         return Finding(what, look())
     except ConnectionRefusedError:
@@ -99,6 +98,7 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
 
 
 def _reach(address: str, site: Site, name: str, listed: str) -> str:
+    """Return how long it took to reach a neighbour and to see its certificate."""
     began = time.monotonic()
     probe(address, site, name, listed)
     return f"reached at {address} in {1000 * (time.monotonic() - began):.0f} ms, with the certificate that is listed"

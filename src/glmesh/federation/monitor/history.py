@@ -1,4 +1,4 @@
-"""What a node went through, a line of JSON per look; `glmesh report` draws it."""
+"""Figures of a node over time, a line of JSON per entry; `glmesh report` draws them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from glmesh.errors import UnreadableFile
 
 
 class History:
-    """A file that only grows."""
+    """Appends figures to a file."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("a", encoding="utf-8")
 
     def add(self, figures: dict[str, Any]) -> None:
-        """An entry."""
+        """Append an entry."""
         self._stream.write(json.dumps(figures) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
-        """Ends it."""
+        """Close the file."""
         self._stream.close()
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """All entries; a last line that a crash cut off is left out."""
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return all entries of a history or log; a last line that a crash cut off is left out."""
     if not path.is_file():
         raise UnreadableFile(f"{path}: no such file; a node writes it while it runs")
     entries: list[dict[str, Any]] = []

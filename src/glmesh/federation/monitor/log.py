@@ -1,58 +1,104 @@
-"""What a node tells: a line for people, and the same as JSON in a file. Nothing secret passes through here."""
+"""What a node tells: stdlib `logging` records whose message is an event and whose `extra` are its fields.
+
+`log.info("up", extra={"peer": "bob"})` is a line for people and a line of JSON in a file. Nothing secret is logged.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}  # attributes of any record
+_RECENT = 50  # [lines] kept for a live view, which shows the last ones
 
-class Log:
-    """Events with fields; also kept, so that a live view can show the last ones."""
 
-    def __init__(self, name: str, path: Path | None = None, stream: TextIO | None = sys.stderr) -> None:
-        self.name = name
-        self.recent: deque[str] = deque(maxlen=50)
-        self.stream = stream
-        self._file = None if path is None else path.open("a", encoding="utf-8")
-        self._lock = threading.Lock()
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the `extra` of a record."""
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
-    def __call__(self, event: str, **fields: Any) -> None:
-        """An event, now."""
-        now = time.time()
-        told = " ".join(f"{key}={_shown(value)}" for key, value in fields.items())
-        line = f"{time.strftime('%H:%M:%S', time.localtime(now))} {self.name} {event} {told}".rstrip()
-        with self._lock:
-            self.recent.append(line)
-            if self._file is not None:
-                entry = {"time": round(now, 3), "node": self.name, "event": event, **fields}
-                self._file.write(json.dumps(entry, default=str) + "\n")
-                self._file.flush()
-            if self.stream is not None:
-                print(line, file=self.stream, flush=True)
 
-    def close(self) -> None:
-        """Ends the file."""
-        if self._file is not None:
-            self._file.close()
+def _node(record: logging.LogRecord) -> str:
+    """Return the name of the node whose logger made a record."""
+    return record.name.rpartition(".")[2]
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as {"time": s since 1970, "node": name, "event": message, field: value, ...}."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
+        head = {"time": round(record.created, 3), "node": _node(record), "event": record.getMessage()}
+        return json.dumps(head | _fields(record), default=str)
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as `HH:MM:SS node event field=value ...`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line for people."""
+        told = " ".join(f"{key}={_shown(value)}" for key, value in _fields(record).items())
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        return f"{clock} {_node(record)} {record.getMessage()} {told}".rstrip()
 
 
 def _shown(value: Any) -> str:
+    """Return a value as text, quoted if it has blanks."""
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
     return json.dumps(text) if " " in text or not text else text
 
 
-class Handshakes:
-    """gRPC writes failed TLS handshakes to the standard error only; this makes log lines of them."""
+class RecentLines(logging.Handler):
+    """Keeps the last lines, so that a live view can show them."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(LineFormatter())
+        self.lines: deque[str] = deque(maxlen=_RECENT)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record."""
+        self.lines.append(self.format(record))
+
+
+def line_handler(stream: TextIO | None = None) -> logging.Handler:
+    """Return a handler that writes lines for people; to the standard error by default."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(LineFormatter())
+    return handler
+
+
+@contextmanager
+def node_log(name: str, path: Path | None = None) -> Iterator[logging.Logger]:
+    """Yield the logger of a node, which appends JSON to the file if one is given; its handlers end with the block."""
+    log = logging.getLogger(f"glmesh.node.{name}")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    if path is not None:
+        handler = logging.FileHandler(path, encoding="utf-8")
+        handler.setFormatter(JsonFormatter())
+        log.addHandler(handler)
+    try:
+        yield log
+    finally:
+        for one in list(log.handlers):
+            log.removeHandler(one)
+            one.close()
+
+
+class Handshakes:
+    """Turns gRPC's lines about failed TLS handshakes, which go to the standard error only, into events."""
+
+    def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._saved = os.dup(2)
         reading, writing = os.pipe()
@@ -60,21 +106,21 @@ class Handshakes:
         os.close(writing)
         self._thread = threading.Thread(target=self._read, args=(reading,), name="stderr", daemon=True)
         self.terminal = os.fdopen(os.dup(self._saved), "w", encoding="utf-8", errors="backslashreplace")
-        if log.stream is not None:
-            log.stream = self.terminal
         self._thread.start()
 
     def _read(self, descriptor: int) -> None:
+        """Log the lines about handshakes and pass on all others."""
         with os.fdopen(descriptor, "rb") as stream:
             for line in stream:
                 if b"Handshake failed with error" in line:
                     why = line.split(b"OPENSSL_internal:")[-1].decode(errors="replace").strip()
-                    self._log("refused", who="a connection", why=why.replace("_", " ").lower())
+                    fields = {"who": "a connection", "why": why.replace("_", " ").lower()}
+                    self._log.warning("refused", extra=fields)
                 else:
                     os.write(self._saved, line)
 
     def close(self) -> None:
-        """The standard error is the old one again."""
+        """Restore the standard error."""
         os.dup2(self._saved, 2)
         self._thread.join(1.0)
         os.close(self._saved)

@@ -1,4 +1,4 @@
-"""Histories of nodes as one HTML page; its plots are SVG made here, so that it needs neither scripts nor matplotlib."""
+"""Histories of nodes as one HTML page; plots are SVG made here, so there is no need of scripts or matplotlib."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from glmesh.federation.monitor.history import read
+from glmesh.federation.monitor.history import read_lines
 from glmesh.formatting import size
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")  # told apart by everybody
-_W, _H, _LEFT, _RIGHT, _BOTTOM = 720, 250, 70, 24, 44
+# Okabe and Ito (2008): told apart by colour-blind readers too
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#000000",
+)
+_W, _H = 720, 250  # [px] of a plot
+_LEFT, _RIGHT, _BOTTOM = 70, 24, 44  # [px] margins for labels of the axes
+_EVENTS = 20  # [lines] of each log below the plots
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
@@ -22,12 +33,12 @@ svg { width: 100%; height: auto; } pre { background: #f4f4f4; padding: .6rem; ov
   svg text { fill: #ddd; } svg .axis { stroke: #777; } }
 """
 
-Line = tuple[str, list[tuple[float, float]]]  # a name, and points
+Line = tuple[str, list[tuple[float, float]]]  # (name, points)
 
 
 def page(folders: Sequence[str]) -> str:
-    """The page of these state folders."""
-    runs = [(Path(folder), read(Path(folder) / "history.jsonl")) for folder in folders]
+    """Return the page of the nodes with these state folders."""
+    runs = [(Path(folder), read_lines(Path(folder) / "history.jsonl")) for folder in folders]
     start = min((entries[0]["time"] for _, entries in runs if entries), default=0.0)
     names = [entries[-1]["node"] if entries else folder.name for folder, entries in runs]
 
@@ -49,22 +60,25 @@ def page(folders: Sequence[str]) -> str:
     ]
     for name, (folder, _) in zip(names, runs, strict=True):
         log = folder / "log.jsonl"
-        events = read(log)[-20:] if log.exists() else []
+        events = read_lines(log)[-_EVENTS:] if log.exists() else []
         told = "\n".join(_event(event) for event in events)
         parts.append(f"<h2>Last events of {_text(name)}</h2><pre>{_text(told)}</pre>")
     return "\n".join(parts) + "\n"
 
 
 def _text(value: Any) -> str:
+    """Return a value as HTML text."""
     return html.escape(str(value))
 
 
 def _event(event: dict[str, Any]) -> str:
-    rest = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("time", "node", "event"))
-    return f"{time.strftime('%H:%M:%S', time.localtime(event['time']))} {event['event']} {rest}"
+    """Return an entry of a log as a line."""
+    fields = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("time", "node", "event"))
+    return f"{time.strftime('%H:%M:%S', time.localtime(event['time']))} {event['event']} {fields}"
 
 
 def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) -> str:
+    """Return a table of the last entries."""
     rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
@@ -82,6 +96,7 @@ def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) ->
 
 
 def _heard(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]], start: float) -> list[Line]:
+    """Return the number of neighbours that were up, over time, for each node."""
     return [
         (
             name,
@@ -92,7 +107,7 @@ def _heard(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]], star
 
 
 def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Round numbers from low to high, six at most, in steps of 1, 2 or 5 times a power of ten; or only whole ones."""
+    """Return at most six round numbers from low to high, 1, 2 or 5 times a power of ten apart; `whole`: integers."""
     raw = (high - low) / 5
     ten = 10.0 ** math.floor(math.log10(raw))
     step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= raw * (1 - 1e-9))
@@ -103,7 +118,7 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
 def plot(
     lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
 ) -> str:
-    """Lines over a common axis, as SVG; `told`: a number of the upright axis as text."""
+    """Return lines over a common axis as SVG; `told` makes text of a number of the vertical axis."""
     shown = [
         (name, [(x, math.log10(y) if logarithmic else float(y)) for x, y in points if y > 0 or not logarithmic])
         for name, points in lines

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import threading
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
 
-from glmesh.federation.monitor.status import figures
+from glmesh.federation.monitor.log import RecentLines
 from glmesh.formatting import size
 
-if TYPE_CHECKING:
-    from glmesh.federation.node.process import Node
-
-_EVERY = 0.5  # seconds
+_EVERY = 0.5  # [s] between two drawings
+_EVENTS = 8  # [lines] of the log below the figures
 
 
 def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | None, columns: int) -> str:
-    """What is shown; `began`: (seconds, gap) of the first certificate, from which the rest is extrapolated."""
+    """Return the screen as text of at most `columns` characters a line.
+
+    `now` are the node's figures, `recent` lines of its log, `began` (seconds, gap) of its first certificate, from
+    which the time left is extrapolated; None before it.
+    """
     gap = now.get("certificate")
     lines = [
         f"{now['node']}  {now['phase']}  round {now.get('round', 0):,}",
@@ -30,16 +34,19 @@ def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | 
         "",
     ]
     for name, neighbour in now["neighbours"].items():
-        pace = (
+        timing = (
             f"deadline {neighbour['deadline']:.1f} s, skipped {neighbour['skipped']}" if "deadline" in neighbour else ""
         )
-        lines.append(f"  {name:<16} {neighbour['state']:<9} {neighbour.get('why', pace)}")
-    lines += ["", *recent[-8:]]
+        lines.append(f"  {name:<16} {neighbour['state']:<9} {neighbour.get('why', timing)}")
+    lines += ["", *recent[-_EVENTS:]]
     return "\n".join(line[:columns] for line in lines)
 
 
 def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
-    """An estimate of the seconds left: the gap is taken to fall by the same factor in the same time."""
+    """Return an estimate of the seconds left if the gap goes on falling by equal factors in equal times.
+
+    Empty where there is nothing to extrapolate from: no certificate, no progress since the first, or a gap below tol.
+    """
     gap, tol = now.get("certificate"), now.get("tol", 0.0)
     if began is None or not gap or gap >= began[1] or gap <= tol:
         return ""
@@ -48,31 +55,34 @@ def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
 
 
 class View:
-    """Draws the screen anew, until it is closed."""
+    """Draws the screen of a node in a thread of its own, until it is closed."""
 
-    def __init__(self, node: Node, stream: TextIO) -> None:
-        self._node, self._stream = node, stream
+    def __init__(self, figures: Callable[[], dict[str, Any]], log: logging.Logger, stream: TextIO) -> None:
+        self._figures, self._stream, self._recent = figures, stream, RecentLines()
+        log.addHandler(self._recent)
         self._began: tuple[float, float] | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="view", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
+        """Draw again and again."""
         while not self._end.wait(_EVERY):
             self._draw()
 
     def _draw(self) -> None:
-        now = figures(self._node)
+        """Draw once."""
+        now = self._figures()
         if self._began is None and now.get("certificate"):
             self._began = now["seconds"], now["certificate"]
         columns = shutil.get_terminal_size().columns - 1
-        text = screen(now, list(self._node.log.recent), self._began, columns)
+        text = screen(now, list(self._recent.lines), self._began, columns)
         clock = time.strftime("%H:%M:%S")
         self._stream.write(f"\x1b[H\x1b[2J{text}\n{clock}\n")
         self._stream.flush()
 
     def close(self) -> None:
-        """Draws once more and ends."""
+        """Draw once more and end."""
         self._end.set()
         self._thread.join(2.0)
         self._draw()

@@ -1,4 +1,4 @@
-"""A node seen from outside: its figures as JSON and as Prometheus metrics, on a loopback port, to be read only."""
+"""A node seen from outside: its figures as JSON and as Prometheus metrics, read-only on a loopback port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBERS = {
 
 
 def metrics(figures: dict[str, Any]) -> str:
-    """In Prometheus' text format."""
+    """Return the figures in Prometheus' text format."""
     node, lines = figures["node"], []
     for key, (kind, text) in _NUMBERS.items():
         if figures.get(key) is not None:
@@ -39,11 +39,12 @@ def metrics(figures: dict[str, Any]) -> str:
 
 
 class Server:
-    """Answers GET /status and /metrics, to this machine only."""
+    """Answers GET /status and /metrics, to this machine only; the port is in the file status.port."""
 
     def __init__(self, figures: Callable[[], dict[str, Any]], site: Site) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                """Answer a request."""
                 if self.path not in ("/status", "/metrics"):
                     self.send_error(404)
                     return
@@ -56,7 +57,7 @@ class Server:
                 self.wfile.write(text.encode())
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Nothing."""
+                """Log nothing: requests are no events of the node."""
 
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", site.file.status), Handler)
@@ -71,14 +72,14 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """No more answers."""
+        """Stop answering."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(1.0)
 
 
 def ask(site: Site) -> dict[str, Any]:
-    """The figures of a running node."""
+    """Return the figures of a node that runs on this machine; raise InvalidInput if it does not answer."""
     path = site.state / "status.port"
     if not path.exists():
         raise InvalidInput(f"{site.file.name} has not run yet; start it with `glmesh node`")

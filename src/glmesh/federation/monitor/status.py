@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-if TYPE_CHECKING:
-    from glmesh.federation.node.process import Node
+from glmesh.federation.node.process import Node
 
 
 def figures(node: Node) -> dict[str, Any]:
-    """All of it; read from other threads too, so nothing here changes anything."""
-    trainer, exchange, links = node.trainer, node.exchange, node.links.links
+    """Return all figures of a node; called from other threads too, so nothing here changes anything."""
+    neighbourhood, participant = node.neighbourhood, node.participant
+    links = neighbourhood.links.links
     out: dict[str, Any] = {
         "time": round(time.time(), 3),
-        "node": node.site.file.name,
-        "phase": node.phase,
-        "seconds": round(time.time() - node.began, 3),
+        "node": neighbourhood.site.file.name,
+        "phase": neighbourhood.phase,
+        "seconds": round(time.time() - neighbourhood.began, 3),
         "bytes_sent": sum(link.sent for link in links.values()),
         "bytes_received": sum(link.received for link in links.values()),
-        "tol": node.federation.problem.tol,
+        "tol": neighbourhood.site.federation.problem.tol,
         "neighbours": {link.name: _neighbour(node, peer) for peer, link in links.items()},
     }
-    if trainer is not None and exchange is not None:
-        certificate, momentum = trainer.certificate, trainer.state.momentum
+    if participant is not None:
+        trainer = participant.trainer
+        certificate = trainer.certificate
         out |= {
             "round": trainer.state.round,
-            "members": [node.name(k) for k in trainer.members],
+            "members": [neighbourhood.name(k) for k in trainer.members],
             "certificate": None if certificate is None else _finite(certificate.relative),
             "certificate_round": None if certificate is None else certificate.round,
-            "objective": None if momentum is None else _finite(float(momentum.last[0])),
+            "objective": _finite(trainer.state.objective),
             "missed": trainer.skipped,
-            "communications": exchange.communications,
-            "done": [node.name(k) for k in trainer.members if (node.board.get("done", k) or -1) >= 0],
+            "communications": participant.exchange.communications,
+            "done": [neighbourhood.name(k) for k in trainer.members if participant.proven_round(k) >= 0],
         }
     return out
 
 
 def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    """Return the value, None where it is NaN or infinite: JSON has neither."""
+    return value if math.isfinite(value) else None
 
 
 def _neighbour(node: Node, peer: int) -> dict[str, Any]:
-    link = node.links.links[peer]
+    """Return the figures of the link to one neighbour."""
+    link = node.neighbourhood.links.links[peer]
     out: dict[str, Any] = {"state": "up" if link.up else "down", "dropped": link.dropped}
     if not link.up:
         out["why"] = link.refused or link.why
-    if node.exchange is not None:
-        pace = node.exchange.paces[peer]
-        out["state"] = "finished" if pace.finished else "silent" if link.up and pace.silent else out["state"]
-        out |= {"deadline": round(pace.deadline, 3), "skipped": pace.skipped, "exchange": pace.newest}
+    if node.participant is not None:
+        timing = node.participant.timing[peer]
+        out["state"] = "finished" if timing.finished else "silent" if link.up and timing.silent else out["state"]
+        out |= {"deadline": round(timing.deadline, 3), "skipped": timing.skipped, "exchange": timing.newest}
     return out

@@ -8,16 +8,16 @@ from typing import Any
 from glmesh.engine import checkpoint
 from glmesh.errors import InvalidInput
 from glmesh.federation.config.site import Site
-from glmesh.federation.node.gossip_store import Board
+from glmesh.federation.node.gossip_store import GossipStore
 from glmesh.federation.node.trainer import Trainer
 from glmesh.files.model_files import Model
 from glmesh.functions import Profiled
 from glmesh.problem.node_data import NodeData
-from glmesh.types import Vector
+from glmesh.problem.summary import DataSummary
 
 
 class Store:
-    """The checkpoint of a node; it knows what it is of, and is refused by another node, problem or data."""
+    """The checkpoint file of a node; that of another node, configuration or data is refused."""
 
     def __init__(self, site: Site, data: NodeData) -> None:
         self._site, self._data = site, data
@@ -25,6 +25,7 @@ class Store:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
+        """Return digests of what a checkpoint belongs to, part by part."""
         parts = {
             "configuration": self._site.federation.entries(),
             "data": [self._data.columns, self._data.y],
@@ -33,7 +34,7 @@ class Store:
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved last; None if nothing was."""
+        """Return what was saved last, None if nothing was; raise InvalidInput if it belongs to something else."""
         if not self.path.exists():
             return None
         tree = checkpoint.read(self.path)
@@ -46,15 +47,15 @@ class Store:
         saved: dict[str, Any] = tree["state"]
         return saved
 
-    def save(self, trainer: Trainer, board: Board) -> None:
-        """Whole or not at all."""
-        state = {"trainer": trainer.tree(), "board": board.message()["entries"]}
+    def save(self, trainer: Trainer, gossip: GossipStore) -> None:
+        """Write the checkpoint, whole or not at all."""
+        state = {"trainer": trainer.tree(), "gossip": gossip.to_json()}
         checkpoint.write(self.path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
 
 
-def model_of(trainer: Trainer, site: Site, agreed: Vector, status: str) -> Model:
-    """The whole model split by samples, this node's coefficients split by features."""
-    part, model = site.federation.problem, site.federation.problem.model()
+def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) -> Model:
+    """Return the model: all coefficients split by samples, this node's own split by features."""
+    part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f
     info: dict[str, Any] = {
@@ -74,7 +75,7 @@ def model_of(trainer: Trainer, site: Site, agreed: Vector, status: str) -> Model
         loss=part.loss,
         penalty=part.penalty,
         alpha=part.alpha,
-        l1_ratio=float(model.l1_ratio or 0.0),
-        classes=(float(-agreed[5]), float(agreed[4])) if model.loss.classifies else None,
+        l1_ratio=float(spec.l1_ratio or 0.0),
+        classes=summary.classes if spec.loss.classifies else None,
         info=info,
     )

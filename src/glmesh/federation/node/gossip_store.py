@@ -1,85 +1,65 @@
-"""Small facts that every node passes on to its neighbours until all have them; for each key the largest stamp counts.
-
-| kind    | value                                                                    |
-|---------|--------------------------------------------------------------------------|
-| `facts` | the numbers of `NodeData.facts`, of which all take the maximum           |
-| `done`  | the round that the node holds a good enough certificate about, or -1     |
-| `heir`  | the neighbour that would count the node's share, should it never return  |
-| `count` | how often it joined and left, of those who were given up (odd: a member) |
-"""
+"""Small statements about nodes (`GossipEntry`) that every node passes on until all have them."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Collection
 from typing import Any
 
-import numpy as np
+from glmesh.federation.wire.flood import Flood
+from glmesh.federation.wire.messages import SUMMARY, GossipEntry, unexpected
+from glmesh.problem.summary import DataSummary
 
-from glmesh.federation.wire.frames import Violation
-from glmesh.types import Vector
-
-_KINDS = ("facts", "done", "heir", "count")
+Key = tuple[str, int]  # (kind, node)
 
 
-class Board:
-    """What a node knows; keys are (kind, node)."""
+class GossipStore:
+    """What a node knows of all nodes, by (kind, node); what is news it sends to its neighbours."""
 
-    def __init__(self, n_nodes: int, n_facts: int) -> None:
-        self._n_nodes, self._n_facts = n_nodes, n_facts
-        self.entries: dict[tuple[str, int], tuple[int, Any]] = {}
+    def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, Any]], None]) -> None:
+        self._n_nodes = n_nodes
+        self._flood: Flood[Key, GossipEntry] = Flood(peers, lambda peer, entries: send(peer, _message(entries)))
+        self.greet = self._flood.greet
 
-    def put(self, kind: str, node: int, stamp: int, value: Any) -> bool:
-        """Whether this is news."""
-        before = self.entries.get((kind, node))
-        if before is not None and before[0] >= stamp:
-            return False
-        self.entries[kind, node] = stamp, value
-        return True
+    def publish(self, *entries: GossipEntry) -> None:
+        """Keep statements of this node's own and send them to all neighbours."""
+        self._flood.spread([(one.kind, one.node) for one in entries if self._keep(one)])
 
-    def get(self, kind: str, node: int) -> Any:
-        """None if nothing is known."""
-        return self.entries.get((kind, node), (0, None))[1]
-
-    def stamp(self, kind: str, node: int) -> int:
-        """Of what is known; -1 if nothing is."""
-        return self.entries.get((kind, node), (-1, None))[0]
-
-    def message(self, keys: list[tuple[str, int]] | None = None) -> dict[str, Any]:
-        """All of it, or these entries, as plain data."""
-        chosen = self.entries if keys is None else {key: self.entries[key] for key in keys}
-        return {"entries": [[kind, node, stamp, value] for (kind, node), (stamp, value) in chosen.items()]}
-
-    def merge(self, message: dict[str, Any]) -> list[tuple[str, int]]:
-        """Takes what is news from a neighbour's message; its keys."""
+    def merge(self, message: dict[str, Any], source: int | None = None) -> list[Key]:
+        """Take over and pass on what is news in a neighbour's message; return the keys of that. Raise Violation."""
         entries = message.get("entries")
         if not isinstance(entries, list):
-            raise Violation("a board without entries")
-        news = []
-        for entry in entries:
-            kind, node, stamp, value = self._checked(entry)
-            if self.put(kind, node, stamp, value):
-                news.append((kind, node))
+            raise unexpected("GOSSIP, entries", "a list", entries)
+        read = [
+            GossipEntry.from_json(one, f"GOSSIP entry {number}", self._n_nodes) for number, one in enumerate(entries)
+        ]
+        news = [(one.kind, one.node) for one in read if self._keep(one)]
+        self._flood.spread(news, source)
         return news
 
-    def _checked(self, entry: Any) -> tuple[str, int, int, Any]:
-        if not isinstance(entry, list) or len(entry) != 4:
-            raise Violation("an entry of a board that is none")
-        kind, node, stamp, value = entry
-        if kind not in _KINDS or type(node) is not int or not 0 <= node < self._n_nodes or type(stamp) is not int:
-            raise Violation(f"an entry of a board about {kind!r} of {node!r}")
-        if kind == "facts":
-            good = isinstance(value, list) and len(value) == self._n_facts
-            good = good and all(isinstance(one, int | float) and math.isfinite(one) for one in value)
-        else:
-            good = type(value) is int and -1 <= value < 1 << 62
-        if not good or not 0 <= stamp < 1 << 62:
-            raise Violation(f"{kind} that cannot be")
-        return kind, node, stamp, value
+    def _keep(self, entry: GossipEntry) -> bool:
+        """Return whether an entry is newer than what is known, and keep it then."""
+        return self._flood.keep((entry.kind, entry.node), entry.stamp, entry)
 
-    def agreed(self, nodes: list[int]) -> Vector | None:
-        """The maximum of the facts of these nodes, once all are known."""
-        info = [self.get("facts", node) for node in nodes]
-        if any(one is None for one in info):
-            return None
-        highest: Vector = np.max(np.array(info, dtype=np.float64), axis=0)
-        return highest
+    def number(self, kind: str, node: int) -> int | None:
+        """Return the number that is known of a kind (any but `summary`) about a node; None if none is."""
+        found = self._flood.entries.get((kind, node))
+        return None if found is None else found[1].number
+
+    def stamp(self, kind: str, node: int) -> int:
+        """Return the stamp of what is known; -1 if nothing is."""
+        return self._flood.stamp((kind, node))
+
+    def summary(self, nodes: Collection[int]) -> DataSummary | None:
+        """Return the summary of the data of these nodes; None until those of all are known."""
+        found = [self._flood.entries.get((SUMMARY, node)) for node in nodes]
+        known = [DataSummary.from_vector(one[1].numbers) for one in found if one is not None]
+        return DataSummary.merge(known) if len(known) == len(nodes) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all entries as a message that `merge` takes."""
+        return _message([entry for _, entry in self._flood.entries.values()])
+
+
+def _message(entries: list[GossipEntry]) -> dict[str, Any]:
+    """Return the GOSSIP message with these entries."""
+    return {"entries": [entry.to_json() for entry in entries]}

@@ -1,4 +1,4 @@
-"""A node's own data, and what it says of its rows to its neighbours. Reads without scikit-learn.
+"""A node's own data, and what it tells its neighbours of its rows.
 
 Split by features all nodes hold the same samples, row by row. Each tells its neighbours digests of its row names and of
 its labels, segment by segment: rows that are not aligned are found, and the first segment of them can be named.
@@ -9,73 +9,82 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from glmesh.federation.wire.messages import JsonRecord
 from glmesh.files.data_files import is_table, load_named
 from glmesh.problem.node_data import NodeData
-from glmesh.problem.spec import Model
+from glmesh.problem.spec import ProblemSpec
 from glmesh.types import AnyArray, Vector
 
-_SEGMENTS = 256  # digests of so many parts of the rows: with fewer rows a digest is about one row
+_SEGMENTS = 256  # [digests] segments of the rows; up to 256 rows, a digest is about a single row
+
+
+@dataclass(frozen=True)
+class RowDigests(JsonRecord):
+    """Digests of a node's row names and labels, one per segment of the rows."""
+
+    count: int  # rows
+    named: bool  # the rows have names; else their numbers stand for them
+    ids: list[str]
+    labels: list[str]
+
+    def misaligned(self, other: RowDigests) -> str | None:
+        """Return what differs from the rows of another node; None if nothing does."""
+        if other.count != self.count:
+            return f"{self.count} rows here and {other.count} there"
+        if other.named != self.named:
+            return f"rows have names {'here' if self.named else 'there'} only"
+        for what, mine, theirs in (("names", self.ids, other.ids), ("labels", self.labels, other.labels)):
+            if len(theirs) != len(mine):
+                return f"the {what} of rows are told in another way there"
+            first = next((k for k, (a, b) in enumerate(zip(mine, theirs, strict=True)) if a != b), None)
+            if first is not None:
+                part = np.array_split(np.arange(self.count), len(mine))[first]
+                where = f"row {part[0] + 1}" if len(part) == 1 else f"rows {part[0] + 1} to {part[-1] + 1}"
+                return f"the {what} of {where} differ; sort both files alike"
+        return None
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
-    """X, y, and the names of the rows, if they have any."""
+class SiteTable:
+    """Samples of one site: X, y and the names of the rows."""
 
-    X: AnyArray
-    y: Vector
-    ids: list[str] | None = None
+    X: AnyArray  # (m, p)
+    y: Vector  # (m,)
+    ids: list[str] | None = None  # names of the rows; None: they have none
 
     @property
     def m(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.y)
 
-    def node_data(self, model: Model, name: str) -> NodeData:
-        """As a holder's part of a problem."""
-        return NodeData(model, self.X, self.y, None, f" of {name}")
+    def node_data(self, spec: ProblemSpec, name: str) -> NodeData:
+        """Return the samples as the data of node `name` in a problem."""
+        return NodeData(spec, self.X, self.y, None, f" of {name}")
 
-    def rows(self, *, labels: bool = True) -> dict[str, Any]:
-        """What neighbours compare."""
+    def digests(self) -> RowDigests:
+        """Return what neighbours compare, split by features."""
         segments = np.array_split(np.arange(self.m), min(_SEGMENTS, max(self.m, 1)))
         names = [str(k) for k in range(self.m)] if self.ids is None else self.ids
-        out: dict[str, Any] = {
-            "count": self.m,
-            "named": self.ids is not None,
-            "ids": [_digest("\n".join(names[k] for k in part).encode()) for part in segments],
-        }
-        if labels:
-            out["labels"] = [_digest(np.ascontiguousarray(self.y[part]).tobytes()) for part in segments]
-        return out
+        return RowDigests(
+            self.m,
+            self.ids is not None,
+            [_digest("\n".join(names[k] for k in part).encode()) for part in segments],
+            [_digest(np.ascontiguousarray(self.y[part]).tobytes()) for part in segments],
+        )
 
 
 def _digest(content: bytes) -> str:
+    """Return 8 bytes of BLAKE2b in hexadecimal."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def misaligned(ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
-    """What differs between the rows of two nodes; None if nothing does."""
-    m = ours["count"]
-    if theirs.get("count") != m:
-        return f"{m} rows here and {theirs.get('count')} there"
-    if theirs.get("named") != ours["named"]:
-        return f"rows have names {'here' if ours['named'] else 'there'} only"
-    for key, what in (("ids", "names"), ("labels", "labels")):
-        mine, other = ours.get(key), theirs.get(key)
-        if mine is None or other == mine:
-            continue
-        if not isinstance(other, list) or len(other) != len(mine):
-            return f"the {what} of rows are told in another way there"
-        first = next(k for k, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b)
-        part = np.array_split(np.arange(m), len(mine))[first]
-        where = f"row {part[0] + 1}" if len(part) == 1 else f"rows {part[0] + 1} to {part[-1] + 1}"
-        return f"the {what} of {where} differ; sort both files alike"
-    return None
+def read_site_table(path: Path, *, target: str | None = None, ids: str | None = None) -> SiteTable:
+    """Return the samples of a file that `glmesh train` reads too.
 
-
-def load(path: Path, *, target: str | None = None, ids: str | None = None) -> Samples:
-    """Read what `glmesh train` reads; `ids`: the column of a table, or the array of an .npz, with the rows' names."""
-    return Samples(*load_named(path, target=target if is_table(path) else None, ids=ids))
+    `target` is the column of a table with the labels, None for the last; `ids` the column of a table or the array of
+    an .npz with the names of the rows, None if they have none.
+    """
+    return SiteTable(*load_named(path, target=target if is_table(path) else None, ids=ids))

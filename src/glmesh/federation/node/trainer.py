@@ -1,7 +1,7 @@
-"""One node's part of a run: the simulator's method, ledger and witness over a block of one.
+"""One node's part of a run: the simulator's method, flow gossip and certifier over a block of one node.
 
-What a node does when it meets others that are further: it takes part in the exchange that they are in. Rounds that it
-missed are rounds in which it was away, and nothing of it changed.
+A node that meets others that are further ahead takes part in the exchange that they are in. Rounds that it missed are
+rounds in which it was away, and in which its variables did not change.
 """
 
 from __future__ import annotations
@@ -11,148 +11,155 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.spectral import Gaps
+from glmesh.certificate.spectral import SpectralGaps
 from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
 from glmesh.core.records import Certificate
 from glmesh.federation.config.federation import Federation
 from glmesh.federation.wire.transport import PeerExchange
-from glmesh.gossip.flows import FlowGossip, has_left
+from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip.membership import MembershipView
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import ColaBlocks
+from glmesh.methods.cola.state import ColaState
 from glmesh.network.faults import Plan
 from glmesh.problem.node_data import CompositeObjective
-from glmesh.types import Indices, Vector
+from glmesh.types import Vector
 
-_NOT_YET = 1 << 62  # no round comes this late: a node that returned notes nothing until it has met somebody
+_NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned certifies nothing until it has met others
 
 
 @dataclass
 class Proof:
-    """A certificate that is good enough, and the node's own state that it is about."""
+    """A certificate with relative gap <= tol, and the node's own state that it is about."""
 
     certificate: Certificate
-    x: Vector
-    s: Vector
-    flows: Vector  # s - u
-    digest: int  # of the view
+    x: Vector  # (n_k,) variables
+    s: Vector  # (d,) estimate of A x / K
+    flows: Vector  # (d,) s - u: what came over all links
+    digest: int  # of the membership view
 
 
 @dataclass
 class Trainer:
-    """State and rounds of a node."""
+    """State and rounds of one node."""
 
     federation: Federation
-    me: int
-    form: CompositeObjective
-    life: int  # grows with every life of this node, and whenever links are opened anew
+    me: int  # number of this node
+    composite: CompositeObjective  # f(Ax) + g(x) over this node's columns
+    life: int  # incarnation of this node's links; grows when the node starts and when links are opened anew
     hosted: ColaBlocks = field(init=False)
     proof: Proof | None = None
-    wills: dict[int, Vector] = field(default_factory=dict)  # shares of neighbours, should they never return
-    wards: dict[int, Vector] = field(default_factory=dict)  # those that are counted here
-    met: bool = True  # whether somebody was heard of since this node returned
-    skipped: int = 0  # rounds that it was not there for
+    handovers: dict[int, Vector] = field(default_factory=dict)  # (d,) A_l x_l of neighbours l, if they never return
+    adopted: dict[int, Vector] = field(default_factory=dict)  # (d,) shares of given-up neighbours that this node counts
+    met: bool = True  # a neighbour was heard since this node returned
+    skipped: int = 0  # rounds in which this node was away
 
     def __post_init__(self) -> None:
         warm_up()
         federation, method = self.federation, self.federation.method()
-        d = self.form.columns.d
-        block = Block.of(np.array([self.me]), federation.network_info(), [self.form], lambda: np.zeros((1, d)))
+        d = self.composite.columns.d
+        block = Block.of(np.array([self.me]), federation.network_info(), [self.composite], lambda: np.zeros((1, d)))
         members = federation.members_at_start
         members[self.me] = 1
-        acceleration, why = method.choose(reliable=True)
-        state = method.init(block, None, members, acceleration, why)
+        choice = method.choose()
+        state = method.start(block, None, members, choice)
         by_samples = federation.problem.split == "samples"
-        gaps = Gaps(federation.mixing, Plan())
+        gaps = SpectralGaps(federation.mixing, Plan())
         async_certifier = AsyncCertifier(
             block,
             by_samples=by_samples,
             gap_of=gaps,
             tol=federation.problem.tol,
-            extrapolates=acceleration == "momentum",
+            extrapolates=choice.extrapolates,
         )
+        for sender in (state.gossip, async_certifier):
+            PeerExchange.carries.check(sender.sends)
         self.hosted = ColaBlocks(method, [block], [state], [async_certifier])
         self.gossip.single = federation.network.wire == "float32"
         self._new_edges()
 
     @property
     def block(self) -> Block:
-        """Of this node alone."""
+        """Return the block, which hosts this node alone."""
         return self.hosted.blocks[0]
 
     @property
-    def state(self) -> Any:
-        """Variables, ledger, momentum."""
+    def state(self) -> ColaState:
+        """Return variables, flow gossip and momentum."""
         return self.hosted.states[0]
 
     @property
     def async_certifier(self) -> AsyncCertifier:
-        """Its part of certificates."""
+        """Return this node's part of certificates."""
         return self.hosted.async_certifiers[0]
 
     @property
     def gossip(self) -> FlowGossip:
-        """Its flows."""
+        """Return the flows over this node's links."""
         return self.hosted.flow_gossip(0)
 
     @property
-    def view(self) -> Indices:
-        """Who takes part, as far as it knows."""
+    def view(self) -> MembershipView:
+        """Return who takes part, as far as this node knows."""
         return self.gossip.node_flows[0].view
 
     @property
     def members(self) -> list[int]:
-        """The same, as numbers."""
-        return np.flatnonzero(self.view & 1).tolist()
+        """Return the numbers of the members that this node knows, ascending."""
+        return self.view.members()
 
     @property
     def certificate(self) -> Certificate | None:
-        """The newest, good enough or not."""
+        """Return the newest certificate, whatever its gap; None before the first."""
         snapshot = self.async_certifier.state.last[0]
         return None if snapshot is None else snapshot.certificate
 
     # rounds
 
     def greet(self, exchange: PeerExchange) -> None:
-        """The exchange before the first round."""
+        """Make the exchange before round 0."""
         self._drive(self.gossip.greet(self.block), exchange)
 
     def round(self, exchange: PeerExchange) -> None:
-        """The next round, or that which the neighbours are in."""
+        """Make the next round, or the one that the neighbours are in if that is later."""
         self._catch_up(exchange)
-        before, view = self.gossip.node_flows[0].digest, self.view.copy()
+        view = self.view
         state, method = self.state, self.hosted.method
         attended = self.async_certifier.attend(
             method.round(self.block, state), state, lambda: method.scale(self.block, state)
         )
         self._drive(attended, exchange)
-        if self.gossip.node_flows[0].digest != before:
+        if self.view.digest != view.digest:
             self.members_changed(view)
         self._new_edges()
 
     def _drive(self, rounds: Rounds, exchange: PeerExchange) -> None:
-        exchange.clock = self.gossip.clock
+        """Make all exchanges of a round."""
+        exchange.barrier.clock = self.gossip.clock
         try:
             rows = next(rounds)
             while True:
-                (halo,) = exchange.swap([rows])
+                (halo,) = exchange.exchange([rows])
                 rows = rounds.send(halo)
         except StopIteration:
             return
 
     def _catch_up(self, exchange: PeerExchange) -> None:
-        ahead = exchange.newest - self.gossip.clock
+        """Skip the rounds that the neighbours have made without this node."""
+        newest = exchange.barrier.newest
+        ahead = newest - self.gossip.clock
         if ahead > 0:
             self.skipped += ahead
             self.gossip.clock += ahead
             self.state.round = self.gossip.clock - 1  # the first exchange is the greeting
-        if not self.met and exchange.newest >= 0:
+        if not self.met and newest >= 0:
             self.met = True
             self.async_certifier.disturb(0, self.state.round + 1)
 
     def _new_edges(self) -> None:
-        """A link that was never used belongs to the present life."""
+        """Give links that were never used the present incarnation."""
         for edge in self.gossip.node_flows[0].edges.values():
             if edge.attempt < 0:
                 edge.incarnation = self.life
@@ -160,32 +167,32 @@ class Trainer:
     # what happens to nodes
 
     def returned(self) -> None:
-        """This node was away, or is new, or has lost its memory: what it noted is void until it has met others."""
+        """Void the snapshots of a node that was away, is late or has lost its memory, until it has met others."""
         for edge in self.gossip.node_flows[0].edges.values():
             edge.restart(self.life)
-        self.hosted.invalidate(self.me, _NOT_YET)
+        self.hosted.invalidate(self.me, _NEVER)
         self.met = False
 
     def learn(self, node: int, count: int) -> None:
-        """A member was given up, or is back: its count, which only grows. One that hears it of itself joins again."""
-        if count > self.view[node]:
-            view = self.view.copy()
+        """Take over a node's membership counter, which only grows; a node that was given up itself joins again."""
+        if count > self.view.counts[node]:
+            view = self.view
             self.gossip.node_flows[0].count(node, count)
             self.members_changed(view)
 
-    def members_changed(self, before: Indices) -> None:
-        """After the view has changed: who left is counted by its heir, who returned counts itself."""
+    def members_changed(self, before: MembershipView) -> None:
+        """Follow a change of the view: a node that left is counted by its successor, one that returned by itself."""
         freeze = self.federation.network.gone == "freeze"
-        for node in np.flatnonzero(self.view != before).tolist():
+        for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
                 continue
-            if has_left(int(self.view[node])) and freeze and node in self.wills:
-                self.wards[node] = self.wills.pop(node)
-            elif self.view[node] & 1:
-                self.wards.pop(node, None)
+            if self.view.has_left(node) and freeze and node in self.handovers:
+                self.adopted[node] = self.handovers.pop(node)
+            elif self.view.is_member(node):
+                self.adopted.pop(node, None)
         own_flows = self.gossip.node_flows[0]
-        own_flows.inherited = np.sum(list(self.wards.values()), axis=0) if self.wards else None
-        if not self.view[self.me] & 1:  # the others had given this node up
+        own_flows.inherited = np.sum(list(self.adopted.values()), axis=0) if self.adopted else None
+        if not self.view.is_member(self.me):  # the others had given this node up
             self.gossip.join(self.block, 0)
         self.gossip.open(self.block, 0)
         self.life += 1  # links that are opened anew must not be taken for the old ones
@@ -194,10 +201,14 @@ class Trainer:
 
     # the result
 
-    def look(self, wanted: int) -> bool:
-        """Whether there is a new proof: the first that is good enough, or one of the round that others hold."""
+    def prove(self, wanted: int) -> bool:
+        """Take over the newest certificate as proof if it is good enough and newer; return whether it was.
+
+        `wanted` is the latest round that a member holds a proof about: in the end all must hold one about the same
+        round, so a proof that is not older than `wanted` is kept.
+        """
         snapshot = self.async_certifier.state.last[0]
-        if snapshot is None or snapshot.certificate is None or snapshot.digest != self.gossip.node_flows[0].digest:
+        if snapshot is None or snapshot.certificate is None or snapshot.view.digest != self.view.digest:
             return False
         if snapshot.certificate.relative > self.federation.problem.tol:
             return False
@@ -208,37 +219,38 @@ class Trainer:
         return True
 
     def share(self) -> Vector:
-        """What it would leave behind: A_k x_k and what it counts for others."""
+        """Return A_k x_k plus the shares that this node counts for others, (d,)."""
         share = self.block.share(0, self.state.x)
         inherited = self.gossip.node_flows[0].inherited
         return share if inherited is None else share + inherited
 
     def variables(self) -> tuple[Vector, Vector]:
-        """(x_k, v_k) that the proof is about; the present ones without a proof."""
+        """Return (x_k, v_k) that the proof is about; the present ones without a proof."""
         if self.proof is None:
             return self.state.x.copy(), self.state.v[0].copy()
         return self.proof.x, len(self.proof.certificate.members) * self.proof.s
 
     def tree(self) -> dict[str, Any]:
-        """All that must survive, as plain data."""
+        """Return all that must survive a restart, as plain data."""
         return {
             "state": self.state,
             "certifier": self.async_certifier.state,
             "proof": None if self.proof is None else dict(vars(self.proof)),
-            "wills": self.wills,
-            "wards": self.wards,
+            "handovers": self.handovers,
+            "adopted": self.adopted,
             "life": self.life,
         }
 
     def restore(self, tree: dict[str, Any]) -> None:
-        """Goes on from there, as a new life."""
+        """Go on from a checkpoint that `tree` made, as a new life of this node."""
         single, self.hosted.states[0] = self.gossip.single, tree["state"]
         self.gossip.single = single
         self.async_certifier.state = tree["certifier"]
         self.proof = None if tree["proof"] is None else Proof(**tree["proof"])
-        self.wills, self.wards = tree["wills"], tree["wards"]
+        self.handovers, self.adopted = tree["handovers"], tree["adopted"]
         self.returned()
 
 
 def _proof(snapshot: RoundSnapshot, certificate: Certificate) -> Proof:
-    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.digest)
+    """Return the proof that a certificate and the snapshot of its round make."""
+    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.view.digest)

@@ -1,4 +1,4 @@
-"""What crosses a link: messages in frames, and letters as bytes. No pickle; every length is checked before it is used.
+"""What crosses a link: messages in frames, and mail as bytes. No pickle; every length is checked before it is used.
 
 A message is cut into frames of at most CHUNK bytes, each with a header (little-endian):
 
@@ -12,8 +12,8 @@ A message is cut into frames of at most CHUNK bytes, each with a header (little-
 | 4     | where this frame's bytes belong             |
 | 4     | CRC-32 of the whole message                 |
 
-Frames come in order, so whatever is repeated, out of order, too large or damaged ends the stream; the link then begins
-anew. Who sent a message is known from its stream's certificate, and never read from the message.
+Frames come in order, so a frame that is repeated, out of order, too large or damaged ends the stream; the link then
+begins anew. The sender of a message is known from its stream's certificate, and never read from the message.
 """
 
 from __future__ import annotations
@@ -23,49 +23,44 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from glmesh.certificate.bound import Record
+from glmesh.certificate.messages import ROW_WIDTH, CertificateRecord
 from glmesh.collectives.pipeline import ObjectiveDigest
-from glmesh.errors import GlmeshError
-from glmesh.gossip.edge import Offer
-from glmesh.gossip.messages import CertificateRecord, LinkMessage
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.core.messages import Contents, Mail, Part
+from glmesh.core.wire import Buffer, Layout, Reader
+from glmesh.core.wire import Violation as Violation
+from glmesh.errors import InvalidInput
+from glmesh.gossip.edge import OFFER_BYTES, Offer
+from glmesh.gossip.membership import DIGEST_BYTES, Membership
+from glmesh.types import Vector
 
-PROTOCOL = 1
-CHUNK = 1 << 20  # bytes of a frame: what gRPC moves well, a quarter of what it allows by default
-CONTROL = 4 << 20  # bytes of a message that is no vector: facts of thousands of nodes
-_CHECKED = 1 << 12  # bytes of a message that its checksum is of: against mistakes, since TLS keeps all of them whole
+PROTOCOL = 2  # version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed
+CHUNK = 1 << 20  # [bytes] payload of a frame; a quarter of the 4 MB that gRPC accepts by default
+CONTROL = 4 << 20  # [bytes] longest message before d is known; a GOSSIP message with 10,000 summaries has 2 MB
+_CHECKED = 1 << 12  # [bytes] prefix under the checksum, which finds mistakes of ours; TLS guards all of the message
 _HEADER = struct.Struct("<2sBBIIII")
 _MAGIC = b"gm"
-_RECORD = len(Record._fields) + 5  # numbers of a certificate record, as `glmesh.witness` makes them
-
-
-class Violation(GlmeshError):
-    """A neighbour sent what the protocol does not allow."""
 
 
 class Kind(enum.IntEnum):
-    """Kinds of messages."""
+    """Kinds of messages; the number is a byte of the frame's header."""
 
-    HELLO = 1  # JSON: who, with which configuration and data
-    REFUSE = 2  # JSON: why the stream is about to end
-    BOARD = 3  # JSON: facts that everybody passes on
-    LETTER = 4  # of one exchange
-    WILL = 5  # A_k x_k of the sender, to be counted should it never return
-    BYE = 6  # JSON: the sender is done
-    PART = 7  # of a prediction
-    READY = 8  # JSON: the sender knows the dimensions, and is in this exchange
+    HELLO = 1  # JSON: `messages.Hello`, the sender's name, configuration and rows
+    REFUSE = 2  # JSON: `messages.Refusal`, why the stream is about to end
+    GOSSIP = 3  # JSON: entries of the gossip store that all nodes pass on
+    MAIL = 4  # what the sender tells this neighbour in one exchange
+    HANDOVER = 5  # a vector: A_k x_k of the sender, which its successor counts if the sender never returns
+    BYE = 6  # JSON {}: the sender has ended its run
+    PART = 7  # a vector: one site's part of a prediction
+    READY = 8  # JSON: `messages.Ready`, the sender knows d and is in this exchange
 
 
-Content = bytes | list[memoryview]  # of a message; in parts, so that long vectors are not copied more than they must
+Content = bytes | list[memoryview]  # content of a message; in pieces, so that long vectors are not copied twice
 
 
 def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
-    """A message, frame by frame."""
+    """Yield a message frame by frame."""
     parts = [memoryview(content)] if isinstance(content, bytes) else content
     check, total, unchecked = 0, sum(len(part) for part in parts), _CHECKED
     for part in parts:
@@ -74,11 +69,11 @@ def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
     at, place, offset = 0, 0, 0
     while at < max(total, 1):
         pieces: list[bytes | memoryview] = [_HEADER.pack(_MAGIC, PROTOCOL, kind, number & 0xFFFFFFFF, total, at, check)]
-        room = CHUNK
-        while room and place < len(parts):
-            piece = parts[place][offset : offset + room]
+        left = CHUNK
+        while left and place < len(parts):
+            piece = parts[place][offset : offset + left]
             pieces.append(piece)
-            room, offset = room - len(piece), offset + len(piece)
+            left, offset = left - len(piece), offset + len(piece)
             if offset == len(parts[place]):
                 place, offset = place + 1, 0
         yield b"".join(pieces)
@@ -86,18 +81,23 @@ def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
 
 
 class Assembler:
-    """Puts the messages of one stream together again."""
+    """Puts the messages of one stream together from frames; holds at most `limit` bytes."""
 
     def __init__(self) -> None:
-        self.limit = CONTROL  # bytes of a message; more once the length of vectors is agreed on
-        self._number = 0
+        self.limit = CONTROL  # [bytes] longest message that is accepted; raised once d is known
+        self._number = 0  # of the message in progress
         self._kind = 0
         self._total = self._check = -1
         self._content = bytearray()
-        self._have = 0
+        self._have = 0  # [bytes] of `_content` that have come
+
+    @property
+    def pending(self) -> int:
+        """Return the number of bytes held for a message that is not whole yet."""
+        return len(self._content)
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Takes a frame; a message once it is whole."""
+        """Take a frame; return (kind, content) once a message is whole, else None."""
         if len(frame) < _HEADER.size:
             raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
         magic, version, kind, number, total, at, check = _HEADER.unpack_from(frame)
@@ -134,12 +134,12 @@ class Assembler:
 
 
 def pack_json(value: Any) -> bytes:
-    """Plain data."""
+    """Return plain data as JSON."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def unpack_json(content: bytes | bytearray) -> dict[str, Any]:
-    """An object of plain data."""
+    """Return the JSON object of a message; raise Violation for anything else."""
     try:
         value = json.loads(content, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -150,182 +150,81 @@ def unpack_json(content: bytes | bytearray) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
+    """Refuse NaN and infinity, which JSON does not have but Python reads."""
     raise ValueError(f"{name} is no number")
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What vectors and tables are like in this federation: what does not fit is refused."""
-
-    d: int
-    n_nodes: int
-    single: bool = False  # vectors of offers as float32
-
-    @property
-    def limit(self) -> int:
-        """Bytes of the longest message that makes sense: a letter with all that may ride along."""
-        return 4 * 8 * self.d + self.n_nodes * (8 * (_RECORD + 1) + 8 * 4) + 4096
+def longest_mail(layout: Layout) -> int:
+    """Return the bytes of the longest message that makes sense: mail with all parts, and some slack."""
+    return 4 * 8 * layout.d + layout.n_nodes * (8 * (ROW_WIDTH + 1) + 8 * 4) + 4096
 
 
-_LETTER = struct.Struct("<QQQqqQdddQB7x")  # so long that the vectors behind it are aligned
-_NOTE = struct.Struct("<qqQBI")
-_VECTOR, _FLOW, _VIEW, _NOTED, _PULSE = 1, 2, 4, 8, 16
-_SETTLED, _CORRECTED, _HAS_OFFER, _HAS_FINAL, _HAS_FLOW, _NOTE_VECTOR, _NOTE_FLOW = 1, 2, 4, 8, 16, 32, 64
+class _Slot(NamedTuple):
+    """Place of a part in a mail's bytes."""
+
+    kind: type[Part]
+    head: int  # bytes of its fields in the header
+    flags: int  # mask of its bits in the header's flags, once shifted
+    shift: int
 
 
-def pack_letter(clock: int, letter: LinkMessage, shape: Shape) -> list[memoryview]:
-    """A letter of the exchange `clock`; its vectors are not copied."""
-    offer, note, pulse = letter.offer, letter.note, letter.pulse
-    parts = (offer.vector, offer.flow, letter.view, note, pulse)
-    flags = sum(bit for bit, part in zip((1, 2, 4, 8, 16), parts, strict=True) if part is not None)
-    out: list[bytes | memoryview] = [
-        _LETTER.pack(
-            clock, offer.incarnation, offer.addressed, offer.attempt, offer.version, offer.digest,
-            offer.limit, offer.coast, offer.push, letter.members, flags,
-        )
-    ]  # fmt: skip
-    if offer.vector is not None:
-        out.append(_bytes(offer.vector, "<f4" if shape.single else "<f8"))
-    if offer.flow is not None:
-        out.append(_bytes(offer.flow))
-    if letter.view is not None:
-        out.append(letter.view.astype("<i8").tobytes())
-    if note is not None:
-        out += _pack_note(note, shape)
-    if pulse is not None:
-        out += [pulse.stamps.astype("<i8").tobytes(), pulse.parts.astype("<f8").tobytes()]
-        out.append(struct.pack("<q", pulse.restart))
-    return [memoryview(part) for part in out]
+# The header holds the exchange, the fields of the parts that every mail has, and the flags of all; so long that the
+# vectors behind it are aligned. The bodies of the parts follow in this order.
+_SLOTS = (
+    _Slot(Offer, OFFER_BYTES, 0b11, 0),
+    _Slot(Membership, DIGEST_BYTES, 0b1, 2),
+    _Slot(CertificateRecord, 0, 0b1, 3),
+    _Slot(ObjectiveDigest, 0, 0b1, 4),
+)
+_CLOCK, _FLAGS = struct.Struct("<Q"), struct.Struct("<B7x")
+CARRIES = Contents(
+    parts=frozenset(slot.kind for slot in _SLOTS),
+    transport="a link between sites",
+    remedy="Use push-flow gossip without exact sums: Cola(gossip='ledger', acceleration='momentum')",
+)
 
 
-def _bytes(vector: Vector, kind: str = "<f8") -> memoryview:
-    return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
+def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:
+    """Return mail of the exchange `clock` as bytes; its vectors are not copied."""
+    header, flags, bodies = _CLOCK.pack(clock), 0, list[Buffer]()
+    for slot in _SLOTS:
+        part = mail.part(slot.kind)
+        if part is None and slot.head:
+            raise InvalidInput(f"mail over a link has a part {slot.kind.__name__} always, got {mail.parts!r:.80}")
+        if part is not None:
+            packed = part.pack(layout)
+            header += packed.head
+            flags |= packed.flags << slot.shift
+            bodies += packed.body
+    return [memoryview(part) for part in (header + _FLAGS.pack(flags), *bodies)]
 
 
-def _pack_note(note: CertificateRecord, shape: Shape) -> Iterator[bytes | memoryview]:
-    bits = (note.settled, note.corrected, note.has_offer, note.has_final, note.has_flow)
-    flags = sum(1 << place for place, bit in enumerate(bits) if bit)
-    flags |= _NOTE_VECTOR * (note.vector is not None) | _NOTE_FLOW * (note.flow is not None)
-    yield _NOTE.pack(note.round, note.end[0], note.end[1], flags, len(note.rows))
-    yield note.known.to_bytes((shape.n_nodes + 7) // 8, "little")
-    for node, row in note.rows.items():
-        yield struct.pack("<I", node) + row.astype("<f8").tobytes()
-    for vector in (note.vector, note.flow):
-        if vector is not None:
-            yield _bytes(vector)
-
-
-class _Reader:
-    """Takes bytes from the front; more than there are is a violation."""
-
-    def __init__(self, content: bytes | bytearray) -> None:
-        self._content, self._at = content, 0
-
-    def take(self, size: int) -> bytes:
-        self._pass(size)
-        return bytes(self._content[self._at - size : self._at])
-
-    def _pass(self, size: int) -> None:
-        if self._at + size > len(self._content):
-            raise Violation("a message that ends too early; its vectors may be of another dimension")
-        self._at += size
-
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack(self.take(layout.size))
-
-    def array(self, kind: str, n: int) -> AnyArray:
-        size = n * np.dtype(kind).itemsize
-        self._pass(size)
-        return np.frombuffer(self._content, kind, n, self._at - size)
-
-    def vector(self, n: int, kind: str = "<f8", what: str = "a vector") -> Vector:
-        """A view of the message where that can be, which is what makes it quick."""
-        values: Vector = np.require(self.array(kind, n), np.float64, ["A", "W"])
-        with np.errstate(all="ignore"):
-            quick = np.isfinite(values.sum())  # a sum of finite numbers may overflow, but not the other way round
-        if not quick and not np.isfinite(values).all():
-            at = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise Violation(f"{what} with {'NaN' if np.isnan(values[at]) else 'infinity'} at position {at}")
-        return values
-
-    def end(self) -> None:
-        if self._at != len(self._content):
-            raise Violation("a message that goes on after its end; its vectors may be of another dimension")
-
-
-def unpack_letter(content: bytes | bytearray, sender: int, receiver: int, shape: Shape) -> tuple[int, LinkMessage]:
-    """(exchange, letter) between two nodes that the link knows."""
-    reader = _Reader(content)
-    clock, incarnation, addressed, attempt, version, digest, limit, coast, push, members, flags = reader.unpack(_LETTER)
-    if not (0 <= limit <= 2 and 0 <= coast < 1e6 and 0 <= push <= 1):  # also refuses NaN
-        raise Violation(f"an offer with weight {limit}, coast {coast} and push {push}")
-    if clock >= 1 << 62 or attempt < 0 or version > attempt or version < -1 or not incarnation or flags >= 32:
-        raise Violation(f"an offer of attempt {attempt} that starts from version {version}, in exchange {clock}")
-    vector = reader.vector(shape.d, "<f4" if shape.single else "<f8", "an offer") if flags & _VECTOR else None
-    flow = reader.vector(shape.d, what="a flow") if flags & _FLOW else None
-    view: Indices | None = None
-    if flags & _VIEW:
-        view = reader.array("<i8", shape.n_nodes).astype(np.int64)
-        if (view < 0).any():
-            raise Violation("a view of the members with a negative count")
-    note = _unpack_note(reader, shape) if flags & _NOTED else None
-    pulse = _unpack_pulse(reader, shape) if flags & _PULSE else None
+def unpack_mail(content: bytes | bytearray, sender: int, receiver: int, layout: Layout) -> tuple[int, Mail]:
+    """Return (exchange, mail) between two nodes that the link knows."""
+    reader = Reader(content)
+    (clock,) = reader.unpack(_CLOCK)
+    heads = [reader.take(slot.head) for slot in _SLOTS]
+    (flags,) = reader.unpack(_FLAGS)
+    if clock >= 1 << 62 or flags >= 32:
+        raise Violation(f"mail of exchange {clock} with flags {flags:#x}")
+    parts = [
+        slot.kind.unpack(head, flags >> slot.shift & slot.flags, reader, layout)
+        for slot, head in zip(_SLOTS, heads, strict=True)
+        if head or flags >> slot.shift & slot.flags
+    ]
     reader.end()
-    offer = Offer(
-        sender, receiver, incarnation, addressed, attempt, version, digest, limit, vector, flow, coast, push
-    )  # fmt: skip
-    return clock, LinkMessage(offer, members, view, note, pulse)
-
-
-def _unpack_note(reader: _Reader, shape: Shape) -> CertificateRecord:
-    round, version, digest, flags, n_rows = reader.unpack(_NOTE)
-    if round < 0 or n_rows > shape.n_nodes or flags >= 128:
-        raise Violation(f"a note about round {round} with {n_rows} records")
-    known = int.from_bytes(reader.take((shape.n_nodes + 7) // 8), "little")
-    rows: dict[int, Vector] = {}
-    for _ in range(n_rows):
-        (node,) = reader.unpack(struct.Struct("<I"))
-        row = reader.array("<f8", _RECORD).astype(np.float64)  # infinities and NaN have a meaning in records
-        if node >= shape.n_nodes or node in rows:
-            raise Violation(f"a record of node {node}, of {shape.n_nodes}")
-        rows[node] = row
-    vector = reader.vector(shape.d, what="a noted estimate") if flags & _NOTE_VECTOR else None
-    flow = reader.vector(shape.d, what="a noted flow") if flags & _NOTE_FLOW else None
-    return CertificateRecord(
-        round,
-        (version, digest),
-        bool(flags & _SETTLED),
-        bool(flags & _CORRECTED),
-        bool(flags & _HAS_OFFER),
-        bool(flags & _HAS_FINAL),
-        bool(flags & _HAS_FLOW),
-        known,
-        rows,
-        vector,
-        flow,
-    )
-
-
-def _unpack_pulse(reader: _Reader, shape: Shape) -> ObjectiveDigest:
-    stamps = reader.array("<i8", shape.n_nodes).astype(np.int64)
-    parts = reader.array("<f8", shape.n_nodes).astype(np.float64)
-    (restart,) = reader.unpack(struct.Struct("<q"))
-    if (stamps < -1).any() or (stamps >= 1 << 62).any() or not -1 <= restart < 1 << 62:
-        raise Violation("a pulse of an impossible round")
-    if not np.isfinite(parts[stamps >= 0]).all():
-        raise Violation("a pulse with NaN or infinity")
-    return ObjectiveDigest(stamps, parts, restart)
+    return clock, Mail(sender, receiver, parts)
 
 
 def pack_vector(info: dict[str, Any], vector: Vector) -> bytes:
-    """A vector with a few words about it."""
+    """Return a vector and a few words about it as bytes."""
     head = pack_json(info)
     return struct.pack("<I", len(head)) + head + vector.astype("<f8").tobytes()
 
 
 def unpack_vector(content: bytes | bytearray, d: int | None) -> tuple[dict[str, Any], Vector]:
-    """The same back; d: how long it must be, if that is known."""
-    reader = _Reader(content)
+    """Return (words, vector) that `pack_vector` made bytes of; raise Violation unless its length is d (None: any)."""
+    reader = Reader(content)
     (size,) = reader.unpack(struct.Struct("<I"))
     info = unpack_json(reader.take(size))
     left = len(content) - 4 - size

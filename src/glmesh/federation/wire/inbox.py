@@ -1,4 +1,4 @@
-"""From the thread of the links to the node's own."""
+"""Messages on their way from the thread of the links to the node's own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from glmesh.federation.wire.frames import Kind
 
-_LEAST = 1024  # bytes that a message costs, however short it is
+_OVERHEAD = 1024  # [bytes] counted for every message beside its content, so that many short ones are bounded too
 
 
 @dataclass
 class Message:
-    """What a neighbour sent, or (kind None) that its link is up or down."""
+    """A message of a neighbour or, with kind None, the news that the neighbour's link is up or down."""
 
     peer: int
     kind: Kind | None
@@ -22,29 +22,29 @@ class Message:
 
 
 class Inbox:
-    """Messages for the node's own thread; how much is unread of each neighbour is known, so that reading can wait."""
+    """Queue between two threads that counts the unread bytes of each neighbour, so that reading from it can pause."""
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
         self._some = threading.Condition()
-        self._unread: Counter[int] = Counter()  # bytes
+        self._unread: Counter[int] = Counter()  # [bytes] by neighbour
 
     def put(self, message: Message) -> None:
-        """From the thread of the links."""
+        """Append a message; called in the thread of the links."""
         with self._some:
             self._messages.append(message)
-            self._unread[message.peer] += len(message.content) + _LEAST
+            self._unread[message.peer] += len(message.content) + _OVERHEAD
             self._some.notify()
 
     def unread(self, peer: int) -> int:
-        """Bytes of a neighbour's messages that this node has not come to."""
+        """Return the bytes of a neighbour's messages that the node has not taken yet."""
         return self._unread[peer]
 
-    def get(self, seconds: float | None) -> Message | None:
-        """The next one; None if none comes in time."""
+    def get(self, seconds: float) -> Message | None:
+        """Return the next message, None if none comes within `seconds`."""
         with self._some:
             if not self._some.wait_for(lambda: bool(self._messages), seconds):
                 return None
             message = self._messages.popleft()
-            self._unread[message.peer] -= len(message.content) + _LEAST
+            self._unread[message.peer] -= len(message.content) + _OVERHEAD
             return message

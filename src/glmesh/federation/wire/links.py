@@ -1,14 +1,15 @@
 """Links to the neighbours: gRPC with mutual TLS, one bidirectional stream each, in a thread of its own.
 
 Of two neighbours the one with the larger number dials, again and again with growing pauses; the other listens. A stream
-begins with a HELLO from both ends, which must agree. Letters that cannot be sent in time give way to newer ones (the
-ledger repairs that), so a neighbour that reads nothing costs a bounded amount of memory and no waiting.
+begins with a HELLO from both ends, which must agree. MAIL that cannot be sent in time gives way to newer MAIL (flow
+gossip repairs the loss), so a neighbour that reads nothing costs a bounded amount of memory and no waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import threading
 import time
@@ -23,10 +24,8 @@ import grpc.aio
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.federation.config.keys import fingerprint
 from glmesh.federation.config.site import Site
-from glmesh.federation.monitor.log import Log
 from glmesh.federation.wire.frames import (
     CHUNK,
-    PROTOCOL,
     Assembler,
     Content,
     Kind,
@@ -36,19 +35,24 @@ from glmesh.federation.wire.frames import (
     unpack_json,
 )
 from glmesh.federation.wire.inbox import Inbox, Message
+from glmesh.federation.wire.messages import Hello, Refusal
 from glmesh.federation.wire.probe import probe
 
 _METHOD, _PATH = "Talk", "/glmesh.Link/Talk"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to reach a neighbour
-_HANDSHAKE = 15.0  # seconds for the HELLO of a neighbour
-_WAITING = 2  # letters kept for a neighbour that does not read
-_CONTROLS = 1024  # and other messages, beyond which the stream is given up
-_UNREAD, _BREATH = 4, 0.02  # longest messages that may be unread; seconds until the next look
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # [s] between attempts to reach a neighbour; doubled after each, with jitter
+_HANDSHAKE = 15.0  # [s] until a neighbour's HELLO must have come; a stream that lived longer resets the pauses
+_MAIL_KEPT = 2  # [messages] MAIL kept for a neighbour that does not read: that of two exchanges
+_CONTROLS_KEPT = 1024  # [messages] other messages kept for it, beyond which the stream is given up
+_UNREAD = 4  # [longest messages] of a neighbour that the node may leave unread before its stream is read no further
+_UNREAD_POLL = 0.02  # [s] between two looks whether the node has caught up
+_WHY = 500  # [characters] of a reason that are sent, and shown of a neighbour's
+_LAST_WORD = 0.2  # [s] that a stream stays open after a REFUSE, so that the other end can read why
 _OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
     ("grpc.max_send_message_length", CHUNK + 4096),
-    ("grpc.http2.max_frame_size", CHUNK),  # these three: a third less CPU with vectors of a million
-    ("grpc.http2.lookahead_bytes", 4 * CHUNK),  # and what a neighbour that does not read can make us hold
+    # The next three take a third less CPU with vectors of a million numbers (benchmarks/peers.py).
+    ("grpc.http2.max_frame_size", CHUNK),
+    ("grpc.http2.lookahead_bytes", 4 * CHUNK),  # also what a neighbour that does not read can make this node hold
     ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -59,39 +63,48 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
 ]
 
+Read = Callable[[], Awaitable[bytes | None]]  # the next frame of a stream, None at its end
+Write = Callable[[bytes], Awaitable[Any]]
+
 
 @dataclass
-class Link:
-    """One neighbour, as the thread of the links sees it."""
+class PeerLink:
+    """State of the link to one neighbour, changed in the thread of the links only."""
 
     peer: int
     name: str
     address: str
-    controls: deque[tuple[Kind, Content]] = field(default_factory=deque)
-    letters: deque[Content] = field(default_factory=deque)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    stream: asyncio.Task[Any] | None = None  # of the session in progress
-    up: bool = False
+    controls: deque[tuple[Kind, Content]] = field(default_factory=deque)  # to be sent before any MAIL
+    mail: deque[Content] = field(default_factory=deque)  # to be sent, oldest first
+    wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is something to be sent
+    stream: asyncio.Task[Any] | None = None  # the session in progress
+    up: bool = False  # both HELLOs agree
     assembler: Assembler = field(default_factory=Assembler)
-    limit: int | None = None  # of messages, once known
-    why: str = "not reached yet"  # the link is down
-    refused: str = ""  # why one of both ends refuses the other
-    sent: int = 0
-    received: int = 0
-    dropped: int = 0  # letters that gave way to newer ones
+    limit: int | None = None  # [bytes] longest message; None until d is known
+    why: str = "not reached yet"  # reason that the link is down
+    refused: str = ""  # reason that one of both ends refuses the other; empty: none does
+    sent: int = 0  # [bytes]
+    received: int = 0  # [bytes]
+    dropped: int = 0  # [messages] MAIL that gave way to newer MAIL
 
 
-class Links:
-    """All links of a node. `hello` is what it says of itself; `check` refuses what a neighbour says, with a reason."""
+class PeerLinks:
+    """All links of a node, by neighbour.
+
+    `check(peer, hello)` returns why the HELLO of a neighbour does not agree with this node's, None if it does.
+    """
 
     def __init__(
-        self, site: Site, log: Log, hello: dict[str, Any], check: Callable[[int, dict[str, Any]], str | None]
+        self, site: Site, log: logging.Logger, hello: Hello, check: Callable[[int, Hello], str | None]
     ) -> None:
         self.site, self.log, self.inbox = site, log, Inbox()
-        self._hello = pack_json({"protocol": PROTOCOL, "name": site.file.name, **hello})
+        self._hello = pack_json(hello.to_json())
         self._check = check
         self._members = {member.fingerprint: k for k, member in enumerate(site.federation.members)}
-        self.links: dict[int, Link] = {}
+        self.links = {
+            peer: PeerLink(peer, site.federation.members[peer].name, address)
+            for peer, address in site.addresses.items()
+        }
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._tasks: list[asyncio.Task[Any]] = []
@@ -99,14 +112,12 @@ class Links:
         self._said: dict[int, str] = {}  # the last reason logged for each neighbour
 
     def start(self) -> None:
-        """Listens and dials."""
+        """Listen, and dial the neighbours with smaller numbers."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
     async def _start(self) -> None:
         site, identity = self.site, self.site.identity
-        for peer, address in site.addresses.items():
-            self.links[peer] = Link(peer, site.federation.members[peer].name, address)
         self._server = grpc.aio.server(options=_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(self._serve)
         self._server.add_generic_rpc_handlers(
@@ -123,7 +134,7 @@ class Links:
                 self._tasks.append(asyncio.create_task(self._dial(link)))
 
     def close(self) -> None:
-        """Ends everything."""
+        """End all streams and the thread of the links."""
 
         async def end() -> None:
             for task in self._tasks:
@@ -143,16 +154,25 @@ class Links:
 
     # for the node's own thread
 
+    def name(self, peer: int) -> str:
+        """Return the name of a neighbour."""
+        return self.links[peer].name
+
     def send(self, peer: int, kind: Kind, content: Content) -> None:
-        """To be sent as soon as the neighbour reads; a letter may give way to a newer one."""
+        """Send a message as soon as the neighbour reads; MAIL may give way to newer MAIL."""
         self._loop.call_soon_threadsafe(self._queue, self.links[peer], kind, content)
 
+    def send_to_all(self, kind: Kind, content: Content) -> None:
+        """Send a message to every neighbour."""
+        for peer in self.links:
+            self.send(peer, kind, content)
+
     def drop(self, peer: int, why: str) -> None:
-        """Ends the stream of a neighbour that breaks the protocol, and tells it why."""
+        """End the stream of a neighbour that breaks the protocol, and tell it why."""
         self._loop.call_soon_threadsafe(self._break, self.links[peer], why)
 
     def allow(self, limit: int) -> None:
-        """From now on messages may have so many bytes."""
+        """Accept messages of up to `limit` bytes from now on."""
 
         def change() -> None:
             for link in self.links.values():
@@ -161,41 +181,44 @@ class Links:
         self._loop.call_soon_threadsafe(change)
 
     def flush(self, seconds: float) -> None:
-        """Waits until all is handed over to the network, or the time is over."""
+        """Wait until all messages are handed over to the network, for `seconds` at most."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and any(
-            link.up and (link.controls or link.letters) for link in self.links.values()
-        ):
+        while time.monotonic() < end and any(link.up and (link.controls or link.mail) for link in self.links.values()):
             time.sleep(0.01)
-        time.sleep(0.05)
+        time.sleep(0.05)  # the last frame is with gRPC, which does not say when it has left
 
     # in the thread of the links
 
-    def _queue(self, link: Link, kind: Kind, content: Content) -> None:
+    def _queue(self, link: PeerLink, kind: Kind, content: Content) -> None:
+        """Queue a message for a neighbour whose link is up."""
         if not link.up:
             return
-        if kind is Kind.LETTER:
-            link.letters.append(content)
-            while len(link.letters) > _WAITING:
-                link.letters.popleft()
+        if kind is Kind.MAIL:
+            link.mail.append(content)
+            while len(link.mail) > _MAIL_KEPT:
+                link.mail.popleft()
                 link.dropped += 1
-        elif len(link.controls) < _CONTROLS:
+        elif len(link.controls) < _CONTROLS_KEPT:
             link.controls.append((kind, content))
         else:
             self._break(link, "reads nothing")
         link.wake.set()
 
-    def _break(self, link: Link, why: str) -> None:
+    def _break(self, link: PeerLink, why: str) -> None:
+        """Tell a neighbour why its stream ends, and end it a moment later."""
         if link.stream is not None:
-            self.log("violation", peer=link.name, why=why)
-            link.why = why
-            link.controls.append((Kind.REFUSE, pack_json({"why": why})))
-            link.wake.set()
-            stream = link.stream
-            self._loop.call_later(0.2, stream.cancel)
+            self._refuse(link, why)
+            self._loop.call_later(_LAST_WORD, link.stream.cancel)
+
+    def _refuse(self, link: PeerLink, why: str) -> None:
+        """Log a neighbour's violation and queue the REFUSE that tells the neighbour."""
+        self.log.warning("violation", extra={"peer": link.name, "why": why})
+        link.why = why
+        link.controls.append((Kind.REFUSE, pack_json(Refusal(why[:_WHY]).to_json())))
+        link.wake.set()
 
     async def _serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """A neighbour has dialled; who it is says its certificate."""
+        """Serve a stream that was dialled from outside; the certificate says by whom."""
         auth = context.auth_context()
         shown = fingerprint(auth.get("x509_pem_cert", [b""])[0])
         peer = self._members.get(shown)
@@ -207,10 +230,10 @@ class Links:
             why = f"the certificate of {name!r} ({shown[:23]}...) is not listed in the federation"
         elif peer not in self.links:
             why = f"{self.site.federation.members[peer].name} is no neighbour of {self.site.file.name}"
-        if why is not None:
-            self.log("refused", who=name, address=context.peer(), why=why)
+        if peer is None or why is not None:
+            self.log.warning("refused", extra={"who": name, "address": context.peer(), "why": why})
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
-        assert peer is not None
+            return
         link = self.links[peer]
         if link.stream is not None:  # the old one is dead and does not know it yet
             link.stream.cancel()
@@ -222,8 +245,8 @@ class Links:
 
         await self._run(link, read, context.write)
 
-    async def _dial(self, link: Link) -> None:
-        """Reaches the neighbour, again and again."""
+    async def _dial(self, link: PeerLink) -> None:
+        """Reach a neighbour, again and again."""
         pause = _FIRST_PAUSE
         while True:
             began = time.monotonic()
@@ -238,13 +261,15 @@ class Links:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
-    def _failed(self, link: Link, why: str) -> None:
+    def _failed(self, link: PeerLink, why: str) -> None:
+        """Note why a neighbour cannot be reached; a reason that stays the same is logged once."""
         link.why = why
         if self._said.get(link.peer) != why:
             self._said[link.peer] = why
-            self.log("unreachable", peer=link.name, address=link.address, why=why)
+            self.log.warning("unreachable", extra={"peer": link.name, "address": link.address, "why": why})
 
-    async def _talk(self, link: Link) -> None:
+    async def _talk(self, link: PeerLink) -> None:
+        """Dial a neighbour and hold its stream until it ends."""
         site, identity = self.site, self.site.identity
         listed = site.federation.members[link.peer].fingerprint
         await asyncio.to_thread(probe, link.address, site, link.name, listed)
@@ -261,10 +286,8 @@ class Links:
             if call.done() and await call.code() not in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED):
                 raise GlmeshError(await call.details())
 
-    async def _run(
-        self, link: Link, read: Callable[[], Awaitable[bytes | None]], write: Callable[[bytes], Awaitable[Any]]
-    ) -> None:
-        """A stream from its HELLO to its end, as a task that can be cancelled without the caller's being so."""
+    async def _run(self, link: PeerLink, read: Read, write: Write) -> None:
+        """Run a session as a task of its own, which can be cancelled while the caller goes on."""
         session = asyncio.create_task(self._session(link, read, write))
         link.stream = session
         try:
@@ -276,17 +299,16 @@ class Links:
                 link.stream = None
                 if link.up:
                     link.up = False
-                    self.log("down", peer=link.name, why=link.why)
+                    self.log.info("down", extra={"peer": link.name, "why": link.why})
                     self.inbox.put(Message(link.peer, None))
         if not session.cancelled() and (error := session.exception()) is not None:
             raise error
 
-    async def _session(
-        self, link: Link, read: Callable[[], Awaitable[bytes | None]], write: Callable[[bytes], Awaitable[Any]]
-    ) -> None:
+    async def _session(self, link: PeerLink, read: Read, write: Write) -> None:
+        """Talk over a stream from its HELLO to its end."""
         link.assembler, link.why = Assembler(), "its stream ended"
         link.controls.clear()
-        link.letters.clear()
+        link.mail.clear()
         link.controls.append((Kind.HELLO, self._hello))
         link.wake.set()
         writer = asyncio.create_task(self._write(link, write))
@@ -297,17 +319,16 @@ class Links:
             while True:
                 kind, content = await self._message(link, read)
                 if kind is Kind.REFUSE:
-                    raise Violation(f"{link.name} refuses this node: {str(unpack_json(content).get('why'))[:500]}")
+                    raise _Refused(f"{link.name} {_reason(content)}")
                 self.inbox.put(Message(link.peer, kind, content))
                 while self.inbox.unread(link.peer) > _UNREAD * link.assembler.limit:
-                    await asyncio.sleep(_BREATH)  # then the neighbour's messages wait at its own end
-        except Violation as error:
+                    await asyncio.sleep(_UNREAD_POLL)  # then the neighbour's messages wait at its own end
+        except _Refused as error:
             link.why = str(error)
-            if "refuses this node" not in link.why:
-                self.log("violation", peer=link.name, why=link.why)
-                link.controls.append((Kind.REFUSE, pack_json({"why": link.why[:500]})))
-                link.wake.set()
-                await asyncio.sleep(0.2)  # so that the other end can read why
+            raise
+        except Violation as error:
+            self._refuse(link, str(error))
+            await asyncio.sleep(_LAST_WORD)
             raise
         except TimeoutError:
             raise GlmeshError(f"no HELLO in {_HANDSHAKE:g} s") from None
@@ -317,31 +338,30 @@ class Links:
             writer.cancel()
             await asyncio.wait([writer])
 
-    def _greet(self, link: Link, kind: Kind, content: bytearray) -> None:
-        why: str | None = None
-        hello: dict[str, Any] = {}
+    def _greet(self, link: PeerLink, kind: Kind, content: bytearray) -> None:
+        """Take the first message of a neighbour: the link is up if it is a HELLO that agrees; else raise Violation."""
+        why: str | None = "does not begin with a HELLO"
         if kind is Kind.REFUSE:
-            why = f"refuses this node: {str(unpack_json(content).get('why'))[:500]}"
-        elif kind is not Kind.HELLO:
-            why = "does not begin with a HELLO"
-        else:
-            hello = unpack_json(content)
-            if hello.get("name") != link.name:
-                why = f"has the certificate of {link.name} and calls itself {str(hello.get('name'))[:80]!r}"
+            why = _reason(content)
+        elif kind is Kind.HELLO:
+            hello = Hello.from_json(unpack_json(content))
+            if hello.name != link.name:
+                why = f"has the certificate of {link.name} and calls itself {hello.name[:80]!r}"
             else:
                 why = self._check(link.peer, hello)
         link.refused = "" if why is None else f"{link.name}: {why}"
         if why is not None:
             self.inbox.put(Message(link.peer, None))
-            raise Violation(link.refused if kind is not Kind.REFUSE else f"{link.name} {why}")
+            raise _Refused(f"{link.name} {why}") if kind is Kind.REFUSE else Violation(link.refused)
         link.up = True
         link.limit = link.limit or link.assembler.limit
         link.assembler.limit = link.limit
         self._said.pop(link.peer, None)
-        self.log("up", peer=link.name)
+        self.log.info("up", extra={"peer": link.name})
         self.inbox.put(Message(link.peer, None, up=True))
 
-    async def _message(self, link: Link, read: Callable[[], Awaitable[bytes | None]]) -> tuple[Kind, bytearray]:
+    async def _message(self, link: PeerLink, read: Read) -> tuple[Kind, bytearray]:
+        """Return (kind, content) of the next message; raise EOFError at the end of the stream."""
         while True:
             frame = await read()
             if frame is None:
@@ -351,14 +371,24 @@ class Links:
             if whole is not None:
                 return whole
 
-    async def _write(self, link: Link, write: Callable[[bytes], Awaitable[Any]]) -> None:
+    async def _write(self, link: PeerLink, write: Write) -> None:
+        """Write what is queued, other messages before MAIL, until cancelled."""
         number = 0
         while True:
             await link.wake.wait()
             link.wake.clear()
-            while link.controls or link.letters:
-                kind, content = link.controls.popleft() if link.controls else (Kind.LETTER, link.letters.popleft())
+            while link.controls or link.mail:
+                kind, content = link.controls.popleft() if link.controls else (Kind.MAIL, link.mail.popleft())
                 for frame in frames(kind, number, content):
                     await write(frame)
                     link.sent += len(frame)
                 number += 1
+
+
+class _Refused(Violation):
+    """The neighbour refuses this node; it needs no answer."""
+
+
+def _reason(content: bytearray) -> str:
+    """Return the reason in the content of a REFUSE, as words after the neighbour's name."""
+    return f"refuses this node: {Refusal.from_json(unpack_json(content)).why[:_WHY]}"

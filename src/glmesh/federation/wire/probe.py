@@ -1,4 +1,4 @@
-"""Whether a neighbour is who it should be, before anything is said to it."""
+"""Check who is at a neighbour's address before anything is said to it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from glmesh.federation.wire.frames import Violation
 
 
 def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> None:
-    """A TLS handshake with a neighbour, to see that it has the certificate that is listed, and to say clearly if not.
+    """Shake hands over TLS and hang up; raise Violation unless `name` shows the certificate that is `listed`.
 
-    gRPC checks the name and the authority; it does not show the certificate to whoever dials.
+    gRPC checks the name and the authority, but does not show the certificate to the end that dials. OSError is raised
+    where nobody answers.
     """
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

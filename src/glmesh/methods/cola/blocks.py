@@ -12,7 +12,8 @@ from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
 from glmesh.core.records import Event
 from glmesh.gossip.flows import FlowGossip
-from glmesh.methods.cola.state import ColaState, start_of
+from glmesh.methods.cola.iterate import initial_variables
+from glmesh.methods.cola.state import ColaState
 from glmesh.solvers import local_gap
 from glmesh.types import Indices, Vector
 
@@ -32,7 +33,7 @@ class Algorithm(Protocol):
         """Drop all that is derived from the k-th node's variables; forget: and what its solver remembers."""
         ...
 
-    def forget_sums(self, state: ColaState) -> None:
+    def forget_sums(self, block: Block, state: ColaState) -> None:
         """Drop A x as far as exact sums know it."""
         ...
 
@@ -77,8 +78,8 @@ class ColaBlocks:
         """Drop all that was derived from a node's state, which was changed from outside in this round."""
         number, k = self.find(node)
         self.method.invalidate_node(self.blocks[number], self.states[number], k, forget=forget)
-        for state in self.states:  # the exact sums of all blocks are one
-            self.method.forget_sums(state)
+        for block, state in zip(self.blocks, self.states, strict=True):  # the exact sums of all blocks are one
+            self.method.forget_sums(block, state)
         if self.async_certifiers:
             self.async_certifiers[number].disturb(k, round)
 
@@ -99,7 +100,7 @@ class ColaBlocks:
         """Set a node's variables to where a cold start begins."""
         number, k = self.find(node)
         block, own = self.blocks[number], self.blocks[number].of_node(k)
-        self.states[number].x[own] = start_of(block)[own]
+        self.states[number].x[own] = initial_variables(block)[own]
 
     def event(self, round: int, kind: str, node: int, gap_before: float, gap_after: float, share: Vector) -> Event:
         """Return the record of a change at a node; share: what came, went or was frozen, shape (d,)."""

@@ -1,80 +1,182 @@
-"""Whether exact sums are faster than momentum: found out by trying, when a run goes on for long."""
+"""Which accelerator runs: the only module that decides (docs/communications.md, "What auto does").
+
+| when | accelerator | why |
+|---|---|---|
+| round 0, `acceleration` is given | that one; "momentum" for sums with certificates under faults | as asked for |
+| round 0, other options rule acceleration out | none | an option is named |
+| round 0, matrix gossip that may lose messages one way | none | the mean of the estimates would be lost |
+| round 0, all nodes are neighbours | exact sums or Newton's method, if they suit | a sum is one exchange |
+| round 0, else | momentum | fewest communications on most networks |
+| momentum has used the exchanges of 40 sums (Newton: 5) | exact sums or Newton's method, on trial | a long run |
+| a trial wins less than half per exchange | momentum, next trial 4 times as late | sums were slower |
+| sums win nothing several times in a row | momentum | nothing more to win |
+| a part of a sum is missing | momentum | the network does not stand still |
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.collectives.totals import waits
+from glmesh.collectives.totals import exchanges_per_sum
 from glmesh.core.block import Block
-from glmesh.methods.cola.newton import width
+from glmesh.errors import UnsuitablePair
+from glmesh.methods.cola import exact_sums, newton
+from glmesh.methods.cola.iterate import initial_variables
 
-_LEAD = 40  # sums are tried when momentum has used as many exchanges as so many: what an easy problem needs
-_NEWTONS_LEAD = 5  # the same of Newton's method, which is done after a few
-_LOOK = 10  # and as many exchanges as so many sums are what momentum is judged by
-_LEAST = 5  # sums before they can pass
-_LENGTH = 40  # sums that make a trial: conjugate gradients begin slowly
+ACCELERATIONS = ("auto", "momentum", "sums", "newton", "none")
+EXACT = ("sums", "newton")  # accelerators that make exact sums
+
+# [sums] exchanges of momentum before sums are tried: easy problems end earlier
+MOMENTUM_FIRST = 40
+# [sums] exchanges of momentum before Newton's method, which is done after a few sums
+MOMENTUM_BEFORE_NEWTON = 5
+# [sums] momentum's decrease of H per exchange is averaged over the exchanges of 10 sums
+PROGRESS_WINDOW = 10
+# [sums] before a trial can pass
+SHORTEST_TRIAL = 5
+# [sums] before a trial has failed: conjugate gradients begin slowly
+LONGEST_TRIAL = 40
+# share of momentum's decrease per exchange that sums must win to pass: in the end whoever converges wins little
+REQUIRED_PROGRESS = 0.5
+# factor of the exchanges before the next trial after one that failed
+TRIAL_BACKOFF = 4
+# [sums] in a row that win nothing before momentum takes over
+MOST_IDLE = 6
+
+Switch = tuple[str, str]  # (accelerator from now on, why)
+
+
+@dataclass(frozen=True)
+class InitialChoice:
+    """Accelerator of round 0, and what may follow; equal at all nodes."""
+
+    name: str  # "none", "momentum", "sums" or "newton"
+    why: str
+    exact: str = ""  # exact sums that suit all nodes and may be tried: "sums" or "newton"; "": none
+    cold: bool = False  # x = 0 at all nodes, so that Ax = 0 is known
+
+    @property
+    def extrapolates(self) -> bool:
+        """Whether nodes send estimates of another point than their own x."""
+        return self.name == "momentum"
+
+
+def initial(acceleration: str, unsuited: str | None, *, reliable: bool, allows_sums: bool) -> Switch:
+    """Return (accelerator of round 0, why).
+
+    `unsuited` names the option that rules acceleration out, None: none does. Not `reliable`: rows may get lost one way.
+    """
+    if acceleration in EXACT and not allows_sums:
+        return "momentum", "certificates under faults are not made with exact sums"
+    if acceleration != "auto":
+        return acceleration, "as asked for"
+    if unsuited is not None:
+        return "none", f"acceleration needs {unsuited}"
+    if not reliable:
+        return "none", "plain gossip loses its mean when messages get lost, and momentum would make that worse"
+    return "momentum", "it needs fewest communications on most networks, and stands what fails"
+
+
+def suitable_sums(acceleration: str, blocks: Sequence[Block], any_process: Callable[[bool], bool]) -> str:
+    """Return the exact sums that suit the nodes of all processes: "newton" before "sums", "" if none does."""
+    for name, module in (("newton", newton), ("sums", exact_sums)):
+        if not any_process(not all(module.suits(block) for block in blocks)):
+            return name
+        if acceleration == "newton":
+            raise UnsuitablePair(
+                "acceleration='newton' needs nodes that hold samples, a smooth loss, a penalty that is a square "
+                f"and at most {newton.MOST_COEFFICIENTS} coefficients; acceleration='auto' finds what suits"
+            )
+    return ""
+
+
+def starts_at_zero(blocks: Sequence[Block], any_process: Callable[[bool], bool]) -> bool:
+    """Return whether x = 0 is feasible at the nodes of all processes, so that a cold start has Ax = 0."""
+    return not any_process(any(initial_variables(block).any() for block in blocks))
 
 
 @dataclass
-class Trial:
-    """Everybody counts alike and knows the same values, so everybody decides alike."""
+class AccelerationChoice:
+    """When to switch between momentum and exact sums.
 
-    exact: str  # what is tried: "sums", or "newton", which never fails once it is tried
-    waits: int  # exchanges of one sum
-    next: int  # the round in which the next trial begins
-    lead: int
-    mark: float = np.nan  # H some exchanges before the trial
-    pace: float = np.nan  # what momentum won since then, per exchange
+    A function of values all nodes share, so all switch in the same round.
+    """
+
+    exact: str  # what is tried: "sums" or "newton", which never fails once it is tried; "": nothing
+    exchanges_per_sum: int
+    next_trial: int  # round in which the next trial begins
+    lead: int  # [exchanges] of momentum before a trial
+    mark: float = np.nan  # H at the start of momentum's progress window; NaN: not known
+    progress: float = np.nan  # decrease of H per exchange by momentum before the trial
     start: float = np.nan  # H when the trial began
-    began: int = -1  # the round in which it did
-    passed: bool = False
+    began: int = -1  # round in which the trial began; -1: none is under way
+    passed: bool = False  # whether sums stay
 
     @staticmethod
-    def of(block: Block, exact: str) -> Trial:
-        """Before the first, of these."""
-        newton = exact == "newton"
-        one = waits(block, width(block.d) if newton else block.d)
-        lead = (_NEWTONS_LEAD if newton else _LEAD) * one
-        return Trial(exact, one, lead, lead)
+    def of(block: Block, exact: str) -> AccelerationChoice:
+        """Return the choice before round 0; `exact` names what is tried, "" tries nothing."""
+        by_newton = exact == "newton"
+        one = exchanges_per_sum(block, newton.width(block.d) if by_newton else block.d)
+        lead = (MOMENTUM_BEFORE_NEWTON if by_newton else MOMENTUM_FIRST) * one
+        return AccelerationChoice(exact, one, lead, lead)
 
-    def begins(self, round: int, h: float) -> bool:
-        """Whether a trial begins, now that momentum has done so many rounds and H was this."""
-        look = _LOOK * self.waits
-        if round == self.next - look:
+    def at_start(self, block: Block) -> Switch | None:
+        """Return the switch to exact sums in round 0, where all nodes are neighbours; None: no switch."""
+        if not self.exact or block.info.diameter > 1:
+            return None
+        self.passed, self.began = True, 0
+        return self.exact, "all are neighbours, so an exact sum takes a single exchange"
+
+    def after_momentum(self, round: int, h: float) -> Switch | None:
+        """Return the switch to a trial of exact sums after a round of momentum, with H = h; None: no switch."""
+        if not self.exact:
+            return None
+        window = PROGRESS_WINDOW * self.exchanges_per_sum
+        if round == self.next_trial - window:
             self.mark = h
-        if round < self.next:
-            return False
-        self.pace, self.start = 0.0 if np.isnan(self.mark) else (self.mark - h) / look, h
+        if round < self.next_trial:
+            return None
+        self.progress, self.start = 0.0 if np.isnan(self.mark) else (self.mark - h) / window, h
         self.began = round
-        return True
+        return self.exact, f"still going after {round:,} rounds: perhaps it is faster"
 
-    def pause(self) -> None:
-        """No more of them, unless the problem changes."""
-        self.next, self.began, self.passed = sys.maxsize, -1, False
+    def after_sum(self, round: int, sums: exact_sums.ExactSums | newton.Newton) -> Switch | None:
+        """Return the switch back to momentum after a round of exact sums; None: no switch."""
+        if sums.broken:
+            return "momentum", "a part of a sum was missing: the network does not stand still"
+        if not self.exact:
+            return None
+        if not self._pays(round, sums.value):
+            return "momentum", "exact sums were slower"
+        if sums.idle >= MOST_IDLE:
+            self.next_trial, self.began, self.passed = sys.maxsize, -1, False
+            return "momentum", "exact sums had nothing more to win"
+        return None
 
-    def hasten(self, round: int) -> None:
-        """The problem is another, and its solution is near: that takes few sums, so they are tried at once."""
+    def retarget(self, round: int) -> None:
+        """Try sums at once, or keep them: the problem is another, and its solution, near the old one, takes few."""
         if self.began < 0:
-            self.next, self.mark = round, np.nan
+            self.next_trial, self.mark = round, np.nan
         else:
             self.passed = True
 
-    def pays(self, round: int, value: float) -> bool:
-        """Whether sums go on, now that the objective is this; once they have passed they stay.
+    def _pays(self, round: int, value: float) -> bool:
+        """Return whether sums go on, now that the objective is `value`; once they have passed they stay.
 
-        They pass when they have won half as much per exchange as momentum had, at any time of the trial: who converges
-        wins little in the end.
+        They pass when they have won REQUIRED_PROGRESS as much per exchange as momentum, at any time of the trial.
         """
         if self.passed or self.exact == "newton":
             return True
-        exchanges = (round - self.began) * self.waits
-        if round >= self.began + _LEAST and self.start - value >= 0.5 * self.pace * exchanges:
+        exchanges = (round - self.began) * self.exchanges_per_sum
+        won = self.start - value
+        if round >= self.began + SHORTEST_TRIAL and won >= REQUIRED_PROGRESS * self.progress * exchanges:
             self.passed = True
-        if self.passed or round < self.began + _LENGTH:
+        if self.passed or round < self.began + LONGEST_TRIAL:
             return True
-        self.lead *= 4
-        self.next = round + self.lead
+        self.lead *= TRIAL_BACKOFF
+        self.next_trial = round + self.lead
         return False

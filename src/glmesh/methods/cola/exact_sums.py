@@ -8,40 +8,50 @@ objective falls in every round, whatever p is. A sum is made in one of two ways,
 - by flooding: everybody's vector to everybody, and each adds them up; `diameter` exchanges and many more bytes, so for
   short vectors, or where all are neighbours.
 
-The tree is found by messages to neighbours: the smallest id becomes the root. A sum that lacks somebody's part is not
+The tree is found by messages to neighbours: the smallest id becomes the root. A sum that lacks a node's part is not
 made, nothing is lost by it, and the run goes on with momentum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from glmesh.collectives.totals import Summation
+from glmesh.collectives.totals import AllReduce
 from glmesh.core.block import Block
 from glmesh.core.messages import Rounds
 from glmesh.core.state import PerColumn, Shared
 from glmesh.functions.separable import TABLE
-from glmesh.methods.cola.plane import A, Plane, along
-from glmesh.solvers import LocalSolver, Subproblems
-from glmesh.types import Matrix, Unsigned, Vector
+from glmesh.methods.cola.iterate import Iterate
+from glmesh.methods.cola.plane import GRID_A, Plane, along
+from glmesh.methods.cola.round import Strategies
+from glmesh.solvers import Subproblems
+from glmesh.types import Matrix, Vector
 
-Bends = Callable[[Matrix], Matrix | None]  # from estimates to weights per row
-Passes = Callable[[Matrix], Unsigned]  # from gradients at the estimates
-
-_REFRESH = 64  # rounds after which v is summed up afresh, so that rounding cannot pile up
-_SHORTER, _SHORTEST, _LONGEST = 1 / 16, 1e-6, 256.0  # of `reach`
-# of |w|, below which A_k p_k must not be rounded like w: the plane search would follow the rounding. (Where nothing has
-# a kink, steps are those of conjugate gradients, and all digits matter.)
-_CLEAR = 1e-4
-_FLAT = 1e-3  # what A may matter beside g where p need not know A: see Sums.scale
+# [rounds] after which v = Ax is summed up afresh, so that rounding cannot pile up; each time costs a vector more per
+# link; source: benchmarks/reports/sensitivity.md
+REFRESH_EVERY = 64
+# factor of the stretch of p after a round that won nothing: smaller finds a short step sooner; source:
+# benchmarks/reports/sensitivity.md
+STRETCH_CUT = 1 / 16
+# least stretch of p: below it, what p could win is rounding; source: benchmarks/reports/sensitivity.md
+LEAST_STRETCH = 1e-6
+# largest stretch of p: how much less curvature than its bound there may be; source: benchmarks/reports/sensitivity.md
+LARGEST_STRETCH = 256.0
+# [parts of |w|] length of A_k p_k below which it must not be rounded like w, because the plane search would follow the
+# rounding. (Where g has no kink, steps are those of conjugate gradients, and all digits matter.)
+FRESH_PRODUCT = 1e-4
+# q |A_k|^2 / l2 where the local solve is to be the diagonal preconditioner of CG: small enough that A does not matter
+# beside g; source: benchmarks/reports/sensitivity.md
+PRECONDITIONER_EPS = 1e-3
+# [parts of the objective] rise that is rounding, because the objective is a sum of K numbers
+RISE_ROUNDING = 1e-12
 
 
 def suits(block: Block) -> bool:
-    """Whether steps along a plane get anywhere: with bounds the variables at them hold everybody back."""
+    """Return whether steps along a plane get anywhere: variables at a bound would hold all others back."""
     lo, hi = block.table[:, 3], block.table[:, 4]
     return block.kind != TABLE or bool((np.isinf(lo) & np.isinf(hi) | (lo == hi)).all())
 
@@ -55,46 +65,44 @@ class Point:
 
 
 @dataclass
-class Sums:
-    """What a block carries from round to round."""
+class ExactSums:
+    """State of exact sums with a plane search."""
 
-    v: Shared[Vector | None] = None  # Ax, the same at every node; None: not known yet
-    step: Shared[Vector | None] = None  # A d
-    d: PerColumn[Vector | None] = None  # the last change of x; not a difference of two x, whose rounding b may multiply
-    before: Point | None = None  # of the round before
-    value: Shared[float] = np.inf  # the objective when it was last known
-    cautious: Shared[bool] = False
-    reach: Shared[float] = (
-        1.0  # p is times this: shorter where nothing is won along it, longer where its end is not enough
-    )
-    idle: Shared[int] = 0  # rounds in which nothing was won
-    summation: Summation = field(default_factory=Summation)
-    broken: Shared[bool] = False  # a part was missing: the network does not stand still
+    PASSES: ClassVar[int] = 2  # forward and backward, so that the preconditioner of CG is symmetric
+    solves_for_coefficients: ClassVar[bool] = False
+    center: ClassVar[None] = None
 
-    def forget(self) -> None:
-        """Variables were changed from outside."""
+    v: Shared[Vector | None] = None  # (d,) Ax, equal at all nodes; None: not known yet
+    step: Shared[Vector | None] = None  # (d,) A d; None: d = 0
+    d: PerColumn[Vector | None] = None  # (n_columns,) last change of x, not a difference of two x: b magnifies rounding
+    before: Point | None = None  # point of the round before
+    value: Shared[float] = np.inf  # objective when it was last known
+    cautious: Shared[bool] = False  # whether the next search keeps to the grid, where g is known exactly
+    stretch: Shared[float] = 1.0  # factor of p: below 1 where nothing is won along p, above 1 where its end is too near
+    idle: Shared[int] = 0  # rounds in a row that won nothing
+    all_reduce: AllReduce = field(default_factory=AllReduce)
+    broken: Shared[bool] = False  # whether the last sum lacked a part: the network does not stand still
+
+    def reset(self, block: Block, state: Iterate) -> None:
+        """Forget v = Ax, and all that was derived from it."""
         self.v = self.step = self.d = self.before = None
         self.value, self.cautious = np.inf, False
 
-    def begin_anew(self) -> None:
-        """The problem is another on the same columns: Ax stays what it is."""
+    def retarget(self, block: Block, state: Iterate) -> None:
+        """Forget all but v = Ax, which the columns and x alone determine."""
         v = self.v
-        self.forget()
-        self.v, self.reach, self.idle = v, 1.0, 0
+        self.reset(block, state)
+        self.v, self.stretch, self.idle = v, 1.0, 0
 
-    def _next_reach(self, a: float) -> float:
-        """After a step of length a on the grid: solvers go by bounds of curvature, and there may be far less of it."""
-        if self.reach < 1.0:
-            return min(2.0 * self.reach, 1.0)
-        if a >= A.max():
-            return min(2.0 * self.reach, _LONGEST)
-        return max(0.5 * self.reach, 1.0) if a < 0.25 * A.max() else self.reach
+    def reset_node(self, block: Block, state: Iterate, k: int) -> None:
+        """Forget v = Ax: A_k x_k is another."""
+        self.reset(block, state)
 
     def scale(self, block: Block) -> Vector:
-        """sigma'/tau with sigma' = 1, or almost 0 where f and g are quadratic and columns outnumber rows, per node.
+        """Return sigma'/tau with sigma' = 1, per node, or almost 0 where f and g are quadratic and columns many.
 
         Then g alone preconditions conjugate gradients: A^T A has at most d eigenvalues that are not zero, so they end
-        after about d sums. Blocks of it would only hide that.
+        after about d sums. Blocks of A^T A in the preconditioner would only hide that.
         """
         scale = np.full(block.size, 1.0 / block.f.tau)
         if not block.f.is_quadratic:
@@ -102,66 +110,85 @@ class Sums:
         for k in np.flatnonzero(~block.kinked).tolist():
             many = block.n_columns(k) * block.info.n_nodes > 2 * block.d
             if many and (l2 := block.table[block.of_node(k), 1].min()) > 0 and block.node_norms[k] > 0:
-                scale[k] = _FLAT * l2 / block.node_norms[k] ** 2
+                scale[k] = PRECONDITIONER_EPS * l2 / block.node_norms[k] ** 2
         return scale
 
-    def round(self, block: Block, state: Any, solver: LocalSolver, passes: Passes, bends: Bends) -> Rounds:
-        """One round; sets `broken` instead if the sum could not be made."""
-        if self.v is None:  # where something else left off
-            self.v = yield from self.summation.product(block, state.round, state.x)
+    def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
+        """Make one round; where a sum lacks a part, set `broken` and leave x as it was."""
+        if self.v is None:
+            self.v = yield from self.all_reduce.product(block, state.round, state.x)
             self.broken = self.v is None
-            return
-        x, v = state.x, self.v
+        else:
+            yield from self._search(block, state, how, self.v)
+        state.gossip.finish_sum(block, state.x, self.v, broken=self.broken)
+
+    def _search(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Rounds:
+        """Find p, sum A p up, and go to the best point of the plane of p and the last change."""
+        x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
-        step = np.zeros_like(v) if self.step is None else self.step
-        target = x.copy()
-        q, vectors = self.scale(block), np.zeros((block.size, block.d))
-        w = np.broadcast_to(block.f.gradient(v), (block.size, block.d))
-        state.theta, state.visited = solver.solve(
-            block,
-            state.memory,
-            Subproblems(
-                x=target,
-                w=w,
-                estimate=vectors,
-                q=q,
-                step=self.reach / q,
-                gamma=1.0,
-                passes=passes(w),
-                accuracy=np.full(block.size, -1.0),
-                round=state.round,
-                rows=bends(v[None]),
-                afresh=np.where(block.kinked, _CLEAR, np.inf),
-            ),
-        )
-        p = target - x
-        p *= self.reach
-        if refresh := state.round % _REFRESH == 0:
-            vectors = np.hstack([vectors, block.shares(x)])
-        found = yield from self.summation.sum(block, state.round, vectors, along(block, x, p, d))
+        p, products, solved = self._propose(block, state, how, v)
+        if refresh := state.round % REFRESH_EVERY == 0:
+            products = np.hstack([products, block.shares(x)])
+        found = yield from self.all_reduce.sum(block, state.round, products, along(block, x, p, d))
         self.broken = found is None
         if found is None:
-            solver.moved(block, state.memory, target != x)
+            state.move(block, how.solver, x, solved)
             return
         total, numbers = found
         if refresh:
             total, v = np.split(total, 2)
         value = block.f.value(v) + float(numbers[0])
-        if value > self.value + 1e-12 * abs(self.value) and self.before is not None and not self.cautious:
-            state.x, self.v = self.before.x, self.before.v
+        if value > self.value + RISE_ROUNDING * abs(self.value) and self.before is not None and not self.cautious:
+            x, self.v = self.before.x, self.before.v
             self.cautious, self.value = True, np.inf
             self.d = self.step = self.before = None
         else:
             self.value = min(value, self.value)
-            plane = Plane(block.f, v, np.stack([total, step]), numbers)
-            c = plane.best(cautious=self.cautious)
-            if plane.won > plane.noise:
-                self.reach, self.idle = self._next_reach(1.0 if plane.rest is None else c[0]), 0
-            else:  # the grid is too coarse, or there is nothing left to win
-                c, self.reach, self.idle = (0.0, 0.0), max(_SHORTER * self.reach, _SHORTEST), self.idle + 1
-            p *= c[0]
-            p += c[1] * d
-            self.d, self.step, self.cautious = p, c[0] * total + c[1] * step, False
             self.before = Point(x, v)
-            state.x, self.v = block.inside(x + self.d), v + self.step
-        solver.moved(block, state.memory, state.x != target)
+            step = np.zeros_like(v) if self.step is None else self.step
+            a, b = self._best(Plane(block.f, v, np.stack([total, step]), numbers))
+            p *= a
+            p += b * d
+            self.d, self.step, self.cautious = p, a * total + b * step, False
+            x, self.v = block.inside(x + self.d), v + self.step
+        state.move(block, how.solver, x, solved)
+
+    def _propose(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> tuple[Vector, Matrix, Vector]:
+        """Solve all subproblems at v = Ax; return (p, A_k p_k of every hosted node, where the solver left x)."""
+        solved = state.x.copy()
+        q, products = self.scale(block), np.zeros((block.size, block.d))
+        w = np.broadcast_to(block.f.gradient(v), (block.size, block.d))
+        task = Subproblems(
+            x=solved,
+            w=w,
+            estimate=products,
+            q=q,
+            step=self.stretch / q,
+            gamma=1.0,
+            passes=how.passes.of_round(block, state, w, self.PASSES),
+            accuracy=np.full(block.size, -1.0),
+            round=state.round,
+            rows=how.curvature.weights(block, state, v[None], safeguarded=True),
+            afresh=np.where(block.kinked, FRESH_PRODUCT, np.inf),
+        )
+        state.record(*how.solver.solve(block, state.memory, task))
+        p = solved - state.x
+        p *= self.stretch
+        return p, products, solved
+
+    def _best(self, plane: Plane) -> tuple[float, float]:
+        """Return (a, b) of the best point of the plane, (0, 0) if nothing is won there; set the next stretch of p."""
+        a, b = plane.best(cautious=self.cautious)
+        if plane.won > plane.noise:
+            self.stretch, self.idle = self._next_stretch(1.0 if plane.remainder is None else a), 0
+            return a, b
+        self.stretch, self.idle = max(STRETCH_CUT * self.stretch, LEAST_STRETCH), self.idle + 1
+        return 0.0, 0.0  # the grid is too coarse, or there is nothing left to win
+
+    def _next_stretch(self, a: float) -> float:
+        """Return the stretch after a step a: local solvers go by bounds of curvature, and there may be far less."""
+        if self.stretch < 1.0:
+            return min(2.0 * self.stretch, 1.0)
+        if a >= GRID_A.max():
+            return min(2.0 * self.stretch, LARGEST_STRETCH)
+        return max(0.5 * self.stretch, 1.0) if a < 0.25 * GRID_A.max() else self.stretch

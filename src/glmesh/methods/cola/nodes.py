@@ -9,7 +9,7 @@ import numpy as np
 
 from glmesh.certificate.bound import Certifier
 from glmesh.certificate.measures import observe, product
-from glmesh.certificate.spectral import Gaps
+from glmesh.certificate.spectral import SpectralGaps
 from glmesh.certificate.unreliable import AsyncCertifier
 from glmesh.collectives.flood import flood_max
 from glmesh.core.block import Block
@@ -19,7 +19,6 @@ from glmesh.core.records import Certificate, Measures
 from glmesh.core.setup import Setup
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
-from glmesh.gossip.averaging import MatrixGossip
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
@@ -28,6 +27,7 @@ from glmesh.problem.partition import Partition
 from glmesh.problem.partition import partition as make_partition
 from glmesh.problem.problem import Problem
 from glmesh.problem.shard import Shard
+from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 
 
@@ -50,25 +50,27 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
         self._of_members: tuple[bytes, Block] | None = None  # all members in one block, until some join or leave
 
-    def _agree(self) -> Vector | None:
+    def _agree(self) -> DataSummary | None:
         """Return what nodes whose data is apart must know of each other, found by messages; None for pooled data."""
         if self.problem.pooled:
             return None
-        facts = [np.stack([self.problem.parts[k].facts() for k in part]) for part in self.setup.node_ids]
-        floods = [flood_max(part, self.setup.diameter) for part in facts]
-        return np.asarray(self.setup.agree(self.transport, floods)[0][0])
+        own = [np.stack([self.problem.parts[k].summary().to_vector() for k in ids]) for ids in self.setup.node_ids]
+        floods = [flood_max(part, self.setup.diameter) for part in own]
+        return DataSummary.from_vector(self.setup.agree(self.transport, floods)[0][0])
 
     def make_block(self, number: int, ids: Indices) -> Block:
         """Return block `number` with the columns of these nodes, as the present partition deals them out."""
-        forms = [self.problem.node_form(int(k), self.partition.columns_of(k), self.summary) for k in ids]
-        d = forms[0].columns.d
-        return Block.of(ids, self.setup.info, forms, lambda: self.transport.allocate(number, d), self.setup.threads)
+        composites = [self.problem.node_composite(int(k), self.partition.columns_of(k), self.summary) for k in ids]
+        d = composites[0].columns.d
+        return Block.of(
+            ids, self.setup.info, composites, lambda: self.transport.allocate(number, d), self.setup.threads
+        )
 
     def certify(self, *, extrapolates: bool) -> None:
         """Let nodes prove how good their model is; extrapolates: what they send is ahead of their state."""
         by_samples, tol = self.by_samples, self.setup.tol
         if self.uses_flows:
-            gaps = Gaps(self.setup.mixing, self.setup.plan)
+            gaps = SpectralGaps(self.setup.mixing, self.setup.plan)
             self.by_id.async_certifiers = [
                 AsyncCertifier(block, by_samples=by_samples, gap_of=gaps, tol=tol, extrapolates=extrapolates)
                 for block in self.blocks
@@ -87,7 +89,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def by_samples(self) -> bool:
         """Whether nodes hold samples."""
-        return self.problem.model.split == "samples"
+        return self.problem.spec.split == "samples"
 
     # rounds
 
@@ -110,7 +112,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     def _follow_intercept(self) -> None:
         """Hold the free intercept where Newton's method, which solves for it at all nodes alike, has it now."""
-        center = self.states[0].center
+        center = self.states[0].coefficients
         if center is None or not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(center)[1]:
             return
         self.problem = self.problem.anchored(f.split(center)[1])
@@ -133,12 +135,12 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def x(self) -> Vector:
         """The variables in the user's order, a copy."""
-        return np.asarray(self.partition.to_user(self.processes.concatenate([state.x for state in self.states])))
+        return np.asarray(self.partition.to_user(self.processes.all_gather_rows([state.x for state in self.states])))
 
     @property
     def estimates(self) -> Matrix:
         """(K, d) every node's v_k, a copy."""
-        return np.asarray(self.processes.concatenate([state.v for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.v for state in self.states]))
 
     @property
     def visited(self) -> Vector:
@@ -153,17 +155,17 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     @property
     def theta(self) -> Vector:
         """(K,) local accuracy Theta_k of the last round, NaN where none was measured."""
-        return np.asarray(self.processes.concatenate([state.theta for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.theta for state in self.states]))
 
     @property
     def up(self) -> Flags:
         """(K,) which nodes were there in the last round."""
-        return np.asarray(self.processes.concatenate([state.up for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.up for state in self.states]))
 
     @property
     def skipped(self) -> tuple[int, float]:
         """(Subproblems that were skipped because they had nothing to gain, nonzeros that those would have visited)."""
-        each = self.processes.each([(state.screening.skipped, state.screening.spared) for state in self.states])
+        each = self.processes.all_gather([(state.skipped, state.work_saved) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
     def data_of(self, k: int) -> list[AnyArray]:
@@ -219,7 +221,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
         """Return (coefficients, intercept): the mean of the members' models, or x itself split by features."""
         if self.by_samples:
-            f = self.problem.form.f
+            f = self.problem.composite.f
             return self.problem.model_of(np.mean([f.gradient(row) for row in estimates[members]], axis=0))
         return self.problem.coefficients(x, self.product(x))
 
@@ -239,7 +241,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         snapshots = [last for certifier in self.by_id.async_certifiers for last in certifier.state.last]
         flows = [one for number in range(len(self.blocks)) for one in self.by_id.flow_gossip(number).node_flows]
         found = [(snapshots[k], flows[k]) for k in np.flatnonzero(members)]
-        if any(snapshot is None or snapshot.digest != flow.digest for snapshot, flow in found):
+        if any(snapshot is None or snapshot.view.digest != flow.view.digest for snapshot, flow in found):
             return
         rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
         certificate = found[0][0].certificate if found[0][0] is not None else None
@@ -260,8 +262,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         if self.proof is not None:
             return self.proof[1], self.proof[2]
         states = [certifier.state for certifier in self.certifiers]
-        x = self.processes.concatenate([state.x for state in states if state.x is not None])
-        v = self.processes.concatenate([state.v for state in states if state.v is not None])
+        x = self.processes.all_gather_rows([state.x for state in states if state.x is not None])
+        v = self.processes.all_gather_rows([state.v for state in states if state.v is not None])
         return np.asarray(self.partition.to_user(x)), np.asarray(v)
 
     # saving and changes in mid-run
@@ -276,10 +278,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         for watcher, saved in zip(self.watchers, watchers, strict=True):
             watcher.state = saved
         for number, saved in enumerate(states):
-            own = self.states[number].gossip
-            if isinstance(own, MatrixGossip) and isinstance(saved.gossip, MatrixGossip):
-                own.take_over(saved.gossip)  # its arrays are shared with the transport
-                saved.gossip = own
+            saved.gossip = self.states[number].gossip.restored(saved.gossip)
             self.states[number] = saved
 
     def restart(self) -> None:
@@ -309,7 +308,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
         Newton's method knows better where the next solution is, and flows are not extrapolated from outside.
         """
-        if not np.isfinite(step) or self.uses_flows or self.states[0].solves_intercept:
+        if not np.isfinite(step) or self.uses_flows or self.states[0].solves_for_coefficients:
             return
         for block, state, (x, v) in zip(self.blocks, self.states, before, strict=True):
             ahead = state.x + step * (state.x - x)
@@ -365,7 +364,7 @@ def _deal(setup: Setup) -> Partition:
 
 def _refuse_free_intercept(setup: Setup) -> None:
     """Refuse a free intercept of nodes that hold samples where its anchor could not be moved by all at once."""
-    model = setup.problem.model
+    model = setup.problem.spec
     if model.split == "samples" and model.fit_intercept and (setup.certify or not setup.plan.is_empty):
         raise InvalidInput(
             "split by samples a free intercept goes with a network that stands still and without certificates. "

@@ -1,4 +1,4 @@
-"""A smaller sigma' than gamma K, where it is safe.
+"""The option sigma="safe": a sigma' below gamma K that is still enough.
 
 The paper's sigma'_min = gamma max |Ax|^2 / sum |A_k x_k|^2 is enough with exact averaging only: on a ring it diverges.
 With beta of the mixing that is really used (W, its power, or a Chebyshev polynomial),
@@ -6,8 +6,8 @@ With beta of the mixing that is really used (W, its power, or a Chebyshev polyno
     sigma' = sigma'_min + 2 beta gamma K / (1 - beta)
 
 is enough. sigma'_min is gamma times the largest eigenvalue of the sum of the projections onto the ranges of the A_k; a
-few power steps, each an exact sum by messages to neighbours, come close from below. So a monitor watches H at the half
-step, after gossip and before the local solve, and everybody doubles sigma' (up to the safe gamma K) when it rises.
+few power steps, each an exact sum by messages to neighbours, come close from below. So all nodes watch H at the half
+step, after gossip and before the local solve, and double sigma' (up to the safe gamma K) when it rises.
 """
 
 from __future__ import annotations
@@ -19,42 +19,72 @@ import numpy as np
 from scipy.sparse.linalg import lsqr
 
 from glmesh.collectives.pipeline import TreeAggregate
-from glmesh.collectives.totals import Summation
+from glmesh.collectives.totals import AllReduce
 from glmesh.core.block import Block
-from glmesh.core.messages import Halo, Rounds
+from glmesh.core.messages import Riding, Rounds
 from glmesh.core.state import PerNode, Shared
-from glmesh.methods.cola.momentum import parts_of_h
-from glmesh.types import Matrix, Vector
+from glmesh.gossip.base import Gossip
+from glmesh.methods.cola.gossip_steps import GossipSteps
+from glmesh.types import Flags, Vector
 
-_STEPS = 12
-_MARGIN = 1.1
+# [sums] power steps for sigma'_min: more come closer to it, from below, and cost an exact sum each;
+# source: benchmarks/reports/sensitivity.md
+POWER_STEPS = 12
+# factor of the estimate of sigma'_min, which is one from below: larger is safer and slower;
+# source: benchmarks/reports/sensitivity.md
+EIGENVALUE_MARGIN = 1.1
+# [parts of H] rise of H beyond which sigma' counts as too small; less is rounding, because H is a sum of K numbers
+RISE_ROUNDING = 1e-12
 
 
 @dataclass
 class Relaxation:
-    """sigma' of a run that looks for it."""
+    """Search for sigma'; every node knows the same value in every round."""
 
-    sigma: Shared[float]
-    beat: TreeAggregate
-    last: Shared[float] = np.nan  # H at the half step, as last known
-    since: Shared[int] = 0  # what is known of earlier rounds does not count
-    found: Shared[bool] = False
-    parts: PerNode[Vector] = field(default_factory=lambda: np.zeros(0))  # f(v_k)/K + g_k(x_k) at the last half step
+    gamma: Shared[float]  # aggregation
+    sigma: Shared[float]  # sigma' in use
+    aggregate: TreeAggregate  # of H at the half step
+    h: Shared[float] = np.nan  # H at the half step as last known, of round - 1 - 2 depth; NaN: not known yet
+    last: Shared[float] = np.nan  # H before that; NaN: none since `restart_round`
+    restart_round: Shared[int] = 0  # H of earlier rounds is ignored
+    found: Shared[bool] = False  # whether sigma'_min has been estimated
+    parts: PerNode[Vector] = field(default_factory=lambda: np.zeros(0))  # (n_hosted,) f(v_k)/K + g_k(x_k) at half step
 
     @staticmethod
     def of(block: Block, gamma: float) -> Relaxation:
-        """The safe one, before anything is known."""
-        return Relaxation(gamma * block.info.n_nodes, TreeAggregate.of(block))
+        """Return the state before round 0: sigma' = gamma K."""
+        return Relaxation(gamma, gamma * block.info.n_nodes, TreeAggregate.of(block))
 
-    def find(self, block: Block, gamma: float, beta: float) -> Rounds:
-        """Power steps, from a start that all draw alike."""
+    def mix(self, block: Block, gossip: Gossip, up: Flags, steps: GossipSteps) -> Rounds:
+        """Make the exchanges of a round of gossip, with the parts of H riding along; before the first find sigma'."""
+        if not self.found:
+            self.found = True
+            yield from self._find(block, steps.beta(block))
+        parts = self.parts if len(self.parts) else np.full(block.size, np.nan)
+        riding = Riding(scalars=self.aggregate.outgoing(block, parts))
+        halo = yield from gossip.mix(block, up, steps.count(block), riding)
+        self.h = float(self.aggregate.incoming(block, halo)[0])
+
+    def watch(self, block: Block, parts: Vector, round: int) -> None:
+        """Take the parts of H at this half step; double sigma' if the newest H that is known has risen."""
+        self.parts = parts
+        if np.isnan(self.h) or round - 1 - 2 * block.info.depth < self.restart_round:
+            return
+        if self.h > self.last + RISE_ROUNDING * abs(self.last):
+            self.sigma = min(2.0 * self.sigma, self.gamma * block.info.n_nodes)
+            self.restart_round, self.last = round + 1, np.nan
+        else:
+            self.last = self.h
+
+    def _find(self, block: Block, beta: float) -> Rounds:
+        """Set sigma' by power steps from a start that all nodes draw alike; leave gamma K if a sum lacks a part."""
         z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]
-        largest, summation = 1.0, Summation()
-        for step in range(_STEPS):
+        largest, all_reduce = 1.0, AllReduce()
+        for step in range(POWER_STEPS):
             z = z / np.linalg.norm(z)
             parts = np.stack([_project(matrix, z) for matrix in matrices])
-            found = yield from summation.sum(block, step, parts, np.zeros((block.size, 1)))
+            found = yield from all_reduce.sum(block, step, parts, np.zeros((block.size, 1)))
             if found is None:
                 return
             largest = max(largest, float(z @ found[0]))
@@ -63,28 +93,11 @@ class Relaxation:
                 break
         slack = 2.0 * beta / (1.0 - beta) if beta < 1 else np.inf
         n_nodes = block.info.n_nodes
-        self.sigma = gamma * min(_MARGIN * largest + slack * n_nodes, float(n_nodes))
-
-    def outgoing(self, block: Block) -> Matrix:
-        """What rides along with the first exchange of a round."""
-        return self.beat.outgoing(block, self.parts if len(self.parts) else np.full(block.size, np.nan))
-
-    def incoming(self, block: Block, halo: Halo, state: Any, gamma: float) -> None:
-        """After gossip, at the half step: a rise of H that is confirmed doubles sigma'."""
-        h = float(self.beat.incoming(block, halo)[0])
-        self.parts = parts_of_h(block, state)
-        of = state.round - 1 - 2 * block.info.depth
-        if np.isnan(h) or of < self.since:
-            return
-        if h > self.last + 1e-12 * abs(self.last):
-            self.sigma = min(2.0 * self.sigma, gamma * block.info.n_nodes)
-            self.since, self.last = state.round + 1, np.nan
-        else:
-            self.last = h
+        self.sigma = self.gamma * min(EIGENVALUE_MARGIN * largest + slack * n_nodes, float(n_nodes))
 
 
 def _project(matrix: Any, z: Vector) -> Vector:
-    """z on the range of the matrix."""
+    """Return the projection of z onto the range of the matrix."""
     if matrix.shape[1] == 0:
         return np.zeros_like(z)
     return np.asarray(matrix @ lsqr(matrix, z, atol=1e-6, btol=1e-6, iter_lim=50)[0])

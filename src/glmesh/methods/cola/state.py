@@ -1,61 +1,99 @@
-"""All that CoLA carries from round to round."""
+"""State of CoLA at the nodes of a block: the iterate, its accelerators, and the choice between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from glmesh.core.block import Block
-from glmesh.core.state import PerColumn, PerNode, Shared
-from glmesh.gossip.averaging import MatrixGossip
-from glmesh.gossip.flows import FlowGossip
-from glmesh.methods.cola.choice import Trial
-from glmesh.methods.cola.exact_sums import Sums
+from glmesh.core.protocols import Accelerator
+from glmesh.core.state import Shared
+from glmesh.methods.cola.choice import EXACT, AccelerationChoice
+from glmesh.methods.cola.exact_sums import ExactSums
+from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.momentum import Momentum
 from glmesh.methods.cola.newton import Newton
-from glmesh.methods.cola.relaxation import Relaxation
-from glmesh.solvers.screening import Screening
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.methods.cola.round import Plain, Strategies
+from glmesh.types import Vector
 
 
-@dataclass
-class ColaState:
+@dataclass(kw_only=True)
+class ColaState(Iterate):
     """All that a block of nodes carries from round to round."""
 
-    x: PerColumn[Vector]  # the variables of the hosted nodes, node after node
-    gossip: MatrixGossip | FlowGossip  # the estimates, and how they are mixed
-    w: PerNode[Matrix]  # a row per node: the gradient of f at its mixed estimate
-    memory: Any  # the local solver's; None if it remembers nothing
-    up: PerNode[Flags]  # nodes that take part in the coming round
-    screening: Screening  # nodes that skip their subproblem because it has nothing to gain
-    required_theta: PerNode[Vector]  # the accuracy Theta that circumstances impose on a node; NaN: none
-    theta: PerNode[Vector]  # local accuracy reached in the last round
-    visited: PerNode[Vector]  # nonzeros visited in the last round
-    round: Shared[int] = 0
-    momentum: Momentum | None = None
-    sums: Sums | Newton | None = None  # in use, if there
-    story: Shared[list[tuple[int, str, str]]] = field(default_factory=list)  # (round, acceleration from then on, why)
-    trial: Shared[Trial | None] = None  # whether sums pay
-    relaxation: Relaxation | None = None  # where sigma' is looked for
+    base: Plain | Momentum  # accelerator of rounds that gossip; kept while exact sums run
+    choice: Shared[AccelerationChoice]  # when to switch between `base` and exact sums
+    exact: ExactSums | Newton | None = None  # accelerator in use where not None
+    story: Shared[list[tuple[int, str, str]]] = field(default_factory=list)  # (round, accelerator from then on, why)
 
     @property
-    def solves_intercept(self) -> bool:
-        """Whether Newton's method is in use, which solves for a free intercept with the coefficients."""
-        return isinstance(self.sums, Newton)
+    def accelerator(self) -> Accelerator[Iterate, Strategies]:
+        """The accelerator in use."""
+        return self.base if self.exact is None else self.exact
 
     @property
-    def center(self) -> Vector | None:
-        """(d,) the coefficients that Newton's method, if in use, has x and v belong to; None: there are none."""
-        return self.sums.center if isinstance(self.sums, Newton) else None
+    def accelerators(self) -> list[Accelerator[Iterate, Strategies]]:
+        """The accelerator of rounds that gossip, and exact sums if they are in use."""
+        return [self.base] if self.exact is None else [self.base, self.exact]
+
+    def use(self, block: Block, name: str, why: str) -> None:
+        """Use the accelerator `name` from the present round on, and log the switch in the story."""
+        self.story = [entry for entry in self.story if entry[0] != self.round] + [(self.round, name, why)]
+        if name in EXACT:
+            self.exact = Newton.of(block) if name == "newton" else ExactSums()
+        elif self.exact is not None:
+            self.exact = None
+            self.base.reset(block, self)
+
+    def finish_round(self, block: Block) -> None:
+        """Count the round that the accelerator in use has made, and switch to another one if that is due."""
+        self.round += 1
+        if self.exact is None:
+            switch = self.choice.after_momentum(self.round, self.base.best)
+        else:
+            switch = self.choice.after_sum(self.round, self.exact)
+        if switch is not None:
+            self.use(block, *switch)
+
+    def know_zero(self, block: Block) -> None:
+        """Tell exact sums in use that x = 0 at all nodes, so that Ax = 0 needs no sum."""
+        if self.exact is not None:
+            self.exact.v = np.zeros(block.d)
+
+    # what an engine may ask
 
     @property
-    def v(self) -> Matrix:
-        """A row per node: its estimate of Ax."""
-        return self.gossip.v
+    def objective(self) -> float:
+        """Objective (H under momentum) as the block's first node last heard of it; NaN or inf: not known."""
+        return self.accelerator.value
 
+    @property
+    def sums_exactly(self) -> bool:
+        """Whether every exchange of the round belongs to an exact sum."""
+        return self.exact is not None
 
-def start_of(block: Block) -> Vector:
-    """x = 0, or the nearest feasible point."""
-    return block.inside(np.zeros(block.columns.n))
+    @property
+    def knows_product(self) -> bool:
+        """Whether v = Ax exactly at every node, by exact sums."""
+        return self.exact is not None and self.exact.v is not None
+
+    @property
+    def solves_for_coefficients(self) -> bool:
+        """Whether Newton's method is in use, which finds the coefficients, a free intercept included, by itself."""
+        return self.exact is not None and self.exact.solves_for_coefficients
+
+    @property
+    def coefficients(self) -> Vector | None:
+        """Coefficients w, shape (d,), that x and v belong to, as Newton's method found them; None: not in use yet."""
+        return None if self.exact is None else self.exact.center
+
+    @property
+    def skipped(self) -> int:
+        """Subproblems of the block that were not solved because they had nothing to gain."""
+        return self.screening.skipped
+
+    @property
+    def work_saved(self) -> float:
+        """Nonzeros that the skipped subproblems would have visited."""
+        return self.screening.work_saved

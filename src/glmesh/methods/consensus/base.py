@@ -55,7 +55,7 @@ class Consensus(ABC):
 
     def check(self, problem: Problem) -> None:
         """Refuses, by name, a problem that this method is not for."""
-        model = problem.model
+        model = problem.spec
         if model.loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
                 f"{self.name} needs a smooth loss and the {model.loss.name} loss is not. Use Cola with "

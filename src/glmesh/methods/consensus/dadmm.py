@@ -59,9 +59,9 @@ class DAdmm(Consensus):
     def check(self, problem: Problem) -> None:
         """Coordinate descent needs a penalty per coefficient."""
         super().check(problem)
-        if not isinstance(problem.model.penalty, Table):
+        if not isinstance(problem.spec.penalty, Table):
             raise UnsuitablePair(
-                f"DAdmm needs a penalty that is separable over coefficients and {type(problem.model.penalty).__name__} "
+                f"DAdmm needs a penalty that is separable over coefficients and {type(problem.spec.penalty).__name__} "
                 f"is not. Use Cola, {self.instead}."
             )
 

@@ -65,7 +65,7 @@ class Diging(Consensus):
 
     def check(self, problem: Problem) -> None:
         """Smooth objectives; with subgradients, L1 too."""
-        penalty = problem.model.penalty
+        penalty = problem.spec.penalty
         if not (self.subgradients and isinstance(penalty, Table) and np.isinf(penalty.support_bound).all()):
             super().check(problem)
 

@@ -91,7 +91,7 @@ class Replicas(HostedNodes[Samples, Copies]):
         """Return the constants of all nodes: as given, or from everybody's data; every block is told."""
         self._given = [given]
         if given is None:
-            each = self.processes.concatenate([block.node_constants() for block in self.blocks])
+            each = self.processes.all_gather_rows([block.node_constants() for block in self.blocks])
             given = Constants(float(each[:, 0].max()), float(each[:, 1].min()))
         for block in self.blocks:
             block.constants = given
@@ -109,7 +109,7 @@ class Replicas(HostedNodes[Samples, Copies]):
     @property
     def estimates(self) -> Matrix:
         """(K, p) every node's copy of the coefficients."""
-        return np.asarray(self.processes.concatenate([state.w for state in self.states]))
+        return np.asarray(self.processes.all_gather_rows([state.w for state in self.states]))
 
     @property
     def visited(self) -> Vector:

@@ -55,8 +55,8 @@ class Pool:
     @staticmethod
     def of(problem: Problem) -> Pool:
         """From data split either way; refuses what nodes with samples cannot hold."""
-        parts, split = problem.parts, problem.model.split
-        if problem.model.fit_intercept:
+        parts, split = problem.parts, problem.spec.split
+        if problem.spec.fit_intercept:
             raise UnsuitablePair("methods of consensus have no unpenalised intercept; use Cola, or fit_intercept=False")
         if not problem.pooled and split == "features":
             raise UnsuitablePair(
@@ -69,7 +69,7 @@ class Pool:
         if split == "features":
             columns = Columns.of(parts[0].columns.to_scipy(), rows=True)
         else:
-            columns = problem.form.columns
+            columns = problem.composite.columns
         return Pool(columns, y, np.concatenate([part.weight for part in parts]), problem)
 
     def deal(self, n_nodes: int, how: str | AnyArray, seed: int) -> Partition:
@@ -83,16 +83,16 @@ class Pool:
         """The samples of these nodes."""
         own = np.concatenate([partition.columns_of(int(k)) for k in ids])
         starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
-        loss = self.problem.model.loss.smooth(self.y[own], self.weight[own])
+        loss = self.problem.spec.loss.smooth(self.y[own], self.weight[own])
         if loss is None:
-            raise UnsuitablePair(f"the {self.problem.model.loss.name} loss is not smooth")
+            raise UnsuitablePair(f"the {self.problem.spec.loss.name} loss is not smooth")
         bends = []
         for k in ids:
             mine = partition.columns_of(int(k))
-            one = self.problem.model.loss.smooth(self.y[mine], self.weight[mine]) if len(mine) else None
+            one = self.problem.spec.loss.smooth(self.y[mine], self.weight[mine]) if len(mine) else None
             bends.append(0.0 if one is None else 1.0 / one.tau)
         n_nodes = info.n_nodes
-        l2, linear, rest = parts_of(self.problem.model.penalty_of(None))
+        l2, linear, rest = parts_of(self.problem.spec.penalty_of(None))
         return Samples(
             ids.astype(np.uint64),
             info,
@@ -236,12 +236,12 @@ def observe_copies(problem: Problem, copies: Matrix) -> Measures:
     consensus: sum |w_k - mean|^2. The dual point is the gradient of the losses there, scaled down where it must be.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
-        form, mean = problem.form, copies.mean(axis=0)
+        form, mean = problem.composite, copies.mean(axis=0)
         consensus = float(np.sum((copies - mean) ** 2))
         objective = problem.objective(mean)
         if not np.isfinite(objective) or not np.isfinite(consensus):
             return Measures(np.inf, np.inf, np.inf, np.inf, np.inf)
-        if problem.model.split == "samples":
+        if problem.spec.split == "samples":
             dual = form.g.conjugate_subgradient(-form.columns.transposed_dot(mean))
             conjugate = form.f.value(form.columns.dot(dual)) + form.g.value(dual)
         else:

@@ -1,4 +1,4 @@
-"""What the ranks do together, outside the rounds and around them.
+"""Collectives of all ranks outside the rounds, and the waiting of all messages.
 
 A rank that fails says so to all others, wherever those are waiting, and all end with the same message; so no error on
 one rank makes the others wait for ever. (A rank that is killed says nothing; then MPI ends the program.)
@@ -19,21 +19,21 @@ from mpi4py import MPI
 from glmesh.errors import InvalidInput, RankFailed
 from glmesh.network.mixing import Mixing
 from glmesh.parallel.processes import ProcessGroup
-from glmesh.transports.mpi.exchange import MpiExchange
+from glmesh.transports.mpi.transport import MpiTransport
 from glmesh.types import AnyArray, Indices, Vector
 
 T = TypeVar("T")
 
-_CARRY, _PARCEL, _END = 2, 3, 4  # tags; those of rows and scalars are the exchange's
-_LONGEST = 2000  # bytes of what a rank can say of its failure
-_BECAUSE = "-"  # what a rank says that ends because of another
-# looks at what has arrived, letting others have the processor; then with pauses of so many seconds
-_PATIENT, _PAUSE = 500, 5e-5
-_AROUND = 32  # looks until the next one at who has failed
+_CARRY, _MAIL, _END = 2, 3, 4  # tags; 0 and 1 are those of rows and scalars
+_LONGEST = 2000  # [bytes] of a message about a failure
+_BECAUSE = "-"  # message of a rank that ends because another has failed
+_PATIENT = 500  # [looks] at what has arrived that only yield the processor, before pauses begin
+_PAUSE = 5e-5  # [s] between later looks: short beside an exchange over a network, long enough for others to compute
+_AROUND = 32  # [looks] between two looks at which ranks have failed
 
 
 class Ranks(ProcessGroup):
-    """All ranks of an MPI communicator, that of the whole program if none is given."""
+    """All ranks of an MPI communicator; that of the whole program if none is given."""
 
     simulates = False
 
@@ -41,8 +41,8 @@ class Ranks(ProcessGroup):
         self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self._news = {peer: np.zeros(_LONGEST, np.uint8) for peer in range(self.size) if peer != self.rank}
-        self._made: list[Any] = []  # what MPI wants to have back: requests that can be started again, kinds of rows
-        self._pending: list[Any] = []  # what was under way when a rank failed
+        self._made: list[Any] = []  # to be freed: persistent requests and datatypes
+        self._pending: list[Any] = []  # requests under way when a rank failed: kept alive
         self.failures: dict[int, str] = {}
 
     def __enter__(self) -> Self:
@@ -50,7 +50,7 @@ class Ranks(ProcessGroup):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """The last message of each to each: that all is well, or what is not."""
+        """Exchange a last message with every rank: empty, or what has failed here."""
         own = "" if error is None else _BECAUSE if isinstance(error, RankFailed) else _text(error)
         message = np.zeros(_LONGEST, np.uint8)
         content = np.frombuffer(own.encode()[: _LONGEST - 1], np.uint8)
@@ -72,10 +72,10 @@ class Ranks(ProcessGroup):
         rank, text = min(self.failures.items(), default=(-1, "a rank has ended early"))
         return RankFailed(f"rank {rank} of {self.size}: {text}")
 
-    # what everything waits with
+    # waiting
 
     def wait(self, requests: list[Any]) -> None:
-        """Until all are done; raises RankFailed if another rank is."""
+        """Wait until all requests are done; raise RankFailed if another rank has failed."""
         looks = 0
         # a look at one is a fifth of a look at eight, and moves all of them on
         while requests and not (requests[0].Test() and MPI.Request.Testall(requests)):
@@ -94,41 +94,41 @@ class Ranks(ProcessGroup):
                 raise self._failed()
 
     def kind(self, needed: Indices, width: int) -> Any:
-        """MPI's word for these rows of an array, which need not be next to each other."""
+        """Return the MPI datatype of these rows of an array, which need not be next to each other."""
         self._made.append(MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit())
         return self._made[-1]
 
     def sends(self, rows: Any, peer: int, tag: int) -> Any:
-        """A request that can be started again and again: to a neighbouring rank, from where they are."""
+        """Return a persistent send request (MPI_Send_init) of these rows to rank `peer`."""
         self._made.append(self._comm.Send_init(rows, peer, tag))
         return self._made[-1]
 
     def receives(self, buffer: Any, peer: int, tag: int) -> Any:
-        """And from one."""
+        """Return a persistent receive request (MPI_Recv_init) from rank `peer`."""
         self._made.append(self._comm.Recv_init(buffer, peer, tag))
         return self._made[-1]
 
     def give_back(self, made: list[Any]) -> None:
-        """What is not used any more; after a failure it may be under way still."""
+        """Free requests and datatypes; not after a failure, when they may be under way still."""
         if not self.failures:
             self._made = [one for one in self._made if not any(one is gone for gone in made)]
             for one in made:
                 one.Free()
 
     def start(self, requests: list[Any]) -> None:
-        """What was prepared."""
+        """Start persistent requests."""
         if requests:
             MPI.Prequest.Startall(requests)
 
-    def swap_bytes(self, outgoing: dict[int, Any]) -> dict[int, Any]:
-        """Bytes of any length, to and from neighbouring ranks."""
-        requests = [self._comm.Isend([data, MPI.BYTE], peer, _PARCEL) for peer, data in outgoing.items()]
+    def exchange_bytes(self, outgoing: dict[int, Any]) -> dict[int, Any]:
+        """Send bytes of any length to each of these ranks, and return what each of them sent here."""
+        requests = [self._comm.Isend([data, MPI.BYTE], peer, _MAIL) for peer, data in outgoing.items()]
         arrived: dict[int, Any] = {}
         status = MPI.Status()
         looks = 0
         while len(arrived) < len(outgoing):
             for peer in outgoing.keys() - arrived.keys():
-                message = self._comm.Improbe(peer, _PARCEL, status)
+                message = self._comm.Improbe(peer, _MAIL, status)
                 if message is not None:
                     arrived[peer] = np.empty(status.Get_count(MPI.BYTE), np.uint8)
                     requests.append(message.Irecv([arrived[peer], MPI.BYTE]))
@@ -138,7 +138,7 @@ class Ranks(ProcessGroup):
         self.wait(requests)
         return arrived
 
-    # Together
+    # ProcessGroup
 
     def refuse(self, *, network: Any, plan: Any) -> None:
         """What a cluster has not."""
@@ -150,16 +150,16 @@ class Ranks(ProcessGroup):
             raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """An equal share of all nodes, in one block."""
+        """Return the ids of this rank's nodes, an equal share of all, in one block."""
         if n_nodes < self.size:
             raise InvalidInput(
                 f"{n_nodes} nodes on {self.size} ranks: give each rank one at least, or start fewer ranks"
             )
         return [np.array_split(np.arange(n_nodes), self.size)[self.rank]]
 
-    def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> MpiExchange:
-        """With the ranks that host neighbours."""
-        return MpiExchange(self, mixing, np.array_split(np.arange(mixing.n_nodes), self.size))
+    def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> MpiTransport:
+        """Return the transport between this rank and those that host neighbours."""
+        return MpiTransport(self, mixing, np.array_split(np.arange(mixing.n_nodes), self.size))
 
     def _all(self, data: bytes) -> list[bytes]:
         sizes = np.zeros(self.size, np.int64)
@@ -169,8 +169,8 @@ class Ranks(ProcessGroup):
         self.wait([self._comm.Iallgatherv([data, MPI.BYTE], [whole, sizes.tolist(), starts[:-1].tolist(), MPI.BYTE])])
         return [whole[a:b].tobytes() for a, b in pairwise(starts.tolist())]
 
-    def concatenate(self, parts: Sequence[AnyArray]) -> Any:
-        """Rows of all ranks, as buffers."""
+    def all_gather_rows(self, parts: Sequence[AnyArray]) -> Any:
+        """All-gather: the rows of all ranks, in node order."""
         own = np.ascontiguousarray(np.concatenate(list(parts)))
         sizes = np.zeros(self.size, np.int64)
         self.wait([self._comm.Iallgather(np.array([own.nbytes], np.int64), sizes)])
@@ -180,18 +180,18 @@ class Ranks(ProcessGroup):
         self.wait([self._comm.Iallgatherv([own.reshape(-1).view(np.uint8), MPI.BYTE], received)])
         return whole.view(own.dtype).reshape(-1, *own.shape[1:])
 
-    def trade(self, parts: list[T]) -> list[T]:
-        """Everybody's part for everybody."""
+    def all_to_all(self, parts: list[T]) -> list[T]:
+        """All-to-all: parts[j] goes to rank j; return what all ranks sent here, in their order."""
         own = {peer: np.frombuffer(pickle.dumps(parts[peer], protocol=5), np.uint8) for peer in self._news}
-        arrived = {peer: pickle.loads(data) for peer, data in self.swap_bytes(own).items()}
+        arrived = {peer: pickle.loads(data) for peer, data in self.exchange_bytes(own).items()}
         return [arrived.get(peer, parts[self.rank]) for peer in range(self.size)]
 
-    def each(self, parts: Sequence[T]) -> list[T]:
-        """Small things of all ranks."""
+    def all_gather(self, parts: Sequence[T]) -> list[T]:
+        """All-gather: the entries of all ranks, in node order."""
         return [one for data in self._all(pickle.dumps(list(parts))) for one in pickle.loads(data)]
 
     def fold(self, carry: Vector, step: Callable[[Vector], Vector]) -> Vector:
-        """From rank to rank, and from the last to all."""
+        """Pass `carry` from rank to rank, each of which changes it by `step`; broadcast the last one."""
         if self.rank > 0:
             self.wait([self._comm.Irecv(carry, self.rank - 1, _CARRY)])
         carry = step(carry)
@@ -200,8 +200,8 @@ class Ranks(ProcessGroup):
         self.wait([self._comm.Ibcast(carry, self.size - 1)])
         return carry
 
-    def first(self, value: T) -> T:
-        """What rank 0 says."""
+    def broadcast(self, value: T) -> T:
+        """Broadcast: the value of rank 0."""
         data = pickle.dumps(value) if self.rank == 0 else b""
         size = np.array([len(data)], np.int64)
         self.wait([self._comm.Ibcast(size, 0)])
@@ -211,11 +211,11 @@ class Ranks(ProcessGroup):
         return result
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
-        return any(self.each([bool(flag)]))
+        """Return whether the flag of any rank is set."""
+        return any(self.all_gather([bool(flag)]))
 
-    def collect(self, parts: list[T]) -> list[T] | None:
-        """To rank 0, one rank after the other."""
+    def gather(self, parts: list[T]) -> list[T] | None:
+        """Gather: the entries of all ranks at rank 0, None at the others."""
         data = pickle.dumps(parts, protocol=5)
         sizes = np.zeros(self.size, np.int64)
         self.wait([self._comm.Iallgather(np.array([len(data)], np.int64), sizes)])
@@ -229,14 +229,14 @@ class Ranks(ProcessGroup):
             whole += pickle.loads(buffer)
         return whole
 
-    def deal(self, parts: list[T] | None) -> list[T]:
-        """A block's entry to each rank; an empty list is empty for all."""
+    def scatter(self, parts: list[T] | None) -> list[T]:
+        """Scatter: one entry of rank 0's list to each rank; an empty list is empty for all."""
         mine: list[list[T]] = []
         if self.rank == 0:
             assert parts is not None
             mine = [parts[peer : peer + 1] for peer in range(self.size)]
         own = [pickle.dumps(one, protocol=5) for one in mine]
-        sizes = self.first([len(one) for one in own])
+        sizes = self.broadcast([len(one) for one in own])
         if self.rank == 0:
             self.wait([self._comm.Isend([own[peer], MPI.BYTE], peer, _CARRY) for peer in range(1, self.size)])
             return mine[0]
@@ -247,7 +247,10 @@ class Ranks(ProcessGroup):
 
 
 def _pause(looks: int) -> int:
-    """After so many looks in vain; MPI's own waiting never lets go of the processor, which others may need to send."""
+    """Yield the processor after `looks` looks in vain, or pause; return looks + 1.
+
+    MPI's own waiting never lets go of the processor, which others may need to send.
+    """
     if looks >= _PATIENT:
         time.sleep(_PAUSE)
     else:

@@ -1,0 +1,124 @@
+"""Sums along the spanning tree of `NetworkInfo`: subtotals go up to the root and the total comes down again.
+
+A sum takes 2 * depth exchanges and 2 (K - 1) messages; nodes and parents are known before the first exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.collectives.messages import PartialSum
+from glmesh.core.block import Block
+from glmesh.core.messages import Halo, Mail, Outbox, Rounds
+from glmesh.core.state import PerNode, Shared
+from glmesh.types import Matrix, Vector
+
+Part = tuple[Vector, Vector]  # (vector, numbers)
+
+
+@dataclass
+class TreeGather:
+    """Totals of one row of numbers per node, which ride along with 2 * depth exchanges, two rows a message."""
+
+    exchanges: Shared[int]
+    smallest: Shared[list[int]]  # columns of which the minimum is wanted instead of the sum
+    own: PerNode[Matrix]  # (n_hosted, numbers)
+    up: PerNode[Matrix]  # sum of the node's subtree, minus infinity until all children have reported
+    down: PerNode[Matrix]  # totals, minus infinity until the parent has sent them
+
+    @staticmethod
+    def of(block: Block, rows: Matrix, smallest: list[int]) -> TreeGather:
+        """Start with the rows of the hosted nodes, shape (n_hosted, numbers)."""
+        leaf = np.array([not block.info.children[k] for k in block.ids.tolist()])
+        up = np.where(leaf[:, None], rows, -np.inf)
+        made = TreeGather(2 * block.info.depth, smallest, rows, up, np.full_like(rows, -np.inf))
+        made._turn_at_root(block)
+        return made
+
+    def _turn_at_root(self, block: Block) -> None:
+        """Send the sum of the root's subtree down: it is the total."""
+        root = block.info.parents[block.ids.astype(np.int64)] < 0
+        self.down[root] = self.up[root]
+
+    def outgoing(self) -> Matrix:
+        """Return the scalars to send, [sum of the subtree, totals]; minus infinity is not sent."""
+        return np.hstack([self.up, self.down])
+
+    def incoming(self, block: Block, halo: Halo) -> None:
+        """Add up a subtree once all children have reported, and take the totals from the parent."""
+        assert halo.scalars is not None
+        width, parents = self.own.shape[1], block.info.parents
+        for k, me in enumerate(block.ids.tolist()):
+            rows, _ = halo.around(k)
+            ids = halo.ids_around(k)
+            children = halo.scalars[rows[parents[ids] == me], :width]
+            if np.isneginf(self.up[k]).any() and not np.isneginf(children).any():
+                total = self.own[k] + children.sum(axis=0)
+                lowest = np.minimum(self.own[k], children.min(axis=0))
+                total[self.smallest] = lowest[self.smallest]
+                self.up[k] = total
+            if parents[me] >= 0:
+                self.down[k] = halo.scalars[rows[ids == parents[me]][0], width:]
+        self._turn_at_root(block)
+
+    def column(self, number: int) -> Vector | None:
+        """Return None: rows are added up on the way, so no node knows those of all others."""
+        return None
+
+    def totals(self) -> Vector:
+        """Return the sums over all nodes as the root added them up, and the minima where wanted."""
+        return np.array(self.down[0])
+
+
+def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
+    """Return (sum of vectors, sum of numbers) over all K nodes, or None if a part is missing; 2 * depth exchanges.
+
+    The root adds up, so the sums are bitwise equal everywhere. Rows of vectors and numbers become those of subtrees.
+    """
+    info, first = block.info, int(block.ids[0])
+    reported: list[dict[int, Part]] = [{} for _ in range(block.size)]  # subtotals of children
+    totals: list[Part | None] = [None] * block.size
+
+    def subtotal(k: int) -> Part:
+        for child in sorted(reported[k]):
+            vectors[k] += reported[k][child][0]
+            numbers[k] += reported[k][child][1]
+        return vectors[k], numbers[k]
+
+    def total_at_root(k: int) -> Part:
+        vector, number = subtotal(k)
+        return vector.copy(), number.copy()  # kept by the caller, while vectors are written to
+
+    def send(k: int, stage: int) -> list[Mail]:
+        """Return the mail of the k-th hosted node, whose turn it is: to its parent, later to its children."""
+        me = int(block.ids[k])
+        complete = len(reported[k]) == len(info.children[me])
+        if stage < info.depth:
+            return [_mail(me, int(info.parents[me]), round, subtotal(k))] if complete else []
+        if stage == info.depth and complete:
+            totals[k] = total_at_root(k)
+        total = totals[k]
+        return [] if total is None else [_mail(me, child, round, total) for child in info.children[me]]
+
+    depths = info.depths[block.ids.astype(np.int64)]
+    for stage in range(2 * info.depth):
+        level = info.depth - stage if stage < info.depth else stage - info.depth
+        halo = yield Outbox(mail=[one for k in np.flatnonzero(depths == level).tolist() for one in send(k, stage)])
+        for one in halo.mail:
+            part, k = one.part(PartialSum), one.receiver - first
+            if part is None or part.round != round:
+                continue
+            content = part.vectors[one.sender], part.numbers[one.sender]
+            if one.sender == info.parents[one.receiver]:
+                totals[k] = content
+            else:
+                reported[k].setdefault(one.sender, content)
+    if info.depth == 0:
+        totals[0] = total_at_root(0)
+    return None if any(total is None for total in totals) else totals[0]
+
+
+def _mail(sender: int, receiver: int, round: int, part: Part) -> Mail:
+    return Mail(sender, receiver, [PartialSum(round, {sender: part[0]}, {sender: part[1]})])

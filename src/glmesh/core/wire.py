@@ -1,0 +1,82 @@
+"""Bytes of one message: how its parts are laid out, and a reader that checks every length before it is used."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glmesh.errors import GlmeshError
+from glmesh.types import AnyArray, Vector
+
+Buffer = bytes | memoryview
+
+
+class Violation(GlmeshError):
+    """A neighbour sent what the protocol does not allow."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Lengths that sender and receiver agree on: d of vectors, K of tables; `single` sends s in offers as float32."""
+
+    d: int
+    n_nodes: int
+    single: bool = False
+
+
+class Packed(NamedTuple):
+    """A part as bytes: fields of fixed length, flags for what is optional, and the arrays, which are not copied."""
+
+    head: bytes = b""
+    flags: int = 0
+    body: tuple[Buffer, ...] = ()
+
+
+def array_bytes(vector: AnyArray, kind: str = "<f8") -> memoryview:
+    """Return the bytes of an array as numbers of this kind, without a copy where it has that kind already."""
+    return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
+
+
+class Reader:
+    """Takes bytes from the front of a message; raises Violation where there are too few or too many."""
+
+    def __init__(self, content: bytes | bytearray) -> None:
+        self._content, self._at = content, 0
+
+    def take(self, size: int) -> bytes:
+        """Return a copy of the next `size` bytes."""
+        self._advance(size)
+        return bytes(self._content[self._at - size : self._at])
+
+    def _advance(self, size: int) -> None:
+        if self._at + size > len(self._content):
+            raise Violation("a message that ends too early; its vectors may be of another dimension")
+        self._at += size
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Return the next fields of fixed length."""
+        return layout.unpack(self.take(layout.size))
+
+    def array(self, kind: str, n: int) -> AnyArray:
+        """Return the next n numbers of this kind, a view of the message."""
+        size = n * np.dtype(kind).itemsize
+        self._advance(size)
+        return np.frombuffer(self._content, kind, n, self._at - size)
+
+    def vector(self, n: int, kind: str = "<f8", what: str = "a vector") -> Vector:
+        """Return the next n numbers, all finite, as a view of the message if that is aligned and writable."""
+        values: Vector = np.require(self.array(kind, n), np.float64, ["A", "W"])
+        with np.errstate(all="ignore"):
+            quick = np.isfinite(values.sum())  # a sum of finite numbers may overflow, but not the other way round
+        if not quick and not np.isfinite(values).all():
+            at = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise Violation(f"{what} with {'NaN' if np.isnan(values[at]) else 'infinity'} at position {at}")
+        return values
+
+    def end(self) -> None:
+        """Raise Violation unless the whole message was read."""
+        if self._at != len(self._content):
+            raise Violation("a message that goes on after its end; its vectors may be of another dimension")

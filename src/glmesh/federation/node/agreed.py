@@ -1,0 +1,42 @@
+"""Second phase of a node: all summaries are known, so the node's state can be made, or restored."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from glmesh.federation.node.checkpoint import Store
+from glmesh.federation.node.neighbourhood import Neighbourhood
+from glmesh.federation.node.participant import Participant
+from glmesh.federation.node.trainer import Trainer
+from glmesh.federation.node.training import Training
+from glmesh.problem.node_data import NodeData
+from glmesh.problem.summary import DataSummary
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """A node that knows what all members must know of each other's data."""
+
+    neighbourhood: Neighbourhood
+    data: NodeData
+    summary: DataSummary  # of the data of all members that are not late
+    store: Store
+    saved: dict[str, Any] | None  # the checkpoint that the node goes on from; None: there is none
+
+    def prepare(self, *, patient: bool = False) -> Training:
+        """Return the node with its state; `patient`: it waits for each neighbour for ever.
+
+        InvalidData is raised if the node's data does not fit the summary.
+        """
+        site = self.neighbourhood.site
+        life = int(time.time() * 1000)  # larger than that of any earlier life, with or without a checkpoint
+        if self.saved is not None:
+            life = max(life, self.saved["trainer"]["life"] + 1)
+        trainer = Trainer(site.federation, site.me, self.data.compose(self.summary, site.me), life)
+        if self.saved is not None:
+            trainer.restore(self.saved["trainer"])
+            self.neighbourhood.log.info("resumed", extra={"round": trainer.state.round})
+        participant = Participant(self.neighbourhood, trainer, self.store, patient=patient)
+        return Training(participant, self.summary, resumed=self.saved is not None)

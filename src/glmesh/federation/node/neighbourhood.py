@@ -1,0 +1,79 @@
+"""What all phases of a node share: its links, its gossip store, and which neighbours are ready."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from glmesh.errors import InvalidInput
+from glmesh.federation.config.site import Site
+from glmesh.federation.node.gossip_store import GossipStore, Key
+from glmesh.federation.wire.frames import Kind, Violation, pack_json, unpack_json
+from glmesh.federation.wire.inbox import Message
+from glmesh.federation.wire.links import PeerLinks
+from glmesh.federation.wire.messages import Hello, Ready
+
+POLL = 0.2  # [s] longest sleep while waiting for messages: a signal is noticed after this
+
+
+class Neighbourhood:
+    """A node's side of all conversations with its neighbours."""
+
+    def __init__(
+        self,
+        site: Site,
+        log: logging.Logger,
+        hello: Hello,
+        check: Callable[[int, Hello], str | None],
+    ) -> None:
+        self.site, self.log = site, log
+        self.links = PeerLinks(site, log, hello, check)
+        self.gossip = GossipStore(
+            len(site.federation.members),
+            self.links.links,
+            lambda peer, message: self.links.send(peer, Kind.GOSSIP, pack_json(message)),
+        )
+        self.ready: dict[int, int] = {}  # exchange that each ready neighbour was in when it said so
+        self.stop = threading.Event()  # set by SIGTERM and Ctrl-C
+        self.phase = "starting"
+        self.began = time.time()
+
+    def name(self, node: int) -> str:
+        """Return the name of a member."""
+        return self.site.federation.members[node].name
+
+    def next_message(self) -> Message | None:
+        """Return the next message, None if none comes within POLL seconds."""
+        return self.links.inbox.get(POLL)
+
+    def receive(self, message: Message, act: Callable[[int, Kind, bytes | bytearray], None]) -> list[Key]:
+        """Take what came over a link; return the keys of gossip that was news.
+
+        HANDOVER and BYE go to `act(peer, kind, content)`. A neighbour whose message is not allowed loses its stream.
+        """
+        peer, kind, content = message.peer, message.kind, message.content
+        if kind is None:
+            self.ready.pop(peer, None)
+            if message.up:
+                self.gossip.greet(peer)
+            return []
+        try:
+            if kind is Kind.GOSSIP:
+                return self.gossip.merge(unpack_json(content), peer)
+            if kind is Kind.READY:
+                self.ready[peer] = Ready.from_json(unpack_json(content)).clock
+            elif kind in (Kind.HANDOVER, Kind.BYE):
+                act(peer, kind, content)
+            else:
+                raise Violation(f"a message of kind {kind.name} at this time")
+        except Violation as error:
+            self.links.drop(peer, str(error))
+        return []
+
+    def raise_if_refused(self) -> None:
+        """Raise InvalidInput with all reasons if every neighbour is refused or refuses this node."""
+        links = self.links.links.values()
+        if links and all(link.refused for link in links):
+            raise InvalidInput("; ".join(link.refused for link in links))

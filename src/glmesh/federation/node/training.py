@@ -1,0 +1,144 @@
+"""Last phase of a node: rounds until all members hold a proof, then the model and a good-bye."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from glmesh.federation.node.checkpoint import model_of
+from glmesh.federation.node.participant import Participant
+from glmesh.federation.wire.frames import Kind, pack_json
+from glmesh.problem.summary import DataSummary
+
+_START = 60.0  # [s] that a new node waits for its neighbours to be ready, once all summaries are known
+_RESUME = 5.0  # [s] that a resumed node waits for them; those that are up answer at once
+_LINGER = 10.0  # [s] that a node stays after its end, to tell its neighbours
+_CONFIRM = 60.0  # [s] without any neighbour after which a node that holds a proof ends by itself
+_LOOK = 0.5  # [s] between looks for absent members, and between entries of the history
+
+
+class TrainingOutcome(Enum):
+    """How a node's run ended, as a sentence."""
+
+    CERTIFIED = "All members hold a model that is proven to be good enough."
+    ALONE = "The model is proven to be good enough; nobody was there to confirm that all others have theirs."
+    OUT_OF_ROUNDS = "Stopped after max_rounds without a proof; raise max_rounds or relax tol."
+    LEFT_BEHIND = "The others are done; this node came back too late to prove its part."
+    STOPPED = "Stopped; started again it goes on from its checkpoint."
+
+
+class Training:
+    """A node that takes part in rounds."""
+
+    def __init__(self, participant: Participant, summary: DataSummary, *, resumed: bool) -> None:
+        self.participant, self._summary, self._resumed = participant, summary, resumed
+        self._neighbourhood, self._trainer = participant.neighbourhood, participant.trainer
+        self._looked = 0.0  # [s] time of the last look for absent members
+        self._linked = time.monotonic()  # [s] time at which some link was last seen up
+
+    def run(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
+        """Make rounds until the run ends, write checkpoint and model, and say good-bye.
+
+        `record` is called about twice a second and after each new proof.
+        """
+        self._start()
+        self.participant.save()
+        self._neighbourhood.phase = "training"
+        outcome = self._rounds(max_rounds, record)
+        self._neighbourhood.phase = outcome.name.lower()
+        self.participant.save()
+        if outcome is not TrainingOutcome.STOPPED:
+            site = self._neighbourhood.site
+            model_of(self._trainer, site, self._summary, outcome.name.lower()).save(site.state / "model.npz")
+            self._part()
+        return outcome
+
+    def _start(self) -> None:
+        """Begin with all neighbours that are not late, or join those who have begun."""
+        participant, trainer, stop = self.participant, self._trainer, self._neighbourhood.stop
+        barrier, members = participant.exchange.barrier, participant.federation.members
+        participant.learn_membership()
+        participant.say_ready_to_all()
+        self._neighbourhood.phase = "waiting"
+        needed = {peer for peer in participant.timing if barrier.patient or not members[peer].late}
+
+        def begun() -> bool:
+            return barrier.newest > trainer.gossip.clock
+
+        end = time.monotonic() + (_RESUME if self._resumed else _START)
+        while not stop.is_set() and not (needed <= self._neighbourhood.ready.keys() or begun()):
+            if not barrier.patient and time.monotonic() >= end:
+                break
+            message = self._neighbourhood.next_message()
+            if message is not None:
+                participant.exchange.take(message)
+        participant.follow_membership()
+        if begun() and trainer.met:
+            trainer.returned()  # the others have begun: this node is late, or has lost its memory
+        elif not self._resumed and not stop.is_set():
+            trainer.greet(participant.exchange)
+        about = {"round": trainer.state.round, "members": len(trainer.members), "d": trainer.block.d}
+        self._neighbourhood.log.info("training", extra=about)
+
+    def _rounds(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
+        """Make rounds until the run ends; return how it did."""
+        trainer, stop = self._trainer, self._neighbourhood.stop
+        while not stop.is_set():
+            outcome = self._outcome(time.monotonic())
+            if outcome is not None:
+                return outcome
+            if trainer.state.round >= max_rounds:
+                return TrainingOutcome.OUT_OF_ROUNDS
+            trainer.round(self.participant.exchange)
+            if not stop.is_set() and self._after_round(time.monotonic()):
+                record()
+        return TrainingOutcome.STOPPED
+
+    def _after_round(self, now: float) -> bool:
+        """Prove, save, tell and look for absent members; return whether there is something to record."""
+        participant, trainer = self.participant, self._trainer
+        participant.follow_membership()
+        is_proven = participant.prove()
+        every = self._neighbourhood.site.file.checkpoint_every
+        if is_proven or trainer.state.round >= participant.saved_round + every:
+            participant.save()
+        if is_proven and trainer.proof is not None:
+            certificate = trainer.proof.certificate
+            self._neighbourhood.log.info("certified", extra={"round": certificate.round, "gap": certificate.relative})
+        participant.say_done()
+        if not is_proven and now < self._looked + _LOOK:
+            return False
+        self._looked = now
+        participant.give_up_absent(now)
+        if any(link.up for link in self._neighbourhood.links.links.values()):
+            self._linked = now
+        return True
+
+    def _outcome(self, now: float) -> TrainingOutcome | None:
+        """Return how the run ends if it ends at time `now`: when all members hold a proof about the same round."""
+        participant, trainer = self.participant, self._trainer
+        around = [timing for peer, timing in participant.timing.items() if trainer.view.is_member(peer)]
+        left_behind = bool(around) and all(timing.finished for timing in around)
+        if trainer.proof is None:
+            return TrainingOutcome.LEFT_BEHIND if left_behind else None
+        held = trainer.proof.certificate.round
+        if all(participant.proven_round(node) == held for node in trainer.members):
+            return TrainingOutcome.CERTIFIED
+        return TrainingOutcome.ALONE if left_behind or now > self._linked + _CONFIRM else None
+
+    def _part(self) -> None:
+        """Say good-bye, and stay until the neighbours have said it too."""
+        links, stop, timing = self._neighbourhood.links, self._neighbourhood.stop, self.participant.timing
+        links.send_to_all(Kind.GOSSIP, pack_json(self._neighbourhood.gossip.to_json()))
+        links.send_to_all(Kind.BYE, pack_json({}))
+        end = time.monotonic() + _LINGER
+        while time.monotonic() < end and not stop.is_set():
+            if all(one.finished or not links.links[peer].up for peer, one in timing.items()):
+                break
+            message = self._neighbourhood.next_message()
+            if message is not None:
+                self.participant.exchange.take(message)
+                if message.up:
+                    links.send(message.peer, Kind.BYE, pack_json({}))
+        links.flush(1.0)

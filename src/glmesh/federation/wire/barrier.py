@@ -1,0 +1,184 @@
+"""When an exchange is over: a state machine without I/O, which is told what came and what time it is.
+
+A node waits for the messages of all neighbours that take part in the exchange, each for as long as that neighbour
+usually takes and some more. A neighbour that misses its deadline is silent: no exchange waits for it until it is heard
+again. So a run never hangs, and a stopped neighbour costs one deadline.
+
+    barrier.begin(receivers, now)
+    barrier.received(peer, clock, message, now)   # a message of exchange `clock`; also signed(), ready(), ...
+    barrier.expire(now)                           # neighbours that have just missed their deadline
+    barrier.poll(now)                             # Done or WaitUntil(time)
+    barrier.finish()                              # messages to be delivered
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from glmesh.federation.wire.messages import unexpected
+
+SHORTEST = 1.0  # [s] least deadline, as in RFC 6298: a pause of the operating system is no failure
+LONGEST = 30.0  # [s] greatest deadline: what a neighbour that stopped costs at most
+UNTIMED = 5.0  # [s] deadline of a neighbour that has not answered yet
+GAIN = 0.125  # weight of the newest answer in the mean and the deviation (RFC 6298: 1/8, and 1/4 for the deviation)
+ALONE = 1.0  # [s] least time of an exchange in which no neighbour took part: rounds alone change little
+REMEMBERED = 256  # [exchanges] for which sending times are kept; an older message is refused
+AHEAD = 8  # [messages] kept of a neighbour that is ahead; it cannot be far ahead of one that it waits for
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Done:
+    """The exchange is over: no neighbour is waited for."""
+
+
+@dataclass(frozen=True)
+class WaitUntil:
+    """The exchange goes on; nothing changes before `time` unless something comes."""
+
+    time: float  # [s] on the clock of `now`; infinity: until something comes
+
+
+@dataclass
+class PeerTiming(Generic[T]):
+    """What a neighbour usually takes, and how far it is."""
+
+    heard: float  # [s] time of its last sign
+    is_ready: bool = False  # it knows the length of vectors
+    silent: bool = False  # it missed a deadline, and was not heard since
+    finished: bool = False  # it said BYE
+    mean: float = math.nan  # [s] smoothed time from this node's message to the neighbour's; NaN: never timed
+    deviation: float = 0.0  # [s] smoothed |time - mean|
+    newest: int = -1  # exchange of its newest message; -1: none since its link came up
+    ready_at: int = -1  # exchange that it was in when it became ready; -1: not ready
+    waiting: deque[tuple[int, T]] = field(default_factory=lambda: deque(maxlen=AHEAD))  # (exchange, message) to deliver
+    skipped: int = 0  # deadlines that it missed
+
+    @property
+    def deadline(self) -> float:
+        """Return 2 mean + 4 deviation within [SHORTEST, LONGEST] (RFC 6298 has 1 mean), in seconds."""
+        if math.isnan(self.mean):
+            return UNTIMED
+        return min(max(2.0 * self.mean + 4.0 * self.deviation, SHORTEST), LONGEST)
+
+    def took(self, seconds: float) -> None:
+        """Update the smoothed time and its deviation (RFC 6298, but with gain 1/8 for both)."""
+        if math.isnan(self.mean):
+            self.mean, self.deviation = seconds, seconds / 2
+        else:
+            self.deviation += GAIN * (abs(seconds - self.mean) - self.deviation)
+            self.mean += GAIN * (seconds - self.mean)
+
+
+class Barrier(Generic[T]):
+    """Waiting of one node for its neighbours; `patient` waits for each of them for ever, so no decision needs a clock.
+
+    Times are seconds on any monotonic clock.
+    """
+
+    def __init__(self, peers: Iterable[int], now: float, *, patient: bool = False) -> None:
+        self.timing: dict[int, PeerTiming[T]] = {peer: PeerTiming(now) for peer in sorted(peers)}
+        self.patient = patient
+        self.clock = 0  # the exchange in progress or, between two, the coming one
+        self._began = now
+        self._receivers: frozenset[int] = frozenset()
+        self._sent_at: dict[int, float] = {}  # [s] by exchange
+
+    @property
+    def newest(self) -> int:
+        """Return the newest exchange that a neighbour is known to be in; -1 if nothing is known of any."""
+        return max((max(timing.newest, timing.ready_at) for timing in self.timing.values()), default=-1)
+
+    def begin(self, receivers: Iterable[int], now: float) -> None:
+        """Begin exchange `clock`, in which this node writes to `receivers` and waits for them."""
+        self._began, self._receivers = now, frozenset(receivers)
+        self._sent_at[self.clock] = now
+        self._sent_at.pop(self.clock - REMEMBERED, None)
+
+    def received(self, peer: int, clock: int, message: T, now: float) -> bool:
+        """Take a neighbour's message of exchange `clock`; return whether the neighbour was silent and is back.
+
+        Violation is raised for a message long before the neighbour's newest.
+        """
+        timing = self.timing[peer]
+        if clock <= timing.newest - REMEMBERED:
+            raise unexpected("MAIL, exchange", f"one after {timing.newest - REMEMBERED}", clock)
+        if clock in self._sent_at:
+            timing.took(max(now - self._sent_at[clock], 0.0))
+        is_back = timing.silent and clock >= self.clock - 1
+        timing.silent &= not is_back and clock <= timing.newest  # a neighbour that is behind but moves will catch up
+        timing.newest = max(timing.newest, clock)
+        timing.waiting.append((clock, message))
+        return is_back
+
+    def signed(self, peer: int, now: float) -> None:
+        """Note that a neighbour gave a sign, whatever it said."""
+        self.timing[peer].heard = now
+
+    def ready(self, peer: int, clock: int) -> None:
+        """Note that a neighbour takes part from exchange `clock` on."""
+        timing = self.timing[peer]
+        timing.is_ready, timing.ready_at = True, max(timing.ready_at, clock)
+
+    def link_changed(self, peer: int, *, up: bool) -> None:
+        """Note that a neighbour's link is up or down; behind a link that came up may be a new life of the neighbour."""
+        timing = self.timing[peer]
+        timing.is_ready = timing.silent = False
+        if up:
+            timing.newest = timing.ready_at = -1
+            timing.finished = False
+
+    def ended(self, peer: int) -> None:
+        """Note that a neighbour has ended its run."""
+        self.timing[peer].finished = True
+
+    def takes(self, peer: int) -> bool:
+        """Return whether a message may be sent to a neighbour."""
+        return self.timing[peer].is_ready and not self.timing[peer].finished
+
+    def expire(self, now: float) -> list[int]:
+        """Declare silent the neighbours that have missed their deadlines, and return them."""
+        if self.patient:
+            return []
+        late = [peer for peer in self._awaited() if now >= self._began + self.timing[peer].deadline]
+        for peer in late:
+            self.timing[peer].silent = True
+            self.timing[peer].skipped += 1
+        return late
+
+    def poll(self, now: float) -> Done | WaitUntil:
+        """Return whether the exchange is over, or until when to wait for something to come."""
+        awaited = self._awaited()
+        if awaited:
+            deadline = min(self._began + self.timing[peer].deadline for peer in awaited)
+            return WaitUntil(math.inf if self.patient else deadline)
+        anybody = any(timing.newest >= self.clock for timing in self.timing.values())
+        if not anybody and now < self._began + ALONE:
+            return WaitUntil(self._began + ALONE)
+        return Done()
+
+    def _awaited(self) -> list[int]:
+        """Return the neighbours whose message of this exchange may still come."""
+        return [
+            peer
+            for peer in self._receivers
+            if ((self.timing[peer].is_ready and not self.timing[peer].silent) or self.patient)
+            and not self.timing[peer].finished
+            and self.timing[peer].newest < self.clock
+        ]
+
+    def finish(self) -> list[T]:
+        """End the exchange; return the messages of this and earlier exchanges, in ascending order of neighbours."""
+        out = []
+        for timing in self.timing.values():
+            out += [message for clock, message in timing.waiting if clock <= self.clock]
+            ahead = [(clock, message) for clock, message in timing.waiting if clock > self.clock]
+            timing.waiting.clear()
+            timing.waiting.extend(ahead)
+        self.clock += 1
+        return out

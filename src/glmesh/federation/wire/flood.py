@@ -1,0 +1,41 @@
+"""Flooding: nodes pass on what is news to them until all nodes have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass
+class Flood(Generic[Key, Value]):
+    """Entries that travel from neighbour to neighbour; for each key the value with the largest stamp counts."""
+
+    peers: Collection[int]  # the neighbours
+    send: Callable[[int, list[Value]], None]  # send these values to one neighbour
+    entries: dict[Key, tuple[int, Value]] = field(default_factory=dict)  # (stamp, value) of each key
+
+    def keep(self, key: Key, stamp: int, value: Value) -> bool:
+        """Keep a value if its stamp is larger than that of the known one; return whether it was kept."""
+        if stamp <= self.stamp(key):
+            return False
+        self.entries[key] = stamp, value
+        return True
+
+    def spread(self, keys: Collection[Key], source: int | None = None) -> None:
+        """Send the values of these keys to all neighbours but `source`, which they came from."""
+        values = [self.entries[key][1] for key in keys]
+        for peer in self.peers if values else ():
+            if peer != source:
+                self.send(peer, values)
+
+    def greet(self, peer: int) -> None:
+        """Send all values to a neighbour whose link has come up."""
+        self.send(peer, [value for _, value in self.entries.values()])
+
+    def stamp(self, key: Key) -> int:
+        """Return the stamp of the known value of a key; -1 if none is known."""
+        return self.entries[key][0] if key in self.entries else -1

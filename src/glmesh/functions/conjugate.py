@@ -1,0 +1,79 @@
+"""Conjugates of penalties: f of the sample split."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glmesh.errors import InvalidInput
+from glmesh.functions.separable import Table
+from glmesh.functions.smooth import OUTSIDE, Smooth
+from glmesh.types import Vector
+
+
+class ConjugateOf(Smooth):
+    """r*(v) = sup_w <v, w> - r(w) for a table r with l2 > 0: f of the sample split, tau = min l2.
+
+    For r = l2/2 w^2 it is v^2/(2 l2); for the elastic net soft(v, l1)^2/(2 l2). f* is r itself.
+
+    Parameters
+    ----------
+    penalty : Table
+        r; every column has l2 > 0.
+    """
+
+    def __init__(self, penalty: Table) -> None:
+        if not penalty.strong_convexity > 0:
+            raise InvalidInput("the conjugate of a penalty is smooth only if every column has l2 > 0")
+        self.penalty = penalty
+        self.tau = penalty.strong_convexity if np.isfinite(penalty.strong_convexity) else 1.0  # no column can move
+        self.is_quadratic = not penalty.l1.any() and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
+
+    def value(self, v: Vector) -> float:
+        """<v, w> - r(w) at w = gradient(v)."""
+        return self.penalty.conjugate(v)
+
+    def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
+        """clip(soft(v - linear, l1) / l2, lo, hi)."""
+        if self.is_quadratic:
+            shifted = v - self.penalty.linear if self.penalty.linear.any() else v
+            return np.divide(shifted, self.penalty.l2, out=out)
+        w = self.penalty.conjugate_subgradient(v)
+        if out is None:
+            return w
+        out[:] = w
+        return out
+
+    def curvature(self, v: Vector) -> Vector:
+        """1/l2 where the gradient moves with v."""
+        return self.penalty.conjugate_curvature(v)
+
+    def response(self, v: Vector, w: Vector) -> Vector:
+        """Return the gradient at v, which does not depend on the current coefficients w."""
+        return self.gradient(v)
+
+    def quadratic(self, size: int) -> tuple[Vector, Vector]:
+        """Return (l2, linear) of r as vectors of length `size`; r has no other terms (`is_quadratic`)."""
+        return np.broadcast_to(self.penalty.l2, size), np.broadcast_to(self.penalty.linear, size)
+
+    def majorant(self, v: Vector) -> Vector:
+        """1/l2 or less, and 0 where lo = hi."""
+        return self.penalty.conjugate_majorant(v)
+
+    def prox(self, v: Vector, step: float) -> Vector:
+        """v - step prox_{r/step}(v/step) (Moreau)."""
+        return v - step * self.penalty.prox(v / step, 1.0 / step)
+
+    def conjugate(self, w: Vector) -> float:
+        """r(w)."""
+        inside = np.clip(w, self.penalty.lo, self.penalty.hi)
+        return self.penalty.value(np.where(np.abs(w - inside) <= OUTSIDE * np.abs(w), inside, w))
+
+    def conjugate_subgradient(self, w: Vector) -> Vector:
+        """l2 w + linear + l1 sign(w)."""
+        p = self.penalty
+        return p.l2 * w + p.linear + p.l1 * np.sign(w)
+
+    @property
+    def support_bound(self) -> Vector:
+        """max(|lo|, |hi|)."""
+        return self.penalty.support_bound

@@ -1,0 +1,93 @@
+"""Who takes part in a run, as one node sees it, and how views spread."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from glmesh.core.wire import Layout, Packed, Reader, Violation
+from glmesh.types import Flags, Indices
+
+_DIGEST = struct.Struct("<Q")
+DIGEST_BYTES = _DIGEST.size
+
+
+@dataclass(frozen=True, eq=False)
+class MembershipView:
+    """A counter per node that only grows, so that of two views the larger counter is the newer one.
+
+    Joining and leaving add one: odd is a member, even has left or, if zero, not joined yet. New data adds two.
+    """
+
+    counts: Indices  # (K,)
+
+    @cached_property
+    def flags(self) -> Flags:
+        """Whether each node is a member, shape (K,)."""
+        return (self.counts & 1).astype(bool)
+
+    @cached_property
+    def n_members(self) -> int:
+        """Number of members."""
+        return int(np.count_nonzero(self.flags))
+
+    @cached_property
+    def digest(self) -> int:
+        """48-bit digest of the counters: equal views have equal digests on all machines."""
+        content = self.counts.astype("<i8").tobytes()
+        return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
+
+    def members(self) -> list[int]:
+        """Return the ids of the members, ascending."""
+        ids: list[int] = np.flatnonzero(self.flags).tolist()
+        return ids
+
+    def is_member(self, node: int) -> bool:
+        """Return whether a node takes part."""
+        return bool(self.flags[node])
+
+    def has_left(self, node: int) -> bool:
+        """Return whether a node was a member and is none any more."""
+        return bool(self.counts[node] > 0) and not self.is_member(node)
+
+    def with_count(self, node: int, count: int) -> MembershipView:
+        """Return this view with another counter of one node."""
+        counts = self.counts.copy()
+        counts[node] = count
+        return MembershipView(counts)
+
+    def merged(self, counts: Indices) -> MembershipView:
+        """Return the newer counters of both; this very view if no other counter is newer."""
+        return MembershipView(np.maximum(self.counts, counts)) if (counts > self.counts).any() else self
+
+
+@dataclass(slots=True)
+class Membership:
+    """Part of a message: a digest of the sender's view, and the view for a receiver that seems to have another."""
+
+    digest: int
+    counts: Indices | None = None  # (K,) counters of the view
+
+    @property
+    def nbytes(self) -> int:
+        """8 bytes of digest, and 4 per counter."""
+        return DIGEST_BYTES + (0 if self.counts is None else 4 * len(self.counts))
+
+    def pack(self, layout: Layout) -> Packed:
+        """Return the digest, and the counters as whole numbers of 8 bytes."""
+        body = () if self.counts is None else (self.counts.astype("<i8").tobytes(),)
+        return Packed(_DIGEST.pack(self.digest), len(body), body)
+
+    @classmethod
+    def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
+        """Rebuild the part; raise Violation for a negative counter."""
+        counts = body.array("<i8", layout.n_nodes).astype(np.int64) if flags else None
+        if counts is not None and (counts < 0).any():
+            raise Violation("a view of the members with a negative count")
+        (digest,) = _DIGEST.unpack(head)
+        return cls(digest, counts)

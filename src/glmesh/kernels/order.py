@@ -1,0 +1,27 @@
+"""Orders in which a pass visits its units; randomness is a hash, so that a resumed run makes the same passes."""
+
+import numpy as np
+
+from glmesh.kernels.jit import ONE, kernel
+
+CYCLIC = np.int64(0)
+SHUFFLED = np.int64(1)  # a fresh permutation for every pass
+SYMMETRIC = np.int64(2)  # forward, backward, forward, ...
+
+
+@kernel
+def hash64(a, b):
+    """Return a well-mixed 64-bit hash of two numbers (the finaliser of splitmix64)."""
+    z = a + (b + ONE) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def shuffle(order, key):
+    """Permute `order` in place (Fisher-Yates, drawing from the hashes of `key`)."""
+    for i in range(ONE, np.uint64(order.size)):
+        key = hash64(key, i)
+        j = key % (i + ONE)
+        order[i], order[j] = order[j], order[i]

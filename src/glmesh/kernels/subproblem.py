@@ -1,0 +1,155 @@
+"""The local subproblem as kernels read it, its value and its duality gap.
+
+Node k minimises over D
+
+    <w_k, A_k D> + q_k/2 |A_k D|^2 + sum_i g_i(x_i + D_i),     q_k = sigma'/tau.
+
+The loss enters through w_k alone, its gradient at the node's estimate. A *unit* is a column, or a group of columns
+(kind GROUPS).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from glmesh.kernels.columns import dot
+from glmesh.kernels.jit import ONE, kernel
+from glmesh.kernels.terms import GROUPS, LOGISTIC_DUAL, conjugate, ray_limit, row_of, value
+from glmesh.types import Matrix, Unsigned, Vector
+
+
+class Design(NamedTuple):
+    """Columns and penalty terms of n consecutive nodes."""
+
+    starts: Unsigned  # (n + 1,) columns of node k: starts[k]..starts[k + 1]
+    unit_starts: Unsigned  # (n + 1,) units of node k: unit_starts[k]..unit_starts[k + 1]
+    bounds: Unsigned  # (units + 1,) columns of unit j: bounds[j]..bounds[j + 1]
+    indptr: Unsigned  # (columns + 1,) A by columns, see `glmesh.kernels.columns`
+    indices: npt.NDArray[np.uint32]  # (nnz,) rows, or (0,): dense columns
+    data: Vector  # (nnz,)
+    norms: Vector  # (units,) |a_j|_2 of a column, |A_j|_2 of a group
+    kind: np.int64  # TABLE, LOGISTIC_DUAL or GROUPS
+    table: Matrix  # (columns, 5) l1, l2, linear, lo, hi
+
+
+class Task(NamedTuple):
+    """Subproblems of n nodes in one round, and where their solutions go."""
+
+    x: Vector  # (columns,) in: x; out: x + gamma D
+    w: Matrix  # (n, d) gradients w_k, or (1, d): one for all nodes
+    estimate: Matrix  # (n, d) out: row k += step_k q_k A_k D_k
+    q: Vector  # (n,) sigma'/tau
+    step: Vector  # (n,)
+    gamma: float
+    passes: Unsigned  # (n,) cap of passes; 0: the node does nothing
+    target: Vector  # (n,) accuracy Theta at which a node stops; negative: none
+    rows: Matrix  # (n, d) weights h_k of the square, or (0, 0): none; Theta is not defined with them
+    afresh: Vector  # (n,) q_k A_k D_k is recomputed from the columns where its norm is at most afresh_k |w_k|
+    order: np.int64  # CYCLIC, SHUFFLED or SYMMETRIC
+    seed: np.uint64
+    round: np.uint64
+    ids: Unsigned  # (n,) nodes
+    theta: Vector  # (n,) out: Theta reached; NaN without a target, 0 without columns, 1 without passes
+    visited: Unsigned  # (n,) out: nonzeros visited
+
+
+class Memory(NamedTuple):
+    """Residuals and sleeping units of n nodes, kept from round to round."""
+
+    r: Matrix  # (n, d) residual that the last pass ended with
+    wake: Vector  # (units,) unit j sleeps while path_k < wake_j; 0: awake, inf: for ever
+    path: Vector  # (n,) upper bound of the length of the path of r_k since the start
+
+
+class Scratch(NamedTuple):
+    """Uninitialised arrays to work in; a node uses the entries of its own columns and units."""
+
+    before: Vector  # (columns,) x at the start of the round
+    pulls: Vector  # (columns,) slopes
+    order: Unsigned  # (units,) permutation of a pass, from 0 for every node
+    squares: Vector  # (units,) curvature/q under row weights; -1: not computed yet
+
+
+class Node(NamedTuple):
+    """Views and numbers of one node."""
+
+    k: np.uint64
+    first: np.uint64  # units first..last - 1
+    last: np.uint64
+    q: float
+    w: Vector  # (d,)
+    r: Vector  # (d,) residual w + q A D, or w + q h o (A D)
+    h: Vector  # (d,) row weights, or (0,): none
+    scale: float  # |w|
+
+
+@kernel
+def terms(kind, bounds, table, first, last, x):
+    """Return g(x), summed over the units first..last - 1; x is inside all bounds."""
+    total = 0.0
+    for j in range(first, last):
+        if kind == GROUPS:
+            square = 0.0
+            for i in range(bounds[j], bounds[j + ONE]):
+                square += x[i] * x[i]
+            total += table[bounds[j], 0] * math.sqrt(square)
+        else:
+            total += value(kind, row_of(table, bounds[j]), x[bounds[j]])
+    return total
+
+
+@kernel
+def node_terms(kind, bounds, table, unit_starts, x, out):
+    """Write out_k = g_k(x_k) for every node k; x is inside all bounds."""
+    for k in range(np.uint64(out.size)):
+        out[k] = terms(kind, bounds, table, unit_starts[k], unit_starts[k + ONE], x)
+
+
+@kernel
+def gap_and_decrease(design, node, scratch, x, old_terms):
+    """Return (duality gap of the subproblem at x, its decrease since scratch.before); `old_terms` is g(before).
+
+    The gap is that of (x, s r), with s the largest feasible of [0, 1], and infinite if none is feasible:
+
+        <w, u> + q/2 |u|^2 + g(x) + |s r - w|^2/(2q) + <s r, A before> + g*(-A^T s r),    u = A (x - before).
+    """
+    q, w, r, pulls = node.q, node.w, node.r, scratch.pulls
+    new_terms = terms(design.kind, design.bounds, design.table, node.first, node.last, x)
+    decrease = old_terms - new_terms
+    for j in range(np.uint64(w.size)):
+        u = (r[j] - w[j]) / q
+        decrease -= w[j] * u + 0.5 * q * u * u
+    s = _feasible_scale(design, node, pulls)
+    if s < 0.0:
+        return math.inf, decrease
+    gap = new_terms
+    for i in range(design.bounds[node.first], design.bounds[node.last]):
+        gap -= s * pulls[i] * scratch.before[i]
+    for j in range(np.uint64(w.size)):
+        u = (r[j] - w[j]) / q
+        away = s * r[j] - w[j]
+        gap += w[j] * u + 0.5 * q * u * u + 0.5 * away * away / q
+    if design.kind != GROUPS:  # the conjugate of a group norm is zero where it is finite
+        for i in range(design.bounds[node.first], design.bounds[node.last]):
+            gap += conjugate(design.kind, row_of(design.table, i), s * pulls[i])
+    return max(gap, 0.0), decrease
+
+
+@kernel
+def _feasible_scale(design, node, pulls):
+    """Write pulls = -A^T r; return the largest s in [0, 1] with s pulls in the domain of g*, -1 if there is none."""
+    kind, bounds, table = design.kind, design.bounds, design.table
+    s = 1.0
+    for j in range(node.first, node.last):
+        square = 0.0
+        for i in range(bounds[j], bounds[j + ONE]):
+            pulls[i] = -dot(design.indptr, design.indices, design.data, i, node.r)
+            square += pulls[i] * pulls[i]
+        if kind == GROUPS:
+            if square > 0.0:
+                s = min(s, table[bounds[j], 0] / math.sqrt(square))
+        elif kind != LOGISTIC_DUAL:
+            s = min(s, ray_limit(row_of(table, bounds[j]), pulls[bounds[j]]))
+    return s

@@ -1,0 +1,434 @@
+"""CoLA and CoCoA: the public classes, their options, and what an engine may ask of a run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from glmesh.core.block import Block
+from glmesh.core.messages import Rounds
+from glmesh.core.setup import Setup
+from glmesh.errors import InvalidInput
+from glmesh.gossip.averaging import ChebyshevGossip, MatrixGossip
+from glmesh.gossip.base import Gossip
+from glmesh.gossip.flows import FlowGossip
+from glmesh.methods.cola import choice as choices
+from glmesh.methods.cola.choice import ACCELERATIONS, AccelerationChoice, InitialChoice
+from glmesh.methods.cola.curvature import Curvature
+from glmesh.methods.cola.gossip_steps import ChebyshevSteps, GossipSteps, PowerSteps
+from glmesh.methods.cola.iterate import Iterate, initial_variables
+from glmesh.methods.cola.momentum import Momentum
+from glmesh.methods.cola.nodes import ColaNodes
+from glmesh.methods.cola.passes import Passes
+from glmesh.methods.cola.relaxation import Relaxation
+from glmesh.methods.cola.round import Plain, Strategies
+from glmesh.methods.cola.state import ColaState
+from glmesh.solvers import CoordinateDescent, LocalSolver
+from glmesh.solvers.screening import Screening
+from glmesh.types import Indices, Vector
+
+
+@dataclass(frozen=True)
+class Cola:
+    r"""CoLA (He, Bian and Jaggi, NeurIPS 2018, Algorithm 1), accelerated by default.
+
+    A round at every node k::
+
+        v_k <- sum_l W_kl v_l                                                          gossip
+        D_k ~ argmin <grad f(v_k), A_k D> + sigma'/(2 tau) |A_k D|^2 + g_k(x_k + D)    local solve
+        x_k <- x_k + gamma D_k,   v_k <- v_k + gamma K A_k D_k                         update
+
+    The mean of all v_k stays Ax.
+
+    Parameters
+    ----------
+    gamma : float in (0, 1], default 1
+        Aggregation: 1 adds the local updates, 1/K averages them.
+    sigma : float, "safe" or None, default None
+        Relaxation sigma' of the subproblem. None is gamma*K, which is always enough; a smaller number may diverge.
+        "safe" estimates the smallest sigma' that is enough by twelve exact sums and doubles it whenever H rises.
+    local_passes : int, sequence of K ints or None, default None
+        Passes over a node's columns per round. None is two with acceleration and one without.
+    local_accuracy : float in [0, 1], sequence of K floats or None, default None
+        Theta of the paper: a node stops as soon as its local duality gap is at most Theta times the decrease so far;
+        `local_passes` is then the most it makes. None makes all passes.
+    gossip_steps : int or "auto", default 1
+        Exchanges per round. "auto" is as many as Chebyshev gossip needs to halve the disagreement, and one otherwise.
+    time_budget : float or None, default None
+        Seconds that a node may compute per round, on the virtual clock (`network=` of `solve`). A slow node makes fewer
+        passes, or one in some of the rounds only. None is unlimited.
+    gossip : {"auto", "matrix", "flows", "chebyshev"}, default "auto"
+        "matrix" mixes by W. "flows" keeps a flow per link, so that no lost message moves the mean of the estimates.
+        "chebyshev" makes `gossip_steps` exchanges that amount to the best polynomial of W. "auto" is "flows" as soon as
+        messages can get lost, and "matrix" otherwise.
+    acceleration : {"auto", "momentum", "sums", "newton", "none"}, default "auto"
+        "auto" follows the table in docs/communications.md; `Result.story` logs each switch. The others do what they say
+        or refuse.
+    solver : LocalSolver, default CoordinateDescent()
+        Local solver of the subproblems.
+    curvature : {"auto", "scalar", "majorant", "hessian"}, default "auto"
+        Curvature of f in the subproblem: "scalar" is 1/tau for all rows of A, "majorant" a safe bound per row,
+        "hessian" the second derivatives, which only accelerated rounds are safe with. "auto" is the majorant where it
+        is smaller than the scalar.
+
+    Raises
+    ------
+    InvalidInput
+        An option is out of its range, or rules another one out.
+
+    Notes
+    -----
+    Acceleration needs gamma=1, sigma=None, one gossip step, no local_accuracy, no time_budget, and an even number of
+    passes of CoordinateDescent("symmetric"), the same for all nodes. `Cola.printed()` is the published method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Cola, Problem, solve
+    >>> X = np.random.default_rng(0).normal(size=(40, 12))
+    >>> lasso = Problem.glm(X, X[:, 0] - X[:, 1], penalty="l1", alpha=1.0)
+    >>> solve(lasso, method=Cola(), n_nodes=4, tol=1e-6).story[0][:2]
+    (0, 'momentum')
+    >>> solve(lasso, method=Cola.printed(), n_nodes=4, tol=1e-6).status.name
+    'CONVERGED'
+    """
+
+    gamma: float = 1.0
+    sigma: float | Literal["safe"] | None = None
+    local_passes: int | Sequence[int] | None = None
+    local_accuracy: float | Sequence[float] | None = None
+    gossip_steps: int | Literal["auto"] = 1
+    time_budget: float | None = field(default=None, kw_only=True)
+    gossip: Literal["auto", "matrix", "flows", "chebyshev"] = field(default="auto", kw_only=True)
+    acceleration: Literal["auto", "momentum", "sums", "newton", "none"] = field(default="auto", kw_only=True)
+    solver: LocalSolver = field(default_factory=CoordinateDescent, kw_only=True)
+    curvature: Literal["auto", "scalar", "majorant", "hessian"] = field(default="auto", kw_only=True)
+
+    averages_exactly: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if str(self.gossip) == "ledger":
+            warnings.warn(
+                "gossip='ledger' is called gossip='flows' now; the old name goes with the next release",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "gossip", "flows")
+        self._check_step()
+        self._check_work()
+        self._check_gossip()
+        self._check_curvature()
+        self._check_acceleration()
+
+    def _check_step(self) -> None:
+        if not isinstance(self.gamma, int | float | np.number) or not 0 < self.gamma <= 1:
+            raise InvalidInput(f"gamma must be in (0, 1], got {self.gamma}")
+        if self.sigma not in (None, "safe") and not (isinstance(self.sigma, Real) and 0 < self.sigma < np.inf):
+            raise InvalidInput(
+                f"sigma must be positive and finite, 'safe', or None for the safe gamma*K; got {self.sigma!r}"
+            )
+
+    def _check_work(self) -> None:
+        passes = np.atleast_1d(np.asarray(1 if self.local_passes is None else self.local_passes))
+        if passes.ndim > 1 or passes.dtype.kind not in "iu" or (passes < 0).any() or not passes.any():
+            raise InvalidInput(f"local_passes must be whole numbers >= 0, and not all 0; got {self.local_passes!r}")
+        if self.local_accuracy is not None:
+            theta = np.atleast_1d(np.asarray(self.local_accuracy, dtype=np.float64))
+            if not ((theta >= 0) & (theta <= 1)).all():
+                raise InvalidInput(f"local_accuracy (Theta) must be between 0 and 1, got {self.local_accuracy!r}")
+        if self.time_budget is not None and not 0 < self.time_budget < np.inf:
+            raise InvalidInput(f"time_budget must be a positive number of seconds, got {self.time_budget!r}")
+
+    def _check_gossip(self) -> None:
+        steps = self.gossip_steps
+        if steps != "auto" and (not isinstance(steps, int | np.integer) or steps < 1):
+            raise InvalidInput(f"gossip_steps must be a whole number >= 1 or 'auto', got {steps!r}")
+        if self.gossip not in ("auto", "matrix", "flows", "chebyshev"):
+            raise InvalidInput(f"gossip must be 'auto', 'matrix', 'flows' or 'chebyshev', got {self.gossip!r}")
+
+    def _check_curvature(self) -> None:
+        if self.curvature not in ("auto", "scalar", "majorant", "hessian"):
+            raise InvalidInput(f"curvature must be 'auto', 'scalar', 'majorant' or 'hessian', got {self.curvature!r}")
+        if self.curvature in ("majorant", "hessian") and self.local_accuracy is not None:
+            raise InvalidInput("local_accuracy is measured with curvature='scalar' only")
+        if self.curvature == "hessian" and (self.acceleration == "none" or self.unsuited is not None):
+            raise InvalidInput(
+                "curvature='hessian' is a model, not a bound, and needs a safeguard: that of acceleration. "
+                "Use 'majorant', which is always safe"
+            )
+
+    def _check_acceleration(self) -> None:
+        if self.acceleration not in ACCELERATIONS:
+            raise InvalidInput(
+                f"acceleration must be 'auto', 'momentum', 'sums', 'newton' or 'none', got {self.acceleration!r}"
+            )
+        if self.acceleration not in ("auto", "none") and self.unsuited is not None:
+            raise InvalidInput(
+                f"acceleration={self.acceleration!r} needs {self.unsuited}; 'auto' goes without it in such a case"
+            )
+
+    @staticmethod
+    def printed() -> Cola:
+        """Return the published method: gamma = 1, sigma' = K, one pass, one gossip step; no default changes it.
+
+        Returns
+        -------
+        Cola
+            Options of Algorithm 1 as printed in the paper, without acceleration.
+
+        Examples
+        --------
+        >>> from glmesh import Cola
+        >>> Cola.printed().acceleration
+        'none'
+        """
+        return Cola(
+            gamma=1.0,
+            sigma=None,
+            local_passes=1,
+            local_accuracy=None,
+            gossip_steps=1,
+            solver=CoordinateDescent(order="cyclic"),
+            acceleration="none",
+            curvature="scalar",
+        )
+
+    @property
+    def unsuited(self) -> str | None:
+        """What acceleration needs that these options do not give; None if nothing."""
+        passes = 2 if self.local_passes is None else self.local_passes
+        if self.gamma != 1:
+            return f"gamma=1, got {self.gamma:g}"
+        if self.sigma is not None:
+            return f"sigma=None, got {self.sigma}"
+        if self.gossip_steps != 1 or self.gossip == "chebyshev":
+            return f"gossip_steps=1 and no Chebyshev gossip, got {self.gossip_steps} and gossip={self.gossip!r}"
+        if self.local_accuracy is not None or self.time_budget is not None:
+            return "the same passes in every round: no local_accuracy and no time_budget"
+        if not isinstance(passes, int | np.integer) or passes % 2:
+            return f"an even number of local_passes (forward and backward), the same for all nodes; got {passes}"
+        if self.solver != CoordinateDescent(order="symmetric"):
+            return f"sweeps forward and backward, CoordinateDescent('symmetric'); got {self.solver}"
+        return None
+
+    @cached_property
+    def strategies(self) -> Strategies:
+        """What these options decide about a round, one object each."""
+        auto = self.gossip_steps == "auto"
+        steps: GossipSteps = PowerSteps(1 if auto else int(self.gossip_steps))
+        if self.gossip == "chebyshev":
+            steps = ChebyshevSteps(None if auto else int(self.gossip_steps))
+        return Strategies(
+            solver=self.solver,
+            gossip_steps=steps,
+            passes=Passes(self.local_passes, self.local_accuracy, self.time_budget),
+            curvature=Curvature(self.curvature, measures_accuracy=self.local_accuracy is not None),
+            gamma=self.gamma,
+            sigma=None if self.sigma is None or self.sigma == "safe" else float(self.sigma),
+        )
+
+    # nodes
+
+    def prepare(self, setup: Setup) -> ColaNodes:
+        """Return the nodes that this process hosts, ready for round 0."""
+        plan, flows = setup.plan, self.uses_flows(setup)
+        nodes = ColaNodes(self, setup, flows=flows)
+        starts = nodes.warm_start(setup.warm_start)
+        choice = self.choose(
+            nodes.blocks,
+            reliable=flows or not plan.loses_messages,
+            allows_sums=not (flows and setup.certify),
+            warm=setup.warm_start is not None,
+            any_process=setup.processes.any,
+        )
+        members = plan.members(0, setup.n_nodes).astype(np.int64) if flows else None
+        nodes.states += [self.start(block, x, members, choice) for block, x in zip(nodes.blocks, starts, strict=True)]
+        nodes.transport.carries.check(nodes.states[0].gossip.sends)
+        if setup.certify:
+            nodes.certify(extrapolates=choice.extrapolates)
+        if flows:
+            nodes.greet()
+        return nodes
+
+    def uses_flows(self, setup: Setup) -> bool:
+        """Return whether nodes use flow gossip; refuse options and fault plans that do not go together."""
+        plan = setup.plan
+        flows = self.gossip == "flows" or (self.gossip == "auto" and plan.loses_messages)
+        if self.gossip == "chebyshev" and plan.loses_messages:
+            raise InvalidInput("Chebyshev gossip is for networks that stand still; use gossip='auto' where things fail")
+        if any(entry.delay for entry in plan.straggler) and setup.timing is None:
+            raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
+        if not flows and plan.loses_messages:
+            if self.acceleration not in ("auto", "none"):
+                raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
+            models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
+            if plan.changes_members or "reset" in models:
+                raise InvalidInput("nodes that join, leave or are reset need gossip='flows' (the default under faults)")
+            if setup.certify:
+                raise InvalidInput("certificates under faults need gossip='flows' (the default under faults)")
+        return flows
+
+    # rounds
+
+    def choose(
+        self,
+        blocks: Sequence[Block] = (),
+        *,
+        reliable: bool = True,
+        allows_sums: bool = True,
+        warm: bool = False,
+        any_process: Callable[[bool], bool] = bool,
+    ) -> InitialChoice:
+        """Return the accelerator of round 0 and what may follow, equal at all nodes (`glmesh.methods.cola.choice`).
+
+        Parameters
+        ----------
+        blocks : sequence of Block, default ()
+            Nodes of this process; without any, exact sums are never tried later.
+        reliable : bool, default True
+            Whether no row gets lost one way only.
+        allows_sums : bool, default True
+            Whether exact sums go with the rest of the run: certificates under faults do not.
+        warm : bool, default False
+            Whether variables are given for round 0.
+        any_process : callable, default bool
+            Returns whether a flag is True in any process.
+        """
+        name, why = choices.initial(self.acceleration, self.unsuited, reliable=reliable, allows_sums=allows_sums)
+        if not blocks or name == "none":
+            return InitialChoice(name, why)
+        cold = not warm and choices.starts_at_zero(blocks, any_process)
+        return InitialChoice(name, why, choices.suitable_sums(self.acceleration, blocks, any_process), cold)
+
+    def start(
+        self,
+        block: Block,
+        x: Vector | None = None,
+        members: Indices | None = None,
+        choice: InitialChoice | None = None,
+    ) -> ColaState:
+        """Return the state of a block before round 0; the mean of all estimates is Ax.
+
+        Parameters
+        ----------
+        block : Block
+            The hosted nodes.
+        x : array of shape (n_columns,) or None, default None
+            Variables; None is 0, or the nearest point inside the bounds of g.
+        members : array of K counters or None, default None
+            1 for nodes that take part from the start, for flow gossip; None is matrix gossip among all nodes.
+        choice : InitialChoice or None, default None
+            What `choose` returned, equal at all nodes; None chooses for a reliable network, and tries no exact sums.
+        """
+        choice = self.choose() if choice is None else choice
+        self.strategies.passes.check(block)
+        x = np.array(initial_variables(block) if x is None else x, dtype=np.float64)
+        accelerated = choice.name != "none"
+        gossip: Gossip
+        if members is None:
+            kind = ChebyshevGossip if self.gossip == "chebyshev" else MatrixGossip
+            gossip = kind.of(block, x, momentum=accelerated)
+        elif self.sigma == "safe":
+            raise InvalidInput("sigma='safe' is for networks that stand still; leave sigma=None where things fail")
+        else:
+            gossip = FlowGossip.of(block, x, members, momentum=accelerated)
+        tried = choice.exact if self.acceleration == "auto" and accelerated and members is None else ""
+        state = ColaState(
+            x=x,
+            gossip=gossip,
+            w=np.zeros((block.size, block.d)),
+            memory=self.solver.prepare(block),
+            up=np.ones(block.size, dtype=bool),
+            screening=Screening.of(block),
+            required_theta=np.full(block.size, np.nan),
+            theta=np.full(block.size, np.nan),
+            visited=np.zeros(block.size),
+            relaxation=Relaxation.of(block, self.gamma) if self.sigma == "safe" else None,
+            base=Plain(),
+            choice=AccelerationChoice.of(block, tried),
+        )
+        if accelerated:
+            state.base = Momentum.of(block, state)
+        state.use(block, choice.name, choice.why)
+        switch = state.choice.at_start(block)
+        if switch is not None:
+            state.use(block, *switch)
+        if choice.cold:
+            state.know_zero(block)
+        return state
+
+    def round(self, block: Block, state: ColaState) -> Rounds:
+        """Make one round with the accelerator in use, then decide which one makes the next."""
+        yield from state.accelerator.round(block, state, self.strategies)
+        state.finish_round(block)
+
+    # what an engine may ask; nothing else touches accelerators, screening or the solver's memory
+
+    def scale(self, block: Block, state: Iterate) -> Vector:
+        """Return sigma'/tau of every hosted node, shape (n_hosted,)."""
+        return self.strategies.scale(block, state)
+
+    def reset(self, block: Block, state: ColaState) -> None:
+        """Forget all that depends on x and v: both were changed from outside, and agree with each other."""
+        self._prepare(block, state)
+        for accelerator in state.accelerators:
+            accelerator.reset(block, state)
+
+    def retarget(self, block: Block, state: ColaState) -> None:
+        """Forget all that depends on f and g: `block` has others from now on, on the same columns."""
+        self._prepare(block, state)
+        for accelerator in state.accelerators:
+            accelerator.retarget(block, state)
+        state.choice.retarget(state.round)
+        for k in range(block.size):
+            state.screening.invalidate(k)
+
+    def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool = False) -> None:
+        """Forget what depends on x_k and v_k of the block's k-th node: they were changed from outside.
+
+        `forget`: x_k itself was, so the local solver looks at all of it again. Exact sums of other blocks must forget
+        Ax too (`forget_sums`).
+        """
+        state.screening.invalidate(k)
+        if forget:
+            self.solver.forget(block, state.memory, k)
+        state.gossip.refresh_node(block, state.x, k)
+        for accelerator in state.accelerators:
+            accelerator.reset_node(block, state, k)
+
+    def forget_sums(self, block: Block, state: ColaState) -> None:
+        """Forget Ax and all that exact sums derived from it: variables of some node were changed from outside."""
+        if state.exact is not None:
+            state.exact.reset(block, state)
+
+    def _prepare(self, block: Block, state: ColaState) -> None:
+        """Compute anew what the solver and the search for sigma' know of columns and functions."""
+        state.renew(self.solver.prepare(block), None if self.sigma != "safe" else Relaxation.of(block, self.gamma))
+
+
+@dataclass(frozen=True)
+class Cocoa(Cola):
+    """CoCoA: Cola with exact averaging, W = 11^T/K, over the complete graph whatever topology is named.
+
+    Parameters
+    ----------
+    gamma, sigma, local_passes, local_accuracy, gossip_steps, time_budget, gossip, acceleration, solver, curvature :
+        As of `Cola`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Cocoa, Problem, solve
+    >>> X = np.random.default_rng(0).normal(size=(40, 12))
+    >>> ridge = Problem.glm(X, X[:, 0], penalty="l2", alpha=1.0)
+    >>> solve(ridge, method=Cocoa(), n_nodes=4, topology="ring", tol=1e-6).status.name
+    'CONVERGED'
+    """
+
+    averages_exactly = True

@@ -1,0 +1,43 @@
+"""Curvature of f in the local subproblems: the scalar 1/tau, a bound per row, or the Hessian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from glmesh.core.block import Block
+from glmesh.methods.cola.iterate import Iterate
+from glmesh.types import Matrix
+
+# [1/tau] smallest Hessian entry that a subproblem uses: less would allow steps far beyond where the Hessian is valid;
+# source: benchmarks/reports/sensitivity.md
+LEAST_HESSIAN = 1e-2
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Weights h of the square q/2 sum_j h_j (A_k D)_j^2 in a subproblem, 0 <= h <= 1."""
+
+    kind: Literal["auto", "scalar", "majorant", "hessian"]
+    measures_accuracy: bool  # Theta is measured with h = 1 only
+
+    def weights(self, block: Block, state: Iterate, v: Matrix, *, safeguarded: bool) -> Matrix | None:
+        """Return h at the estimates v (a row per node, or one for all), shape (n_hosted, d); None is h = 1.
+
+        The majorant bounds f from above everywhere. The Hessian is a model, used where the accelerator is
+        `safeguarded` against a rise of H, until H has risen far once.
+        """
+        if self.kind == "scalar" or block.f.is_quadratic or self.measures_accuracy:
+            return None
+        if ((state.required_theta > 0) & (state.required_theta < 1)).any():
+            return None
+        trusted = self.kind == "hessian" and safeguarded and state.overshoots == 0
+        if not trusted and not block.f.bends:
+            return None
+        second = block.f.curvature if trusted else block.f.majorant
+        rows = np.stack([second(row) for row in v]) * block.f.tau
+        if trusted:
+            rows = np.clip(rows, LEAST_HESSIAN, 1.0)
+        return np.broadcast_to(rows, (block.size, block.d)).copy()

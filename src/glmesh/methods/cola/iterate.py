@@ -1,0 +1,63 @@
+"""Variables, estimates and subproblems of the nodes of a block: what every accelerator of CoLA works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glmesh.core.block import Block
+from glmesh.core.state import Largest, PerColumn, PerNode, Shared
+from glmesh.gossip.base import Gossip
+from glmesh.methods.cola.relaxation import Relaxation
+from glmesh.solvers import LocalSolver
+from glmesh.solvers.screening import Screening
+from glmesh.types import Flags, Matrix, Vector
+
+
+def initial_variables(block: Block) -> Vector:
+    """Return x = 0 of all columns of the block, or the nearest x inside the bounds of g, shape (n_columns,)."""
+    return block.inside(np.zeros(block.columns.n))
+
+
+@dataclass(kw_only=True)
+class Iterate:
+    """The point (x, v) that a block of nodes has reached, and its local subproblems."""
+
+    x: PerColumn[Vector]  # (n_columns,) variables of the hosted nodes, node after node
+    gossip: Gossip  # estimates v_k of Ax, and how they are mixed
+    w: PerNode[Matrix]  # (n_hosted, d) gradient of f at the mixed estimate
+    memory: Any  # what the local solver keeps between rounds; None: nothing
+    up: PerNode[Flags]  # (n_hosted,) nodes that take part in the coming round
+    screening: Screening  # nodes that skip their subproblem because it has nothing to gain
+    required_theta: PerNode[Vector]  # (n_hosted,) accuracy Theta imposed from outside; 1: no step, NaN: none imposed
+    theta: PerNode[Vector]  # (n_hosted,) accuracy Theta reached in the last round; NaN: not measured
+    visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
+    relaxation: Relaxation | None = None  # search for sigma'; None where sigma' is given
+    round: Shared[int] = 0  # rounds done
+    overshoots: Largest[int] = 0  # times that momentum let H rise far; curvature "hessian" is not trusted after one
+
+    @property
+    def v(self) -> Matrix:
+        """Estimates v_k of Ax, shape (n_hosted, d)."""
+        return self.gossip.v
+
+    def parts_of_h(self, block: Block) -> Vector:
+        """Return f(v_k)/K + g_k(x_k) of every hosted node; the sum over all nodes is H(x, v)."""
+        members_seen = np.maximum(self.gossip.members_seen, 1.0)
+        means: Vector = np.array([block.f.value(v) for v in self.gossip.v]) / members_seen
+        return means + block.node_values(self.x)
+
+    def record(self, theta: Vector, visited: Vector) -> None:
+        """Store what the local solves of this round reached (Theta) and cost (nonzeros visited), per hosted node."""
+        self.theta, self.visited = theta, visited
+
+    def move(self, block: Block, solver: LocalSolver, x: Vector, solved: Vector | None = None) -> None:
+        """Set x; tell the local solver which columns are not where it left them, at `solved` (default: the old x)."""
+        solver.moved(block, self.memory, x != (self.x if solved is None else solved))
+        self.x = x
+
+    def renew(self, memory: Any, relaxation: Relaxation | None) -> None:
+        """Replace what the local solver and the search for sigma' keep: columns or functions are others."""
+        self.memory, self.relaxation = memory, relaxation

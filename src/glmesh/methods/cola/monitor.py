@@ -1,0 +1,122 @@
+"""How nodes come to know H while they gossip: one number that each adds to its messages, known some rounds later.
+
+H(x, v) = (1/K) sum_k f(v_k) + g(x). Where nothing fails its parts are summed along a spanning tree without a pause, and
+all nodes know H of round r in round r + 2 depth, with the same bits. Where messages get lost every node passes on the
+newest parts that it has heard of, and adds up those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from glmesh.collectives.pipeline import EpidemicAggregate, TreeAggregate
+from glmesh.core.block import Block
+from glmesh.core.messages import Halo, Riding
+from glmesh.core.state import PerNode, Shared
+from glmesh.gossip.flows import FlowGossip
+from glmesh.methods.cola.iterate import Iterate
+from glmesh.types import Vector
+
+# t is at most this divided by the square of the share of neighbours that a node does not hear: larger dares more
+# momentum where messages get lost; source: benchmarks/reports/sensitivity.md
+SILENT_MOMENTUM = 2.5
+# weight of the newest round in the moving average of the share of neighbours heard; source:
+# benchmarks/reports/sensitivity.md
+HEARD_GAIN = 0.1
+
+
+class Monitor(Protocol):
+    """Aggregate of the parts of H that rides along with gossip."""
+
+    def outgoing(self, block: Block, state: Iterate) -> Riding:
+        """Return what the hosted nodes add to their messages of this round."""
+        ...
+
+    def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
+        """Take what the neighbours added to theirs."""
+        ...
+
+    def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
+        """Return (H of round `state.round - 2 depth` as node k knows it, None: not known; whether no part is older)."""
+        ...
+
+    @property
+    def largest_t(self) -> float | Vector:
+        """Bound of Nesterov's t by what nodes hear of each other, for all nodes or shape (n_hosted,)."""
+        ...
+
+
+@dataclass
+class TreeMonitor:
+    """H by a pipelined all-reduce along the spanning tree; all nodes know the same."""
+
+    aggregate: TreeAggregate
+    h: Shared[float] = np.nan  # of round - 2 depth; NaN: not known yet
+    largest_t: ClassVar[float] = np.inf
+
+    def outgoing(self, block: Block, state: Iterate) -> Riding:
+        """Return scalars (n_hosted, 2): sum of the subtree and total, each of the round whose turn it is."""
+        return Riding(scalars=self.aggregate.outgoing(block, state.parts_of_h(block)))
+
+    def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
+        """Take what children and parents sent."""
+        self.h = float(self.aggregate.incoming(block, halo)[0])
+
+    def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
+        """Return (H of round `state.round - 2 depth`, equal at all nodes, None: not known yet; True)."""
+        return None if np.isnan(self.h) else self.h, True
+
+
+@dataclass
+class EpidemicMonitor:
+    """H from the newest parts of all members that a node has heard of; nodes may know different values."""
+
+    aggregate: EpidemicAggregate
+    heard: PerNode[Vector]  # (n_hosted,) moving average of the share of its neighbours that a node hears in a round
+
+    @staticmethod
+    def of(block: Block) -> EpidemicMonitor:
+        """Return a monitor that has heard of nothing."""
+        return EpidemicMonitor(EpidemicAggregate.of(block), np.full(block.size, 0.5))
+
+    def outgoing(self, block: Block, state: Iterate) -> Riding:
+        """Return the digest of each hosted node, with its own part of H of this round."""
+        return Riding(parts=self.aggregate.outgoing(block, state.parts_of_h(block), state.round, state.up))
+
+    def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
+        """Take the newer parts, and count the neighbours heard."""
+        self.aggregate.incoming(block, halo)
+        gossip = state.gossip
+        assert isinstance(gossip, FlowGossip)
+        senders: list[set[int]] = [set() for _ in range(block.size)]
+        for mail in halo.mail:
+            senders[mail.receiver - int(block.ids[0])].add(mail.sender)
+        for k in np.flatnonzero(state.up):
+            links = len(gossip.node_flows[k].edges)
+            share = min(len(senders[k]) / links, 1.0) if links else 1.0
+            self.heard[k] += HEARD_GAIN * (share - self.heard[k])
+
+    def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
+        """Return (H of round `state.round - 2 depth`, None: not known; whether no part is of an earlier round)."""
+        gossip = state.gossip
+        assert isinstance(gossip, FlowGossip)
+        members = gossip.node_flows[k].view.flags
+        h, whole = self.aggregate.at(k, state.round - 2 * block.info.depth, members)
+        return None if np.isnan(h) else h, whole
+
+    def newest_restart(self, k: int) -> int:
+        """Return the round of the newest restart of any node that node k has heard of; -1: none."""
+        return int(self.aggregate.restarts[k])
+
+    def announce_restart(self, k: int, round: int) -> None:
+        """Let node k tell the others that it restarted in `round`."""
+        self.aggregate.restarts[k] = round
+
+    @property
+    def largest_t(self) -> Vector:
+        """SILENT_MOMENTUM / (share of neighbours not heard)^2, at least 1, shape (n_hosted,)."""
+        silence = np.maximum(1.0 - self.heard, 1e-6)
+        return np.maximum(SILENT_MOMENTUM / silence**2, 1.0)

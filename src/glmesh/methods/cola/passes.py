@@ -1,0 +1,64 @@
+"""How much a node works in a round: passes over its columns, an accuracy Theta, a time budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.block import Block
+from glmesh.errors import InvalidInput
+from glmesh.methods.cola.iterate import Iterate
+from glmesh.types import AnyArray, Matrix, Unsigned, Vector
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes and accuracies of the local solves; each one for all nodes or one per node."""
+
+    local_passes: int | Sequence[int] | None  # None: the accelerator's default
+    local_accuracy: float | Sequence[float] | None  # Theta; None: none is asked for
+    time_budget: float | None  # [s of the virtual clock] computing per round; None: unlimited
+
+    def check(self, block: Block) -> None:
+        """Raise InvalidInput unless there is one value, or one for each of K nodes, and a clock for a time budget."""
+        for per_node in (self.local_passes, self.local_accuracy):
+            _per_node(per_node, block)
+        if self.time_budget is not None and block.info.speeds is None:
+            raise InvalidInput("time_budget needs a clock: give network=Network(nonzeros_per_second=...)")
+
+    def of_round(self, block: Block, state: Iterate, w: Matrix, default: int) -> Unsigned:
+        """Return the passes of every hosted node in this round, given the gradients w, shape (n_hosted,).
+
+        0 for a node that is away, is screened out, is required to do nothing (Theta = 1), or has used up its time. A
+        node that is too slow for a pass a round makes one in some of the rounds.
+        """
+        passes = _per_node(default if self.local_passes is None else self.local_passes, block).astype(np.int64)
+        if self.time_budget is not None:
+            assert block.info.speeds is not None
+            work = np.array([max(block.node_columns(k).nnz, 1) for k in range(block.size)])
+            rate = self.time_budget * block.info.speeds[block.ids.astype(np.int64)] / work
+            passes = np.minimum(passes, np.floor((state.round + 1) * rate) - np.floor(state.round * rate))
+        passes = np.where(state.up & (state.required_theta != 1.0), passes, 0)
+        screened = state.screening.screened(w) & (passes > 0)
+        for k in np.flatnonzero(screened):
+            state.screening.skipped += 1
+            state.screening.work_saved += float(passes[k] * block.node_columns(int(k)).nnz)
+        return np.where(screened, 0, passes).astype(np.uint64)
+
+    def accuracies(self, block: Block, state: Iterate) -> Vector:
+        """Return the Theta at which each local solve may stop, shape (n_hosted,); -1: it makes all its passes."""
+        asked = _per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
+        return np.where(np.isnan(state.required_theta), asked, state.required_theta)
+
+
+def _per_node(value: AnyArray, block: Block) -> AnyArray:
+    """Return one entry of `value` per hosted node; a single value is everybody's."""
+    values = np.atleast_1d(np.asarray(value))
+    n_nodes = block.info.n_nodes
+    if len(values) not in (1, n_nodes):
+        raise InvalidInput(f"local_passes and local_accuracy need one value, or one for each of {n_nodes} nodes")
+    if len(values) == 1:
+        return np.repeat(values, block.size)
+    return values[block.ids.astype(np.int64)]

@@ -1,0 +1,72 @@
+"""What the nodes must know of each other's data before round 0; how it travels as numbers is known here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glmesh.types import AnyArray, Vector
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """Extremes of the data of one node, or of several nodes merged.
+
+    `to_vector` orders the seven numbers so that merging is their element-wise maximum: any network that can flood a
+    maximum can merge summaries. Extremes that must be equal at all nodes are kept from both ends.
+    """
+
+    width: int  # [features] split by samples, [samples] split by features; the largest of the nodes merged
+    least_width: int  # the smallest of them
+    y_digest: int  # 48 bits of a digest of y and weights split by features, 0 split by samples; the largest
+    least_y_digest: int  # the smallest of them
+    y_min: float  # +inf without samples
+    y_max: float  # -inf without samples
+    weight: float  # sum of a node's sample weights; the largest of the nodes merged
+
+    SIZE: ClassVar[int] = 7  # numbers in `to_vector`
+
+    @staticmethod
+    def of(width: int, y: Vector, weight: Vector, *, y_digest: int = 0) -> DataSummary:
+        """Return the summary of data with the targets y and these sample weights."""
+        low, high = (float(y.min()), float(y.max())) if len(y) else (np.inf, -np.inf)
+        return DataSummary(width, width, y_digest, y_digest, low, high, float(weight.sum()))
+
+    def to_vector(self) -> Vector:
+        """Return the (7,) float64 vector of which the network takes the maximum."""
+        widths, digests = (self.width, -self.least_width), (self.y_digest, -self.least_y_digest)
+        return np.array([*widths, *digests, self.y_max, -self.y_min, self.weight], dtype=np.float64)
+
+    @staticmethod
+    def from_vector(vector: AnyArray) -> DataSummary:
+        """Return the summary that `to_vector`, or a maximum of several, stands for."""
+        most, least, last, first, high, low, weight = (float(number) for number in vector)
+        return DataSummary(int(most), int(-least), int(last), int(-first), -low, high, weight)
+
+    @staticmethod
+    def merge(summaries: Iterable[DataSummary]) -> DataSummary:
+        """Return the summary of the data of all nodes."""
+        return DataSummary.from_vector(np.max([summary.to_vector() for summary in summaries], axis=0))
+
+    @property
+    def same_width(self) -> bool:
+        """Whether all nodes have data of one width."""
+        return self.width == self.least_width
+
+    @property
+    def same_targets(self) -> bool:
+        """Whether all nodes hold the same y and sample weights (always true split by samples)."""
+        return self.y_digest == self.least_y_digest
+
+    @property
+    def classes(self) -> tuple[float, float]:
+        """The labels (negative, positive) of a classification."""
+        return self.y_min, self.y_max
+
+    def admits(self, late: DataSummary) -> bool:
+        """Return whether data that comes later lies within these extremes (`weight` and `least_width` may differ)."""
+        digests = self.least_y_digest <= late.least_y_digest and late.y_digest <= self.y_digest
+        return late.width <= self.width and digests and self.y_min <= late.y_min and late.y_max <= self.y_max

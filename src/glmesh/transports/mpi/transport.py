@@ -1,0 +1,232 @@
+"""Rows between ranks: those that a neighbouring rank needs go out, and those that are needed here come in.
+
+Own rows and those of others lie one below the other in one array, so rows are sent from where they are and arrive where
+they are read. Ranks that share no link exchange nothing, and a rank waits only for its neighbours.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from glmesh.collectives.messages import PartialSum
+from glmesh.core.messages import Contents, Halo, Mail, Outbox
+from glmesh.core.records import Traffic
+from glmesh.core.wire import Layout, Reader
+from glmesh.errors import InvalidInput
+from glmesh.network.faults import Plan
+from glmesh.network.mixing import Mixing
+from glmesh.types import AnyArray, Indices, Matrix
+
+if TYPE_CHECKING:
+    from glmesh.transports.mpi.process_group import Ranks
+
+ROWS, SCALARS = 0, 1  # tags
+_NO_LAYOUT = Layout(0, 0)  # parts that MPI carries say their own lengths
+_NOTHING = np.array([-np.inf]).tobytes()  # a scalar that is not sent
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """An array of own rows and those of others, and the MPI requests that move them, prepared once."""
+
+    rows: Matrix  # (own and others, width)
+    own: Matrix  # (n_hosted, width) the first of `rows`
+    requests: list[Any]  # persistent
+    kinds: list[Any]  # MPI datatypes of rows that are not next to each other
+
+
+class MpiTransport:
+    """The transport of a rank; `hosts` are the ids of the nodes on each rank, contiguous and ascending."""
+
+    carries: ClassVar[Contents] = Contents(
+        vectors=True,
+        scalars=True,
+        parts=frozenset({PartialSum}),
+        transport="runtime='mpi'",
+        remedy="Use gossip='auto' and no faults, or runtime='simulation'",
+    )
+    clock, fails = None, False
+
+    def __init__(self, ranks: Ranks, mixing: Mixing, hosts: list[Indices]) -> None:
+        self._ranks, self.traffic = ranks, Traffic()
+        own, matrix = hosts[ranks.rank], mixing.matrix
+        self._size = len(own)
+        self._rank_of = rank_of = np.repeat(np.arange(len(hosts)), [len(ids) for ids in hosts])
+        a, b = int(matrix.indptr[own[0]]), int(matrix.indptr[own[-1] + 1])
+        around, pointers = matrix.indices[a:b].astype(np.int64), matrix.indptr[own[0] : own[-1] + 2] - a
+        others = np.setdiff1d(around, own)  # ascending, so the nodes of one rank are next to each other
+        place = np.full(mixing.n_nodes, -1)
+        place[own], place[others] = np.arange(len(own)), len(own) + np.arange(len(others))
+        self._graph = (
+            pointers.astype(np.uint64),
+            place[around].astype(np.uint64),
+            matrix.data[a:b].copy(),
+            around.astype(np.uint64),
+        )
+        self._own = np.arange(len(own), dtype=np.uint64)
+        self._rows = len(own) + len(others)
+        node = np.repeat(np.arange(len(own)), np.diff(pointers))
+        self._degrees = np.bincount(node[around != own[node]], minlength=len(own))
+        self._links = int(self._degrees.sum())
+        self._comes: dict[int, slice] = {}  # by neighbouring rank: where its rows go
+        self._goes: dict[int, Indices] = {}  # by neighbouring rank: which of ours it needs
+        for peer in np.unique(rank_of[others]).tolist():
+            there = np.flatnonzero(rank_of[others] == peer) + len(own)
+            self._comes[peer] = slice(int(there[0]), int(there[-1]) + 1)
+            self._goes[peer] = np.unique(node[rank_of[around] == peer])  # links go both ways
+        self._lanes: dict[int, Lane] = {}  # arrays that methods write their rows to, by identity
+        self._copies: dict[tuple[int, int], list[Lane]] = {}  # two buffers for all other rows, by tag and width
+        self._prepared: dict[tuple[int, int], tuple[list[Any], Halo]] = {}  # by the identities of lanes
+
+    @property
+    def neighbours(self) -> list[int]:
+        """Ranks that rows are exchanged with."""
+        return list(self._comes)
+
+    def allocate(self, block: int, width: int) -> Matrix:
+        """Return the own rows of a zeroed array that has room for the others' below."""
+        lane = self._lane(width, ROWS)
+        self._lanes[id(lane.rows)] = lane
+        return lane.own
+
+    def begin_round(self, plan: Plan, round: int) -> None:
+        """Do nothing: no exchange fails."""
+
+    def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
+        """Exchange rows and mail with neighbouring ranks.
+
+        Others wait for all that is done here, so most of it is prepared, or done while rows are under way.
+        """
+        (mine,) = outboxes
+        vectors = None if mine.vectors is None else self._lane_of(mine.vectors, ROWS)
+        scalars = None if mine.scalars is None else self._lane_of(mine.scalars, SCALARS)
+        key = id(vectors), id(scalars)
+        requests, halo = self._prepared.get(key) or self._prepare(key, vectors, scalars)
+        self._ranks.start(requests)
+        if mine.vectors is None:
+            halo = replace(halo, mail=self._exchange_mail(mine.mail))
+        elif mine.mail:
+            raise InvalidInput("MPI carries vectors or mail in one exchange, not both; send them in two")
+        self._count(mine)
+        self._ranks.wait(requests)
+        return [halo]
+
+    def _prepare(self, key: tuple[int, int], vectors: Lane | None, scalars: Lane | None) -> tuple[list[Any], Halo]:
+        """Return (requests to be started, halo that they bring) of an exchange along these lanes."""
+        requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
+        theirs = None if vectors is None else vectors.rows
+        numbers = None if scalars is None else scalars.rows
+        pointers, neighbours, weights, ids = self._graph
+        self._prepared[key] = requests, Halo(pointers, neighbours, weights, ids, theirs, numbers, self._own)
+        return self._prepared[key]
+
+    def _lane_of(self, own: Matrix, tag: int) -> Lane:
+        """Return the lane of these rows: where they are, or a copy, of which there are two in turn."""
+        lane = self._lanes.get(id(own.base))
+        if lane is None:
+            key = tag, own.shape[1]
+            if key not in self._copies:
+                self._copies[key] = [self._lane(own.shape[1], tag) for _ in range(2)]
+            self._copies[key].reverse()
+            lane = self._copies[key][0]
+            lane.own[:] = own
+        return lane
+
+    def _lane(self, width: int, tag: int) -> Lane:
+        rows, ranks, kinds = np.zeros((self._rows, width)), self._ranks, list[Any]()
+        requests = [ranks.receives(rows[there], peer, tag) for peer, there in self._comes.items()]
+        for peer, needed in self._goes.items():
+            if len(needed) == needed[-1] - needed[0] + 1:
+                some: Any = rows[needed[0] : needed[-1] + 1]
+            else:
+                kind = ranks.kind(needed, width)
+                kinds.append(kind)
+                some = [rows, 1, kind]
+            requests.append(ranks.sends(some, peer, tag))
+        return Lane(rows, rows[: self._size], requests, kinds)
+
+    def _exchange_mail(self, mail: list[Mail]) -> list[Mail]:
+        """Return all mail that arrives, also between nodes of this rank, by senders as in a single process."""
+        if mail:
+            self.carries.check(Contents.of(Outbox(mail=mail)))
+        by_rank: dict[int, list[Mail]] = {peer: [] for peer in [*self._comes, self._ranks.rank]}
+        for one in mail:
+            by_rank[int(self._rank_of[one.receiver])].append(one)
+        inside = by_rank.pop(self._ranks.rank)
+        arrived = self._ranks.exchange_bytes({peer: bundle(some) for peer, some in by_rank.items()})
+        received = [(peer, unbundle(data)) for peer, data in arrived.items()] + [(self._ranks.rank, inside)]
+        return [one for _, some in sorted(received, key=lambda pair: pair[0]) for one in some]
+
+    def _count(self, outbox: Outbox) -> None:
+        """Count as the simulator does: a row over each link of its node, whoever hosts the other end."""
+        numbers = 0 if outbox.vectors is None else self._links * outbox.vectors.shape[1]
+        if outbox.scalars is not None:
+            numbers += self._links * outbox.scalars.shape[1]
+            if _NOTHING in outbox.scalars.tobytes():  # mostly not, and numpy would take longer to say so
+                numbers -= int((outbox.scalars == -np.inf).sum(axis=1) @ self._degrees)
+        self.traffic.communications += 1
+        self.traffic.bytes += 8 * numbers + sum([one.nbytes for one in outbox.mail])
+
+    def close(self) -> None:
+        """Free the MPI requests and datatypes that were prepared."""
+        for lane in [*self._lanes.values(), *itertools.chain(*self._copies.values())]:
+            self._ranks.give_back([*lane.requests, *lane.kinds])
+        self._lanes, self._copies, self._prepared = {}, {}, {}
+
+    def state(self) -> dict[str, Any]:
+        """Return what was sent so far."""
+        return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": None}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` of another transport returned."""
+        self.traffic = Traffic(state["communications"], state["bytes"])
+
+
+def bundle(mail: list[Mail]) -> AnyArray:
+    """Return messages of one PartialSum each as bytes: whole numbers that say what is where, then all arrays.
+
+    An array that several messages refer to is sent once.
+    """
+    table: list[int] = []
+    arrays: dict[tuple[int, int], tuple[int, AnyArray]] = {}  # place and content, by address and length
+    for one in mail:
+        (part,) = one.parts
+        head, _, body = part.pack(_NO_LAYOUT)
+        fields, content = np.frombuffer(head, np.int64), [np.frombuffer(buffer, np.float64) for buffer in body]
+        places = [arrays.setdefault((a.ctypes.data, len(a)), (len(arrays), a))[0] for a in content]
+        table += [one.sender, one.receiver, len(fields), *fields.tolist(), len(places), *places]
+    content = [array for _, array in arrays.values()]
+    whole = np.array([len(mail), len(content), *(len(array) for array in content), *table], dtype=np.int64)
+    return np.concatenate([np.array([len(whole)]).view(np.float64), whole.view(np.float64), *content]).view(np.uint8)
+
+
+class _Arrays(Reader):
+    """Hands out the arrays of a message that `bundle` made, in turn."""
+
+    def __init__(self, arrays: list[AnyArray]) -> None:
+        super().__init__(b"")
+        self._arrays = iter(arrays)
+
+    def array(self, kind: str, n: int) -> AnyArray:
+        """Return the next array."""
+        return next(self._arrays)
+
+
+def unbundle(data: AnyArray) -> list[Mail]:
+    """Rebuild the messages that `bundle` made bytes of."""
+    length = int(data[:8].view(np.int64)[0])
+    whole, content = data[8 : 8 * (length + 1)].view(np.int64).tolist(), data[8 * (length + 1) :].view(np.float64)
+    n_mail, n_arrays, *table = whole
+    arrays = np.split(content, np.cumsum(table[:n_arrays])) if n_arrays else []
+    numbers, mail = iter(table[n_arrays:]), []
+    for _ in range(n_mail):
+        sender, receiver = next(numbers), next(numbers)
+        head = np.array(list(itertools.islice(numbers, next(numbers))), "<i8").tobytes()
+        places = itertools.islice(numbers, next(numbers))
+        body = _Arrays([arrays[place] for place in places])
+        mail.append(Mail(sender, receiver, [PartialSum.unpack(head, 0, body, _NO_LAYOUT)]))
+    return mail

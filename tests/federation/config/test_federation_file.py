@@ -1,0 +1,64 @@
+"""The federation file: what is written is read back, and what cannot run is refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glmesh.errors import InvalidInput
+from glmesh.federation.config.federation import Federation, NetworkPart, ProblemPart, difference
+
+
+def test_a_federation_is_read_back_as_written_and_refused_where_it_cannot_run(tmp_path: Path) -> None:
+    tree = {
+        "name": 'with "quotes"',
+        "problem": {"loss": "logistic", "alpha": 2},
+        "network": {"topology": "links", "links": [["a", "b"], ["b", "c"]]},
+        "members": [{"name": n, "address": "127.0.0.1:1", "fingerprint": f"sha256:{n}"} for n in "abc"],
+    }
+    federation = Federation.of(tree)
+    federation.check()
+    federation.write(tmp_path / "f.toml")
+    assert Federation.read(tmp_path / "f.toml") == federation
+    assert federation.neighbours(1) == [0, 2]
+    other = Federation.of(tree | {"problem": {"loss": "hinge", "alpha": 2}})
+    assert difference(federation.entries(), federation.entries()) is None
+    assert difference(federation.entries(), other.entries()) == "problem.loss is 'logistic' here and 'hinge' there"
+    late = [member | {"late": member["name"] == "b"} for member in tree["members"]]
+    wrong = {
+        "unknown key 'los'": {"problem": {"los": "logistic"}},
+        "alpha must be a float": {"problem": {"alpha": "1"}},
+        "split='samples'|split by samples": {"problem": {"penalty": "l1"}},
+        "two members have the name a": {"members": [tree["members"][0]] * 2},
+        "is no name": {"members": [tree["members"][0], tree["members"][1] | {"name": "B B"}]},
+        "two members or more": {"members": tree["members"][:1]},
+        "is no member": {"network": {"topology": "links", "links": [["a", "x"]]}},
+        "wire must be": {"network": {"wire": "float16"}},
+        "not connected without": {"members": late},
+    }
+    for words, change in wrong.items():
+        with pytest.raises(InvalidInput, match=words):
+            Federation.of(tree | change).check()
+
+
+@pytest.mark.parametrize("name", ['"quotes"', "carriage\rreturn", "\n", "tab\t \x7f\x01", "Zürich ☃ 𝛼", "back\\slash"])
+def test_any_text_is_read_back_as_written(name: str, tmp_path: Path) -> None:
+    links = NetworkPart(topology="links", links=[["a", name]])
+    federation = Federation(name, ProblemPart(), links, ())
+    federation.write(tmp_path / "f.toml")
+    assert Federation.read(tmp_path / "f.toml") == federation
+
+
+def test_tables_stand_in_the_order_that_members_know(tmp_path: Path) -> None:
+    member = {"name": "alice", "address": "127.0.0.1:7001", "fingerprint": "sha256:" + "0" * 64}
+    federation = Federation.of({"name": "clinics", "members": [member, member | {"name": "bob"}]})
+    federation.write(tmp_path / "f.toml")
+    lines = (tmp_path / "f.toml").read_text().splitlines()
+    tables = [line for line in lines if line.startswith("[")]
+    assert lines[0] == 'name = "clinics"'
+    assert tables == ["[problem]", "[network]", "[[members]]", "[[members]]"]
+    assert "tol = 1e-06" in lines
+    replace(federation, members=()).write(tmp_path / "f.toml")
+    assert "members" not in (tmp_path / "f.toml").read_text()

@@ -1,0 +1,84 @@
+"""The gossip store: the newest statement about each node counts, and news is passed on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glmesh.federation.node.gossip_store import GossipStore
+from glmesh.federation.wire.frames import Violation
+from glmesh.federation.wire.messages import DONE, SUMMARY, GossipEntry
+from glmesh.problem.summary import DataSummary
+
+
+class Sent(list[tuple[int, dict[str, Any]]]):
+    """Messages to neighbours, in the order in which they were sent."""
+
+    def __call__(self, peer: int, message: dict[str, Any]) -> None:
+        self.append((peer, message))
+
+
+def _summary(*y: float) -> list[float]:
+    """The numbers of a node with these labels and four features."""
+    return DataSummary.of(4, np.array(y), np.ones(len(y))).to_vector().tolist()
+
+
+def test_the_statement_with_the_largest_stamp_counts() -> None:
+    store, other = (GossipStore(3, (), Sent()) for _ in range(2))
+    store.publish(GossipEntry(DONE, 1, 5, 5))
+    other.publish(GossipEntry(DONE, 1, 7, 7), GossipEntry(SUMMARY, 2, 1, numbers=_summary(-1.0, 2.0)))
+    assert sorted(store.merge(other.to_json())) == [(DONE, 1), (SUMMARY, 2)]
+    assert not other.merge(store.to_json())
+    assert store.number(DONE, 1) == 7
+    assert store.stamp(DONE, 1) == 7
+    assert store.number(DONE, 0) is None
+    assert store.stamp(DONE, 0) == -1
+
+
+def test_summaries_are_combined_once_all_are_known() -> None:
+    store = GossipStore(3, (), Sent())
+    store.publish(GossipEntry(SUMMARY, 0, 1, numbers=_summary(-1.0, 2.0)))
+    assert store.summary([0, 2]) is None
+    store.publish(GossipEntry(SUMMARY, 2, 1, numbers=_summary(0.0, 3.0)))
+    merged = store.summary([0, 2])
+    assert merged is not None
+    assert (merged.width, merged.y_min, merged.y_max) == (4, -1.0, 3.0)
+
+
+def test_news_goes_to_all_neighbours_but_its_source() -> None:
+    sent = Sent()
+    store = GossipStore(4, (1, 2, 3), sent)
+    message = {"entries": [["done", 0, 4, 4]]}
+    store.merge(message, source=2)
+    assert sent == [(1, message), (3, message)]
+    store.merge(message, source=1)
+    assert len(sent) == 2
+    store.greet(2)
+    assert sent[2:] == [(2, message)]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (7, r"GOSSIP entry 1: expected \[kind, node, stamp, value\], got 7"),
+        (["facts", 0, 1, 1], "GOSSIP entry 1: expected one of summary, done, successor, membership, got 'facts'"),
+        (["done", 3, 1, 1], "GOSSIP entry 1: expected a node from 0 to 2, got 3"),
+        (["done", 0, "1", 1], "GOSSIP entry 1, stamp: expected a number >= 0, got '1'"),
+        (["done", 0, 1, 1.5], "done of node 0: expected a whole number >= -1, got 1.5"),
+        (["summary", 0, 1, [1.0]], r"summary of node 0: expected 7 finite numbers, got \[1.0\]"),
+        (["summary", 0, 1, ["x"] * 7], "summary of node 0: expected 7 finite numbers"),
+        (["summary", 0, 1, [10**400] * 7], "summary of node 0: expected 7 finite numbers"),
+    ],
+)
+def test_a_message_with_a_wrong_entry_is_refused_whole(entry: Any, words: str) -> None:
+    store = GossipStore(3, (), Sent())
+    with pytest.raises(Violation, match=words):
+        store.merge({"entries": [["done", 0, 1, 1], entry]})
+    assert store.number(DONE, 0) is None
+
+
+def test_a_message_without_entries_is_refused() -> None:
+    with pytest.raises(Violation, match="GOSSIP, entries: expected a list, got None"):
+        GossipStore(3, (), Sent()).merge({})

@@ -1,0 +1,71 @@
+"""Summaries of the nodes' data: merging is a maximum of vectors, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from glmesh.problem import Problem
+from glmesh.problem.summary import DataSummary
+
+RNG = np.random.default_rng(5)
+X, Y, WEIGHT = RNG.normal(size=(12, 3)), RNG.normal(size=12), RNG.uniform(size=12)
+PARTS = [(X[:5], Y[:5], WEIGHT[:5]), (X[5:], Y[5:], WEIGHT[5:]), (X[:0], Y[:0], WEIGHT[:0])]
+
+
+def summaries(parts, split):
+    return [part.summary() for part in Problem.from_nodes(parts, split=split).parts]
+
+
+@pytest.mark.parametrize("split", ["samples", "features"])
+def test_a_vector_gives_the_summary_back(split):
+    for summary in summaries(PARTS, split):
+        vector = summary.to_vector()
+        assert vector.shape == (DataSummary.SIZE,)
+        assert DataSummary.from_vector(vector) == summary
+        assert DataSummary.from_vector(vector.tolist()) == summary
+
+
+def test_the_maximum_of_the_vectors_is_the_merged_summary():
+    own = summaries(PARTS, "samples")
+    merged = DataSummary.merge(own)
+    assert merged == DataSummary.from_vector(np.maximum.reduce([one.to_vector() for one in own]))
+    assert (merged.width, merged.same_width, merged.same_targets) == (3, True, True)
+    assert merged.classes == (Y.min(), Y.max())
+    assert merged.weight == max(one.weight for one in own)
+    assert merged == DataSummary.merge([merged, *own]), "merging again changes nothing"
+
+
+def test_the_order_of_merging_does_not_matter():
+    first, second, third = summaries(PARTS, "features")
+    left = DataSummary.merge([DataSummary.merge([first, second]), third])
+    assert left == DataSummary.merge([third, DataSummary.merge([second, first])])
+
+
+def test_nodes_that_hold_other_rows_or_targets_are_noticed():
+    by_features = summaries([(X, Y), (X[:, :1], Y)], "features")
+    assert DataSummary.merge(by_features).same_targets
+    other = summaries([(X, Y), (X, Y + 1.0)], "features")
+    assert not DataSummary.merge(other).same_targets
+    shorter = summaries([(X, Y), (X[:7], Y[:7])], "features")
+    assert not DataSummary.merge(shorter).same_width
+
+
+def test_a_late_node_is_admitted_within_the_extremes_only():
+    early = DataSummary.merge(summaries(PARTS, "samples"))
+    for late in summaries(PARTS, "samples"):
+        assert early.admits(late)
+    assert early.admits(DataSummary.of(2, Y[:2], WEIGHT[:2])), "fewer features are zeros"
+    assert not early.admits(DataSummary.of(4, Y, WEIGHT))
+    assert not early.admits(DataSummary.of(3, Y + 100.0, WEIGHT))
+    assert not early.admits(DataSummary.of(3, Y - 100.0, WEIGHT))
+    same_rows = DataSummary.merge(summaries([(X, Y), (X[:, :1], Y)], "features"))
+    assert not same_rows.admits(summaries([(X, Y[::-1])], "features")[0])
+
+
+def test_old_names_of_a_problem_warn_and_work():
+    problem = Problem.glm(X, Y)
+    with pytest.warns(DeprecationWarning, match=r"Problem\.spec"):
+        assert problem.model is problem.spec
+    with pytest.warns(DeprecationWarning, match=r"Problem\.composite"):
+        assert problem.form is problem.composite
