@@ -1,6 +1,7 @@
-"""What a bird's eye sees: O_A, H, the consensus violation and the decentralised duality gap G_H.
+"""Measures of all nodes at once: O_A, H, the consensus violation and the decentralised duality gap G_H.
 
-These need everybody's vectors at once, so only a simulation (or a test) has them; nodes use `glmesh.certificate`.
+They need the vectors of all nodes, so only a simulation (or a cluster between rounds) has them; nodes themselves use
+`glmesh.certificate.bound`.
 """
 
 from __future__ import annotations
@@ -17,21 +18,18 @@ from glmesh.types import Matrix, Vector
 
 @dataclass(frozen=True)
 class Measures:
-    """One look at (x, {v_k}).
+    """Measures of one state (x, {v_k}).
 
-    objective: the user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples.
-    value: O_A(x). h: (1/K) sum f(v_k) + g(x). gap: G_H. consensus: sum |v_k - Ax|^2.
-    With a free intercept split by samples, objective and gap are those of the problem without an anchor; inner is the
-    gap with it, and pull what the anchor costs. Without one they mean nothing.
+    With a free intercept split by samples, `objective` and `gap` are those of the problem without an anchor.
     """
 
-    objective: float
-    value: float
-    h: float
-    gap: float
-    consensus: float
-    inner: float = 0.0
-    pull: float = 0.0
+    objective: float  # user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples
+    value: float  # O_A(x)
+    h: float  # (1/K) sum f(v_k) + g(x)
+    gap: float  # G_H
+    consensus: float  # sum |v_k - Ax|^2
+    inner: float = 0.0  # gap of the problem with the anchor of the intercept; meaningless without one
+    pull: float = 0.0  # what the anchor adds to the objective
 
 
 def observe(
@@ -44,11 +42,11 @@ def observe(
     conserved: bool = True,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Measures:
-    """Measures the variables xs and estimates vs of all blocks, those of other processes included.
+    """Return the measures of the variables xs and estimates vs of all blocks, those of other processes included.
 
-    constant: what others add to Ax for good. conserved: whether the mean of all v_k is sure to be Ax; if a lost message
-    may have moved it, G_H is no bound any more, and the gap has f(Ax) in the place of the mean of f(v_k).
-    Sums go over nodes in ascending order, so they have the same bits however nodes are grouped into blocks.
+    `constant` (d,) is what nodes that left add to Ax for good. `conserved` says whether the mean of all v_k is sure to
+    be Ax: a lost message may have moved it, G_H is then no bound any more, and the gap has f(Ax) in the place of the
+    mean of f(v_k). Sums go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
     """
     f, d = blocks[0].f, blocks[0].d
     rows = [row for v in vs for row in v]
@@ -58,7 +56,7 @@ def observe(
         shared = shared + constant
 
     def add(carry: Vector) -> Vector:
-        """What this process adds to the means of w, v, f(v), <v, w> and <v - Ax, w>."""
+        """Add this process's nodes to the means of w, v, f(v), <v, w> and <v - Ax, w>."""
         mean_w, mean_v = carry[:d], carry[d : 2 * d]
         mean_f, mean_vw, apart = carry[2 * d :].tolist()
         for row in rows:
@@ -102,13 +100,14 @@ def observe(
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
+    """Return g(x)."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
 def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """f + g without an anchor, at x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
+    """Return f + g without an anchor at a point near x whose entries sum up to zero, where its conjugate is finite.
 
-    Every g_i is finite between zero and where it is finite.
+    Positive or negative entries shrink, whichever weigh more; g stays finite between zero and a point where it is.
     """
     x = processes.all_gather_rows(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
@@ -120,7 +119,10 @@ def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes
 def _scaled_dual(
     blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, processes: ProcessGroup
 ) -> float:
-    """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
+    """Return (1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best feasible s in [0, 1]; infinite if there is none.
+
+    `rows` are the v_k, `us` = -A^T mean w of each block, `offset` = <constant, mean w>.
+    """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
     if limit < 0:
@@ -139,13 +141,15 @@ def _scaled_dual(
 
 
 def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -> float:
+    """Return g*(u), u given by block."""
     return float(processes.all_gather_rows([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
 
 
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
-    """Ax, column after column."""
+    """Return Ax, shape (d,), summed column after column; xs are the variables of each block."""
 
     def add(carry: Vector) -> Vector:
+        """Add this process's columns."""
         for block, x in zip(blocks, xs, strict=True):
             block.columns.add_product(x, carry[None])
         return carry
@@ -154,6 +158,6 @@ def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SIN
 
 
 def best_scale(ray: Vector, limit: float) -> float:
-    """argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself where nothing is gained below it."""
+    """Return argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself if c2 is not positive."""
     _, c1, c2 = ray
     return float(np.clip(-c1 / (2 * c2), 0.0, limit)) if c2 > 0 else limit
