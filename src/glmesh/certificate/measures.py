@@ -1,6 +1,7 @@
-"""What a bird's eye sees: O_A, H, the consensus violation and the decentralised duality gap G_H.
+"""Measures of all nodes at once: O_A, H, the consensus violation and the decentralised duality gap G_H.
 
-These need everybody's vectors at once, so only a simulation (or a test) has them; nodes use `glmesh.certificate`.
+They need the vectors of all nodes, so only a simulation (or a cluster between rounds) has them; nodes themselves use
+`glmesh.certificate.bound`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def observe(
     conserved: bool = True,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Measures:
-    """Measures the variables xs and estimates vs of all blocks, those of other processes included.
+    """Return the measures of the variables xs and estimates vs of all blocks, those of other processes included.
 
-    constant: what others add to Ax for good. conserved: whether the mean of all v_k is sure to be Ax; if a lost message
-    may have moved it, G_H is no bound any more, and the gap has f(Ax) in the place of the mean of f(v_k).
-    Sums go over nodes in ascending order, so they have the same bits however nodes are grouped into blocks.
+    `constant` (d,) is what nodes that left add to Ax for good. `conserved` says whether the mean of all v_k is sure to
+    be Ax: a lost message may have moved it, G_H is then no bound any more, and the gap has f(Ax) in the place of the
+    mean of f(v_k). Sums go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
     """
     f, d = blocks[0].f, blocks[0].d
     rows = [row for v in vs for row in v]
@@ -84,6 +85,7 @@ def observe(
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
+    """Return g(x)."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
@@ -101,7 +103,10 @@ def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
 def _scaled_dual(
     blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, processes: ProcessGroup
 ) -> float:
-    """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
+    """Return (1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best feasible s in [0, 1]; infinite if there is none.
+
+    `rows` are the v_k, `us` = -A^T mean w of each block, `offset` = <constant, mean w>.
+    """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
     if limit < 0:
@@ -120,6 +125,7 @@ def _scaled_dual(
 
 
 def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -> float:
+    """Return g*(u), u given by block."""
     return float(processes.all_gather_rows([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
 
 
@@ -133,6 +139,6 @@ def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SIN
 
 
 def best_scale(ray: Vector, limit: float) -> float:
-    """argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself where nothing is gained below it."""
+    """Return argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself if c2 is not positive."""
     _, c1, c2 = ray
     return float(np.clip(-c1 / (2 * c2), 0.0, limit)) if c2 > 0 else limit
