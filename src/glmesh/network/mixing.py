@@ -338,14 +338,14 @@ def _is_bipartite(matrix: sp.csr_array) -> bool:
     return bool(np.all((parity[links.row] != parity[links.col]) | (links.row == links.col)))
 
 
-def _second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
+def _second_eigenvalue(matrix: sp.csr_array) -> float:
     """λ_2: from all eigenvalues of a small matrix, by Lanczos from a fixed start on a large one."""
     n = matrix.shape[0]
     if _is_averaging(matrix):
         return 0.0
     if _falls_apart(matrix):
         return 1.0
-    if n <= dense_limit:
+    if n <= DENSE_LIMIT:
         return float(np.linalg.eigvalsh(matrix.toarray())[-2])
     start = _start(n)
     try:
@@ -354,10 +354,10 @@ def _second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> 
         return 1.0 - _smallest_laplacian(matrix, start)
 
 
-def _product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT) -> float:
+def _product_beta(factors: Sequence[sp.csr_array]) -> float:
     """σ_max(P - 11ᵀ/K) of the product P of all factors, the first one applied first."""
     n = factors[0].shape[0]
-    if n <= dense_limit:
+    if n <= DENSE_LIMIT:
         product = np.eye(n)
         for matrix in factors:
             product = matrix @ product
@@ -422,26 +422,26 @@ def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> flo
     return 1.0 / float(splinalg.eigsh(operator, 1, which="LA", v0=start, tol=1e-10)[0][0])
 
 
-def _beta(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
+def _beta(matrix: sp.csr_array, lambda2: float) -> float:
     """max(λ_2, -λ_K)."""
     if _is_averaging(matrix):
         return 0.0
     if 1.0 - 2.0 * matrix.diagonal().min() <= lambda2:  # Gershgorin: λ_K >= 2 min W_kk - 1
         return lambda2
-    if matrix.shape[0] <= dense_limit:
+    if matrix.shape[0] <= DENSE_LIMIT:
         return max(lambda2, -float(np.linalg.eigvalsh(matrix.toarray())[0]))
     # W² is a mixing matrix too, and its second eigenvalue is β²
-    return float(np.sqrt(_second_eigenvalue(matrix @ matrix, dense_limit)))
+    return float(np.sqrt(_second_eigenvalue(matrix @ matrix)))
 
 
-def _top(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
+def _top(matrix: sp.csr_array) -> float:
     """At least 1 - λ_K, and at most Gershgorin's 2 max(1 - W_kk)."""
     n, bound = matrix.shape[0], 2.0 * (1.0 - float(matrix.diagonal().min()))
     if bound <= 0.0:  # I - W = 0: one node, or an exchange without messages
         return 0.0
     if _is_averaging(matrix):
         return min(bound, 1.0 + ROUNDING)
-    if n <= dense_limit:
+    if n <= DENSE_LIMIT:
         return min(bound, 1.0 - float(np.linalg.eigvalsh(matrix.toarray())[0]) + ROUNDING)
     rest = splinalg.LinearOperator((n, n), lambda x: x - matrix @ x, dtype=np.float64)
     try:
@@ -452,7 +452,7 @@ def _top(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
     return min(bound, (1.0 + SLACK) * float(found[0][0]))
 
 
-def _consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
+def _consensus_gap(matrix: sp.csr_array, lambda2: float) -> float:
     """A lower bound of 1 - λ_2: `lambda2` corrected by its proven error, or 4 min W_kl / (K diameter)."""
     n = matrix.shape[0]
     if n == 1:
@@ -461,15 +461,15 @@ def _consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENS
         return 0.0
     links = matrix.tocoo()
     least = 4.0 * float(links.data[links.row != links.col].min()) / n
-    if n <= dense_limit or _is_averaging(matrix):
+    if n <= DENSE_LIMIT or _is_averaging(matrix):
         gap = 1.0 - lambda2 - ROUNDING
     else:
-        gap = _proven_gap(matrix, (1.0 - SLACK) * (1.0 - lambda2))
+        gap = proven_gap(matrix, (1.0 - SLACK) * (1.0 - lambda2))
     # Mohar's bound for the Laplacian of an unweighted graph, times the smallest weight
     return gap if gap >= least else max(gap, (1.0 - ROUNDING) * least / diameter(matrix))
 
 
-def _proven_gap(matrix: sp.csr_array, gap: float) -> float:
+def proven_gap(matrix: sp.csr_array, gap: float) -> float:
     """`gap` less rounding, if λ_2 <= 1 - gap is proven; else 0.
 
     A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does:
