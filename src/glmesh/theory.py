@@ -12,8 +12,6 @@ reaches Theta_max in expectation; both theorems then hold in expectation, with `
 Time-varying graphs, with as many gossip steps a round as a window has exchanges: beta is `mixing.window_beta`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

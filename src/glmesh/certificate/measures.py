@@ -3,8 +3,6 @@
 These need everybody's vectors at once, so only a simulation (or a test) has them; nodes use `glmesh.certificate`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.core.block import Block

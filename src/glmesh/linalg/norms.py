@@ -1,7 +1,5 @@
 """Norms of sparse and dense columns."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.linalg.columns import Columns

@@ -1,7 +1,5 @@
 """A virtual clock, so that seconds mean something in a simulation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
