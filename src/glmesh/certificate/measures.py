@@ -4,8 +4,6 @@ They need the vectors of all nodes, so only a simulation (or a cluster between r
 `glmesh.certificate.bound`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.core.block import Block

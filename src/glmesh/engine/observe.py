@@ -1,7 +1,5 @@
 """The history of a run: a record every few rounds, and the result at the end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Every process brings some rows; nobody ever holds all of them. Once it is known 
 be spread, each row (or, split by features, the entries of each column) goes straight to the process of its node.
 """
 
-from __future__ import annotations
-
 from os import PathLike
 from typing import Any
 

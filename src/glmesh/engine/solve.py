@@ -1,7 +1,5 @@
 """`solve`: a run until it is good enough, and what came of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike

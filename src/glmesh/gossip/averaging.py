@@ -7,8 +7,6 @@ Chebyshev gossip makes B exchanges that amount to the polynomial of degree B in 
 other eigenvalues. It keeps the mean too, but its entries may be negative: H may rise, unless f is quadratic.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Self
 

@@ -1,7 +1,5 @@
 """Norms of matrices that are stored by columns."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.linalg.columns import Columns

@@ -1,7 +1,5 @@
 """Virtual clock of a simulation: seconds of computing and communicating, from a model of the network."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

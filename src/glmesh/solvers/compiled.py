@@ -1,7 +1,5 @@
 """The default local solver: compiled coordinate descent."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

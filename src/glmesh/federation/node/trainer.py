@@ -4,8 +4,6 @@ A node that meets others that are further ahead takes part in the exchange that 
 rounds in which it was away, and in which its variables did not change.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The nodes of CoLA that this process hosts: columns, states, certificates, and what can be seen of them."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -7,8 +7,6 @@ so the objective falls. If g is quadratic nothing remains, and on a quadratic f 
 gradients, preconditioned by the local solver.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

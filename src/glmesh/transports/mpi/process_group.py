@@ -4,8 +4,6 @@ A rank that fails says so to all others, wherever those are waiting, and all end
 one rank makes the others wait for ever. (A rank that is killed says nothing; then MPI ends the program.)
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import time
