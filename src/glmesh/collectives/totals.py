@@ -14,7 +14,7 @@ from glmesh.core.state import Shared
 from glmesh.types import Matrix, Vector
 
 _LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector
-_SHORT_VECTORS = 2**17  # [bytes] of all nodes' vectors up to which they are flooded: waiting costs more than 128 KB
+SHORT_VECTORS = 2**17  # [bytes] of all nodes' vectors up to which they are flooded: waiting costs more than 128 KB
 
 
 class Gather(Protocol):
@@ -43,7 +43,7 @@ def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
 
 def floods(block: Block, width: int) -> bool:
     """Return whether vectors of this length are summed by flooding."""
-    return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= _SHORT_VECTORS
+    return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= SHORT_VECTORS
 
 
 def exchanges_per_sum(block: Block, width: int) -> int:
