@@ -25,8 +25,7 @@ from glmesh.cli.models import MODELS
 from glmesh.cli.progress import Progress
 from glmesh.cli.topology import DESCRIPTIONS
 from glmesh.engine import checkpoint
-from glmesh.files import data_files as datasets
-from glmesh.files import model_files as modelfile
+from glmesh.files import data_files, model_files
 from glmesh.formatting import size
 from glmesh.functions import LOSSES
 from glmesh.network import topology
@@ -76,7 +75,7 @@ class Terminal(io.StringIO):
 # train
 
 
-def test_train_says_what_it_does_and_what_came_out(data, capsys):
+def test_train_prints_the_task_and_the_outcome(data, capsys):
     X, y, _ = data
     code = run("train", "numbers.csv", "--model", "lasso", "--alpha", 2, "--tol", 1e-8, *FAST, "--history", "h.csv")
     shown = capsys.readouterr().out
@@ -96,7 +95,7 @@ def test_train_says_what_it_does_and_what_came_out(data, capsys):
         assert piece in shown
     assert re.search(r"^round [\d,]+  gap \S+ \(goal 1e-08\)  .*B  .*s$", shown, re.M)
     expected = Lasso(alpha=2 / 40, fit_intercept=False, tol=1e-12).fit(X, y).coef_
-    np.testing.assert_allclose(modelfile.load("glmesh-model.npz").coef, expected, atol=1e-4)
+    np.testing.assert_allclose(model_files.load("glmesh-model.npz").coef, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_train_says_what_it_does_and_what_came_out(data, capsys):
 def test_regressions_are_those_of_sklearn(data, options, peer):
     X, y, _ = data
     assert run("train", "numbers.csv", *options, "--tol", 1e-9, *FAST, "--quiet") == 0
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     peer.fit(X, y)
     np.testing.assert_allclose(model.coef, peer.coef_, atol=1e-4)
     assert model.intercept == pytest.approx(peer.intercept_, abs=1e-4)
@@ -123,7 +122,7 @@ def test_regressions_are_those_of_sklearn(data, options, peer):
 def test_a_classifier_is_that_of_sklearn(data):
     X, _, signs = data
     assert run("train", "labels.svm", "--model", "logistic", "--alpha", 0.5, "--tol", 1e-9, *FAST, "--quiet") == 0
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     assert (model.loss, model.classes, model.info["split"]) == ("logistic", (-1.0, 1.0), "samples")
     peer = LogisticRegression(C=2.0, fit_intercept=False, tol=1e-8).fit(X, signs)
     np.testing.assert_allclose(model.coef, peer.coef_[0], atol=1e-3)
@@ -133,13 +132,13 @@ def test_a_classifier_is_that_of_sklearn(data):
 def test_every_model_trains(data, name):
     source = "labels.svm" if LOSSES[MODELS[name][0]].classifies else "numbers.csv"
     assert run("train", source, "--model", name, "--tol", 1e-2, *FAST, "--quiet") == 0
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     assert (model.loss, model.penalty) == MODELS[name]
 
 
-def test_a_loss_takes_its_parameter(data, capsys):
+def test_a_loss_takes_a_parameter(data, capsys):
     assert run("train", "numbers.csv", "--loss", "quantile=0.9", "--max-rounds", 5, *FAST) == 3
-    assert modelfile.load("glmesh-model.npz").info["quantile"] == 0.9
+    assert model_files.load("glmesh-model.npz").info["quantile"] == 0.9
     assert "quantile (quantile 0.9) loss" in capsys.readouterr().out
 
 
@@ -154,7 +153,7 @@ def test_formats(data, capsys):
     coefs = []
     for name in ("labels.svm", "labels.svm.gz", "labels.svm.bz2", "labels.svm.xz", "dense.npz", "sparse.npz"):
         assert run("train", name, "--model", "svm", "--max-rounds", 3, *FAST, "--quiet") == 3
-        coefs.append(modelfile.load("glmesh-model.npz").coef)
+        coefs.append(model_files.load("glmesh-model.npz").coef)
     for coef in coefs[1:]:
         np.testing.assert_allclose(coef, coefs[0], rtol=1e-12)
     assert capsys.readouterr() == ("", "")
@@ -167,7 +166,7 @@ def test_target_picks_a_column(data):
     run("train", "numbers.csv", *train, "1.npz")
     run("train", "first.csv", "--target", "price", *train, "2.npz")
     run("train", "first.csv", "--target", 0, *train, "3.npz")
-    coefs = [modelfile.load(f"{i}.npz").coef for i in (1, 2, 3)]
+    coefs = [model_files.load(f"{i}.npz").coef for i in (1, 2, 3)]
     np.testing.assert_array_equal(coefs[0], coefs[1])
     np.testing.assert_array_equal(coefs[0], coefs[2])
 
@@ -211,14 +210,14 @@ def test_seconds_are_those_of_the_network_clock(data, capsys):
 def test_out_of_rounds_is_3_and_still_saves(data, capsys):
     assert run("train", "numbers.csv", "--model", "ridge", "--tol", 1e-9, "--max-rounds", 2) == 3
     assert "before the tolerance was reached" in capsys.readouterr().out
-    assert modelfile.load("glmesh-model.npz").info["status"] == "out_of_rounds"
+    assert model_files.load("glmesh-model.npz").info["status"] == "out_of_rounds"
 
 
 def test_the_result_depends_on_the_seed_only(data):
     for seed, threads in ((1, 1), (1, 3), (2, 1)):
         options = ["--seed", seed, "--threads", threads, "--max-rounds", 4, "--quiet", "--out", f"{seed}{threads}.npz"]
         run("train", "numbers.csv", "--model", "ridge", *options)
-    a, b, c = (modelfile.load(f"{name}.npz").coef for name in ("11", "13", "21"))
+    a, b, c = (model_files.load(f"{name}.npz").coef for name in ("11", "13", "21"))
     np.testing.assert_array_equal(a, b)
     assert (a != c).any()
 
@@ -255,7 +254,7 @@ def test_interrupt_saves_what_there_is(data, capsys, interrupted):
     code = interrupted("train", "labels.svm", "--model", "logistic", *options)
     assert code == 130
     assert "Interrupted" in capsys.readouterr().out
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     assert model.info["status"] == "interrupted"
     assert np.genfromtxt("h.csv", delimiter=",", names=True)["round"][-1] == model.info["rounds"] >= 1
     assert signal.getsignal(signal.SIGINT) is before
@@ -310,7 +309,7 @@ def test_faults_are_told(data, plan, capsys):
     )
     assert "Going on" not in shown
     assert "who was there" in Path("p.svg").read_text()
-    assert json.loads(modelfile.load("glmesh-model.npz").info["faults"]) == plan
+    assert json.loads(model_files.load("glmesh-model.npz").info["faults"]) == plan
 
 
 def test_many_events_are_not_all_told(data, capsys):
@@ -330,11 +329,11 @@ def test_nodes_that_rest_are_told(data, capsys):
     assert re.search(r"^  skipped +[\d,]+ subproblems? of nodes whose part was done$", capsys.readouterr().out, re.M)
 
 
-def test_without_faults_nothing_is_told_of_them(data, capsys):
+def test_faults_are_not_mentioned_where_there_are_none(data, capsys):
     run("train", "numbers.csv", "--model", "ridge", "--max-rounds", 3, *FAST)
     shown = capsys.readouterr().out
     assert not any(word in shown for word in ("members", "away", "events", "skipped", "checkpoint"))
-    assert "faults" not in modelfile.load("glmesh-model.npz").info
+    assert "faults" not in model_files.load("glmesh-model.npz").info
 
 
 @pytest.mark.parametrize("faults", [[], ["--faults", "plan.toml"]])
@@ -376,7 +375,7 @@ def test_checkpoints_are_written_along_the_way(data, monkeypatch):
 def test_interrupt_leaves_a_checkpoint_to_go_on_from(data, plan, capsys, interrupted):
     same = [*RIDGE[:-1], "--faults", "plan.toml"]
     assert interrupted(*same, "--max-rounds", 10**9, "--checkpoint", "saved", "--checkpoint-every", 10**9) == 130
-    done = modelfile.load("glmesh-model.npz").info["rounds"]
+    done = model_files.load("glmesh-model.npz").info["rounds"]
     assert run(*same, "--max-rounds", done + 15, "--checkpoint", "saved", "--out", "parts.npz") == 0
     assert f"\nGoing on from round {done:,}\n" in capsys.readouterr().out
     assert run(*same, "--max-rounds", done + 15, "--out", "whole.npz") == 0
@@ -420,7 +419,7 @@ def test_predict_equals_the_decision(data, capsys):
     run("train", "numbers.csv", "--model", "ridge", "--intercept", *FAST, "--quiet")
     assert run("predict", "glmesh-model.npz", "numbers.csv") == 0
     out, err = capsys.readouterr()
-    decision = modelfile.load("glmesh-model.npz").decision(X)
+    decision = model_files.load("glmesh-model.npz").decision(X)
     np.testing.assert_array_equal([float(line) for line in out.splitlines()], decision)
     r2 = 1 - np.sum((y - decision) ** 2) / np.sum((y - y.mean()) ** 2)
     assert err.startswith(f"40 predictions; R2 {r2:.4f} (root mean squared error ")
@@ -433,7 +432,7 @@ def test_predict_writes_classes_and_reports_accuracy(data, capsys):
     lines = Path("p.csv").read_text().splitlines()
     assert set(lines) == {"-1", "1"}
     predicted = np.array(lines, dtype=float)
-    np.testing.assert_array_equal(predicted, modelfile.load("glmesh-model.npz").predict(X))
+    np.testing.assert_array_equal(predicted, model_files.load("glmesh-model.npz").predict(X))
     right = int(np.sum(predicted == signs))
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"40 predictions in p.csv; accuracy {2.5 * right:.2f} % ({right} of 40)\n")
@@ -443,8 +442,8 @@ def test_predict_probabilities(data, capsys):
     run("train", "labels.svm", "--model", "logistic", "--tol", 1e-3, *FAST, "--quiet")
     assert run("predict", "glmesh-model.npz", "labels.svm", "--probability") == 0
     shown = [float(line) for line in capsys.readouterr().out.splitlines()]
-    X, _ = datasets.load("labels.svm")
-    np.testing.assert_array_equal(shown, modelfile.load("glmesh-model.npz").predict_probability(X))
+    X, _ = data_files.load("labels.svm")
+    np.testing.assert_array_equal(shown, model_files.load("glmesh-model.npz").predict_probability(X))
 
 
 def test_predict_without_targets(data, capsys):
@@ -453,7 +452,7 @@ def test_predict_without_targets(data, capsys):
     np.savetxt("new.csv", X, delimiter=",", fmt="%.6g")
     assert run("predict", "glmesh-model.npz", "new.csv") == 0
     out, err = capsys.readouterr()
-    decision = modelfile.load("glmesh-model.npz").decision(X)
+    decision = model_files.load("glmesh-model.npz").decision(X)
     np.testing.assert_array_equal([float(line) for line in out.splitlines()], decision)
     assert err == "40 predictions\n"
 
@@ -488,7 +487,7 @@ def test_topology_of_any_size(name, nodes, capsys):
     assert ("at most" in shown) == (nodes == 2000)
 
 
-def test_topology_list_has_them_all(capsys):
+def test_topology_list_has_all_names(capsys):
     assert run("topology", "list", "--nodes", 12) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in shown[1:]] == list(topology.names()) == list(DESCRIPTIONS)
@@ -680,7 +679,7 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
     ],
 )
 def test_errors_are_one_line(data, capsys, arguments, message):
-    modelfile.Model(np.ones(5), 0.0, "hinge", "l2", 1.0, 0.0, (-1.0, 1.0)).save("model.npz")
+    model_files.Model(np.ones(5), 0.0, "hinge", "l2", 1.0, 0.0, (-1.0, 1.0)).save("model.npz")
     np.savetxt("wide.csv", np.ones((2, 8)), delimiter=",")
     Path("wide.svm").write_text("1 1:1 7:1\n")
     Path("words.csv").write_text("a,b\nx,1\n")
@@ -705,7 +704,7 @@ def test_a_disk_that_fills_up_is_one_line(data, capsys, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device", "glmesh-model.npz")
 
-    monkeypatch.setattr(modelfile.Model, "save", full)
+    monkeypatch.setattr(model_files.Model, "save", full)
     message = fails(capsys, "train", "numbers.csv", "--model", "ridge", "--max-rounds", 1, *FAST)
     assert message == "glmesh: error: glmesh-model.npz: No space left on device\n"
 

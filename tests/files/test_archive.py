@@ -325,7 +325,7 @@ def craft(path: Path, structure: bytes | None, members: dict[str, bytes], compre
                 zipped.writestr(name, content)
             zipped.comment = bytes(archive._SEAL)
         end = stream.seek(0, os.SEEK_END) - archive._SEAL
-        seal = archive._seal(stream, end)
+        seal = archive.seal_of(stream, end)
         stream.seek(end)
         stream.write(seal)
 
@@ -429,7 +429,7 @@ def test_zip_bombs_are_not_unpacked(tmp_path: Path) -> None:
 def test_not_even_a_zip(tmp_path: Path) -> None:
     with (tmp_path / "c.glm").open("w+b") as stream:
         stream.write(b"no zip")
-        stream.write(archive._seal(stream, 6))
+        stream.write(archive.seal_of(stream, 6))
     with pytest.raises(UnreadableFile, match="BadZipFile"):
         load(tmp_path / "c.glm")
 
