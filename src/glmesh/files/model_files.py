@@ -97,7 +97,7 @@ class Model:
         return scores
 
     def predict(self, X: AnyArray) -> Vector:
-        """Return (m,) labels: the class of the sign, or of the largest, of the decisions; for a regression the decisions.
+        """Return (m,) labels by the sign, or by the largest, of the decisions; the decisions of a regression.
 
         Parameters
         ----------
