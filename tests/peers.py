@@ -42,7 +42,7 @@ def _main(arguments: list[str], output: str) -> None:
     from glmesh.cli import main
 
     sys.stdout.flush()
-    os._exit(main(arguments))
+    sys.exit(main(arguments))
 
 
 LOW, HIGH = 10_000, 32_000  # ports below those that the kernel hands out by itself: they stay free until they are used

@@ -261,7 +261,7 @@ def test_a_run_that_is_cut_goes_on_to_the_last_bit(name, tmp_path):
         run.close()
 
 
-def test_the_settings_do_show_what_they_are_about():
+def test_every_setting_does_what_its_name_says():
     """Else the test above would compare nothing with nothing."""
     names = (
         "heavy",

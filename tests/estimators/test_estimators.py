@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import glmesh
@@ -130,7 +131,7 @@ def test_pipelines_grids_and_pandas_work_as_with_scikit_learn():
         cv=2,
     ).fit(IRIS, NAMES)
     assert grid.best_params_ == {"logisticregression__C": 1.0}
-    assert "LogisticRegression" in grid.best_estimator_._repr_html_()
+    assert "LogisticRegression" in estimator_html_repr(grid.best_estimator_)
 
 
 def test_a_pickle_leaves_the_data_behind():

@@ -7,8 +7,6 @@ time of the rounds, without measuring; on the virtual clock if there is one. The
 problem, at the mean of all copies where nodes have their own: in favour of the rivals, since no node has that mean.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any

@@ -136,7 +136,7 @@ def save(
                     np.lib.format.write_array(member, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
             archive.comment = bytes(_SEAL)
         end = stream.seek(0, os.SEEK_END) - _SEAL
-        seal = seal_of(stream, end)
+        seal = _seal(stream, end)
         stream.seek(end)
         stream.write(seal)
 
@@ -271,7 +271,7 @@ _SCALARS: dict[type, Callable[[Any], Any]] = {  # exact type to the JSON node of
 }
 
 
-def seal_of(stream: BinaryIO, end: int) -> bytes:
+def _seal(stream: BinaryIO, end: int) -> bytes:
     """Return the comment of an archive whose other bytes are the first `end` ones of the stream."""
     digest = blake2b()
     stream.seek(0)
@@ -297,7 +297,7 @@ def _check_seal(stream: BinaryIO, path: Path, kind: str) -> None:
         elif head:
             what = "is no file of glmesh, or lost its end"
         raise UnreadableFile(f"{path}: {what}, expected a glmesh {kind}; check the name, or copy the file again")
-    if seal != seal_of(stream, end):
+    if seal != _seal(stream, end):
         raise UnreadableFile(
             f"{path}: is damaged, its bytes do not match their digest; expected a whole glmesh {kind}; "
             "copy it again, or use an older one"

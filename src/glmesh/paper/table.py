@@ -1,7 +1,5 @@
 """`datasets`: Table 1 of the paper, with the data that was used here."""
 
-from __future__ import annotations
-
 from glmesh.bench.data import ENTRIES
 from glmesh.bench.report import table
 from glmesh.paper.experiment import Claim, Findings, Settings

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 
 from glmesh import Cocoa, Cola, Problem, Run, solve
 from glmesh.collectives.pipeline import TreeAggregate
+from glmesh.core.drive import drive
 from glmesh.errors import InvalidInput
 from glmesh.functions import Logistic, Squared, Table
 from glmesh.methods.cola import plane
@@ -109,7 +110,7 @@ class Twin:
 
 @pytest.mark.parametrize("graph", ["ring", "star", "grid"])
 @pytest.mark.parametrize("name", list(PROBLEMS))
-def test_momentum_is_what_it_says(name, graph):
+def test_momentum_equals_the_plain_recursion_until_a_restart(name, graph):
     """Until the first restart: matrix and flow gossip are the plain recursion, whatever is clipped."""
     for gossip in ("matrix", "flows"):
         run = Run(PROBLEMS[name](), n_nodes=6, topology=graph, n_blocks=1,
@@ -480,7 +481,7 @@ def test_chebyshev_gossip_is_a_polynomial_that_keeps_the_mean(graph, steps):
     gossip = run.states[0].gossip
     gossip.v[:] = rng.normal(size=gossip.v.shape)
     start, W = gossip.v.copy(), run.mixing.matrix.toarray()
-    run._drive([gossip.mix(run.blocks[0], run.up, steps)])
+    drive(run.exchange, [gossip.mix(run.blocks[0], run.up, steps)])
     assert run.communications == steps
     np.testing.assert_allclose(gossip.v.mean(axis=0), start.mean(axis=0), atol=1e-12)
     away, before = gossip.v - start.mean(axis=0), start - start.mean(axis=0)
@@ -551,7 +552,7 @@ def test_curvature():
         Cola(curvature="majorant", local_accuracy=0.1)
 
 
-def test_the_hessian_gives_way_when_it_misleads():
+def test_a_misleading_hessian_gives_way_to_the_safe_bound():
     run = advance(Run(logistic(), n_nodes=4, method=Cola(curvature="hessian")), 5)
     state = run.states[0]
     curvature = run.method.strategies.curvature

@@ -217,7 +217,7 @@ def test_newton_returns_when_the_problem_changes():
         assert run.measure().gap <= 1e-9 * run.measure().objective
 
 
-def test_a_path_goes_on_from_where_it_is():
+def test_newton_on_a_path_goes_on_from_the_last_solution():
     path = solve_path(problem(), np.geomspace(10, 0.1, 8), n_nodes=4, tol=1e-8, method=NEWTON)
     assert all(result.rounds <= 8 for result in path.results[1:])
     for alpha, result in zip(path.alphas, path.results, strict=True):

@@ -94,7 +94,7 @@ def test_four_ranks_have_the_simulators_bits(four):
             assert not differ, (rank, differ)
 
 
-def test_what_cannot_be_had_is_refused_by_all_ranks(four):
+def test_impossible_options_are_refused_by_all_ranks(four):
     for rank in range(4):
         told = dict(line.split(": ", 1) for line in (four / f"refuse-{rank}.txt").read_text().splitlines())
         assert "clock for simulations" in told["clock"]
