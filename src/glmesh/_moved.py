@@ -1,7 +1,5 @@
 """Old module names, which work for one release: importing one warns and gives the module that has its place now."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

@@ -1,8 +1,3 @@
-"""Mixing matrices: weights, spectra with proven bounds, sequences, and what is refused."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import cvxpy as cp
 import networkx as nx
 import numpy as np
@@ -12,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glmesh.errors import InvalidInput, InvalidNetwork
-from glmesh.network import mixing, topology
+from glmesh.network import mixing, spectrum, topology
 from tests.cases import prop
 
 ANY_SIZE = [name for name in topology.names() if name != "hypercube" and "regular" not in name]
@@ -25,14 +20,6 @@ def dense(rows):
 
 def eigenvalues(w):
     return np.linalg.eigvalsh(w.matrix.toarray())
-
-
-@contextmanager
-def sparsely() -> Iterator[None]:
-    """Spectra by the ways of large networks, whatever the size."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mixing, "DENSE_LIMIT", 0)
-        yield
 
 
 @st.composite
@@ -291,8 +278,7 @@ def test_top_is_a_tight_upper_bound(w):
 def test_top_by_lanczos_is_an_upper_bound(name, make):
     w = make(topology.build(name, 256))
     top, bound = 1 - eigenvalues(w)[0], 2 * (1 - w.matrix.diagonal().min())
-    with sparsely():
-        assert top - 1e-14 <= w.top <= min(1.0011 * top, bound)
+    assert top - 1e-14 <= spectrum.laplacian_bound(w.matrix, dense_limit=0) <= min(1.0011 * top, bound)
 
 
 def test_top_of_networks_with_little_to_say():
@@ -306,11 +292,11 @@ def test_top_of_networks_with_little_to_say():
 
 def test_top_without_convergence_is_the_free_bound(monkeypatch):
     def fails(*args, **kwargs):
-        raise mixing.splinalg.ArpackNoConvergence("none", np.zeros(0), np.zeros((0, 0)))
+        raise spectrum.splinalg.ArpackNoConvergence("none", np.zeros(0), np.zeros((0, 0)))
 
-    star = mixing.metropolis(topology.star(600))
-    monkeypatch.setattr(mixing.splinalg, "eigsh", fails)
-    assert star.top == pytest.approx(2 * 599 / 600)
+    matrix = mixing.metropolis(topology.star(600)).matrix
+    monkeypatch.setattr(spectrum.splinalg, "eigsh", fails)
+    assert spectrum.laplacian_bound(matrix) == pytest.approx(2 * 599 / 600)
 
 
 # --- large networks: the sparse ways agree with the dense one --------------------------------------
@@ -318,25 +304,24 @@ def test_top_without_convergence_is_the_free_bound(monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in topology.names() if name != "complete"])
 def test_sparse_and_dense_spectra_agree(name):
-    w = mixing.metropolis(topology.build(name, 128))
-    lambda2, beta = w.lambda2, w.beta
-    with sparsely():
-        large = mixing.Mixing(w.matrix)
-        assert large.lambda2 == pytest.approx(lambda2, abs=1e-9)
-        assert large.beta == pytest.approx(beta, abs=1e-9)
-        assert 0.99 * (1 - lambda2) <= large.consensus_gap <= 1 - lambda2
+    matrix = mixing.metropolis(topology.build(name, 128)).matrix
+    lambda2, beta = (
+        spectrum.second_eigenvalue(matrix),
+        spectrum.absolute_eigenvalue(matrix, spectrum.second_eigenvalue(matrix)),
+    )
+    assert spectrum.second_eigenvalue(matrix, dense_limit=0) == pytest.approx(lambda2, abs=1e-9)
+    assert spectrum.absolute_eigenvalue(matrix, lambda2, dense_limit=0) == pytest.approx(beta, abs=1e-9)
+    assert 0.99 * (1 - lambda2) <= spectrum.consensus_gap(matrix, lambda2, dense_limit=0) <= 1 - lambda2
 
 
 @many
 @given(random_mixings().filter(lambda w: w.n_nodes > 3))
 def test_sparse_and_dense_spectra_agree_on_small_graphs(w):
-    lambda2, beta, gap = w.lambda2, w.beta, 1 - w.lambda2
-    with sparsely():
-        large = mixing.Mixing(w.matrix)
-        assert large.lambda2 == pytest.approx(lambda2, abs=1e-9)
-        # β is the root of an eigenvalue of W², so near zero half the digits are left
-        assert large.beta == pytest.approx(beta, abs=1e-5)
-        assert 0.99 * gap <= large.consensus_gap <= gap + 1e-15
+    gap = 1 - w.lambda2
+    assert spectrum.second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(w.lambda2, abs=1e-9)
+    # β is the root of an eigenvalue of W², so near zero half the digits are left
+    assert spectrum.absolute_eigenvalue(w.matrix, w.lambda2, dense_limit=0) == pytest.approx(w.beta, abs=1e-5)
+    assert 0.99 * gap <= spectrum.consensus_gap(w.matrix, w.lambda2, dense_limit=0) <= gap + 1e-15
 
 
 @pytest.mark.parametrize(
@@ -365,29 +350,27 @@ def test_a_negative_eigenvalue_of_a_large_odd_ring_dominates():
 def test_a_negative_second_eigenvalue_is_found():
     n = 40
     w = mixing.from_matrix((np.ones((n, n)) - np.eye(n)) / (n - 1))
-    with sparsely():
-        assert w.lambda2 == pytest.approx(-1 / (n - 1))
+    assert spectrum.second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(-1 / (n - 1))
 
 
 @many
 @given(random_mixings(), st.floats(1.001, 3.0))
 def test_a_gap_that_is_too_large_is_never_proven(w, factor):
     gap = 1 - w.lambda2
-    assert mixing.proven_gap(w.matrix, factor * gap) <= gap
+    assert spectrum.proven_gap(w.matrix, factor * gap) <= gap
 
 
 def test_a_gap_that_ends_on_an_eigenvalue_is_not_proven():
     w = mixing.metropolis(topology.hypercube(8))  # eigenvalues 1, 1/2, 0, -1/2
-    assert mixing.proven_gap(w.matrix, 1.0) == 0.0
+    assert spectrum.proven_gap(w.matrix, 1.0) == 0.0
 
 
-def test_without_a_proof_the_free_bound_remains(monkeypatch):
+def test_without_a_proof_the_free_bound_remains():
     w = mixing.metropolis(topology.ring(12))
     free = 4 * (1 / 3) / (12 * 6)
+    wrong_lambda2 = w.lambda2 - 0.1
+    assert spectrum.consensus_gap(w.matrix, wrong_lambda2, dense_limit=0) == pytest.approx(free)
     assert free <= w.consensus_gap
-    monkeypatch.setattr(mixing.Mixing, "lambda2", w.lambda2 - 0.1)  # a wrong one
-    with sparsely():
-        assert mixing.Mixing(w.matrix).consensus_gap == pytest.approx(free)
 
 
 # --- matrices of the user -------------------------------------------------------------------------
@@ -591,11 +574,9 @@ def test_a_hypercube_taken_by_dimensions_averages_exactly(n):
 @prop(300)
 @given(random_sequences().filter(lambda graphs: len(graphs[0]) > 3))
 def test_sparse_and_dense_window_betas_agree(graphs):
-    mixings = mixing.sequence(graphs)
-    dense = mixing.window_beta(mixings)
-    with sparsely():
-        # the root of an eigenvalue, so near zero half the digits are left
-        assert mixing.window_beta(mixings) == pytest.approx(dense, abs=1e-5)
+    factors = [w.matrix for w in mixing.sequence(graphs)]
+    # the root of an eigenvalue, so near zero half the digits are left
+    assert spectrum.product_beta(factors, dense_limit=0) == pytest.approx(spectrum.product_beta(factors), abs=1e-5)
 
 
 def test_a_sequence_that_mixes_slowly_takes_the_factorisation():

@@ -8,8 +8,6 @@ Any of the three may be missing. A method is a class, or a function that returns
 (`glmesh.core.protocols.Method`); nothing has to be inherited.
 """
 
-from __future__ import annotations
-
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Races: every contender on one problem and network, followed in one way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

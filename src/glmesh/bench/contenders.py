@@ -1,7 +1,5 @@
 """Methods that compete, by name, with the split of the problem that each is given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

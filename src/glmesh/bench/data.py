@@ -5,8 +5,6 @@ occur in no sample are left out: their coefficient is zero whatever the method, 
 47,236 features 28,192 occur in the subset).
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

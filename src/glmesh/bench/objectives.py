@@ -1,7 +1,5 @@
 """Objectives by name: functions from X, y and a split to a Problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

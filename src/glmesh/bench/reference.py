@@ -1,7 +1,5 @@
 """Optimum of a problem, proven by a duality gap."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A benchmark as a page: Markdown, with tables of costs and ratios, and pictures beside it."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Iterable, Sequence

@@ -23,8 +23,6 @@ R_k and s need delta_w before it is known: nodes use a radius, `_SLACK` times th
 a bound whose delta_w turns out larger than the radius.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """The part of a message that spreads the records of a certificate in the making."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Self, TypeVar

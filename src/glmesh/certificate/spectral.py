@@ -1,7 +1,5 @@
 """Spectral gaps of the mixing among the members of a view, which certificates under faults rest on."""
 
-from __future__ import annotations
-
 from glmesh.gossip.membership import MembershipView
 from glmesh.network.faults import Plan
 from glmesh.network.mixing import Mixing, among

@@ -18,8 +18,6 @@ estimates whose sum is right. Rounds T are fixed beforehand, so nobody has to be
 A node whose own subproblem has nothing to gain that matters skips it (`glmesh.solvers.screening`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """`glmesh bench`: methods against each other, on named data sets and your own."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

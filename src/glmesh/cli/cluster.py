@@ -1,7 +1,5 @@
 """`train` as one of the ranks of `mpiexec`: one of them speaks for all, and the end of a rank is not the last word."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from argparse import Namespace

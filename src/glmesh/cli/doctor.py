@@ -1,7 +1,5 @@
 """`glmesh doctor NODE.toml`: look at a node before it starts."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from glmesh.cli.federation import needs_peers

@@ -1,7 +1,5 @@
 """`glmesh federation init|add|check FILE`: the file that all members of a federation share."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

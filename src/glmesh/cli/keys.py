@@ -1,7 +1,5 @@
 """`glmesh keys FOLDER NAME...`: a private certificate authority, and certificates for nodes."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`glmesh node NODE.toml`: one site of a federation."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from contextlib import ExitStack, closing

@@ -1,7 +1,5 @@
 """`glmesh paper`: the experiments of the paper, redone."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

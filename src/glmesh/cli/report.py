@@ -1,7 +1,5 @@
 """`glmesh report NODE.toml`: the history of a node as a page with plots."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 
 from glmesh.cli.options import REACHED, Parser, examples

@@ -1,7 +1,5 @@
 """`glmesh status NODE.toml`: a running node at a glance."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 

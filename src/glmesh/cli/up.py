@@ -1,7 +1,5 @@
 """`glmesh up FEDERATION`: all nodes of a federation on this machine, as processes of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """The part of a message that carries vectors and numbers to be added up."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -1,7 +1,5 @@
 """All-reduce: totals of a row of numbers or of a vector per node, bitwise equal at all nodes, by the cheaper way."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 

@@ -1,7 +1,5 @@
 """Generators of one exchange after the other, stepped in lock-step over a transport."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

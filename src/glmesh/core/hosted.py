@@ -4,8 +4,6 @@ Nodes know nothing of this. On a cluster everything here that takes other proces
 order, and all are given the same bits.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, NoReturn, TypeVar

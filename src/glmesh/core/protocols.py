@@ -3,8 +3,6 @@
 A class of your own that satisfies `Method` runs through `solve`, `glmesh bench` and MPI; nothing has to be registered.
 """
 
-from __future__ import annotations
-
 from typing import Protocol, TypeVar
 
 from glmesh.core.block import Block

@@ -1,7 +1,5 @@
 """Records that nodes and observers hand to each other: measures, certificates, events, traffic."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

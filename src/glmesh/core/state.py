@@ -15,8 +15,6 @@ A field without one of these holds another state, or None. `merge` makes one sta
 `split` cuts one into several, so a run that was saved by some processes goes on in others.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The seam between rounds and the wire."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Protocol
 
 from glmesh.core.messages import Contents, Halo, Outbox

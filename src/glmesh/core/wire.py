@@ -1,7 +1,5 @@
 """Bytes of one message: how its parts are laid out, and a reader that checks every length before it is used."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -10,8 +10,6 @@ The file is an archive (`glmesh.files.archive`) of kind "checkpoint" with
 | `state`    | all that changes from round to round                                        |
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, is_dataclass, replace
 from hashlib import blake2b
 from os import PathLike

@@ -1,7 +1,5 @@
 """Changes of a run's problem in mid-run: columns that come and go, and the anchor of a free intercept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

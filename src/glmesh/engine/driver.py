@@ -1,7 +1,5 @@
 """Rounds, one after the other: the nodes of this process, the transport between them, and the clock."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -5,8 +5,6 @@ loses them; its neighbours drop their flows, and with them what it had lent or b
 reset too, or its share A_k x_k is handed to the nearest member, who goes on counting it as a constant.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.core.records import Event

@@ -6,8 +6,6 @@ along the line through its last two solutions: with L1 penalties and a squared l
 as long as no coefficient becomes zero or stops being zero.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ Every process brings some rows; nobody ever holds all of them. Once it is known 
 be spread, each row (or, split by features, the entries of each column) goes straight to the process of its node.
 """
 
-from __future__ import annotations
-
 from os import PathLike
 from typing import Any
 
@@ -107,7 +105,8 @@ def _loads(rows: AnyArray, processes: ProcessGroup, *, by_samples: bool) -> Indi
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
         return np.asarray(processes.all_gather_rows([counts.astype(np.int64)]))
-    return processes.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
+    total = processes.fold_out(processes.fold_in(np.zeros(rows.shape[1])) + counts)
+    return total.astype(np.int64)
 
 
 def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:

@@ -1,7 +1,5 @@
 """From what a caller asks for to a network that can carry a run, or a reason why not."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

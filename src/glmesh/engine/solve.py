@@ -1,7 +1,5 @@
 """`solve`: a run until it is good enough, and what came of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
@@ -188,7 +186,7 @@ def advance(
             if status is None:
                 if entry is not None:
                     run.move_anchor()
-                next(run)
+                next(run.driver)
                 observer.record()
                 status = wishes.ask(run)
     return observer.result(status, None if stop == "rounds" else tol)

@@ -1,7 +1,5 @@
 """Classifiers: their common base, support vector machine, and one for every classification loss of the catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self

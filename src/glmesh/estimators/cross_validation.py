@@ -1,7 +1,5 @@
 """Weights of the elastic net chosen by cross-validation, with folds inside every node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self

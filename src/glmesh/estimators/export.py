@@ -1,7 +1,5 @@
 """Fitted estimators to and from model files, and as plain scikit-learn estimators."""
 
-from __future__ import annotations
-
 import json
 from os import PathLike
 from typing import Any

@@ -1,7 +1,5 @@
 """Regressors with a squared loss: Ridge, Lasso and the elastic net."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Logistic regression."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from glmesh.errors import InvalidInput

@@ -1,7 +1,5 @@
 """Regularisation paths: one run over the network for many weights of a penalty."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Regressors: their common base, support vector regression, and one for every regression loss of the catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self

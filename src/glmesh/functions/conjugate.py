@@ -1,7 +1,5 @@
 """Conjugates of penalties: f of the sample split."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.errors import InvalidInput

@@ -1,7 +1,5 @@
 """f with an intercept that is not penalised: profiled out (split by features) or anchored (split by samples)."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import brentq
 

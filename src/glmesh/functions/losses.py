@@ -3,8 +3,6 @@
 Split by samples, g_i(a) = loss_i*(-a), so that loss_i(z) = g_i*(-z): the dual alone gives the loss its value.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Penalties by name, each a `Table` with some of its terms."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -1,7 +1,5 @@
 """Smooth f(v): the base of all, and the losses of the feature split."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import numpy as np

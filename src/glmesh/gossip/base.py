@@ -1,7 +1,5 @@
 """The protocol of a gossip, so that methods need not know which one a run uses."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Protocol, Self
 
 from glmesh.core.block import Block

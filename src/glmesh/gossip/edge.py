@@ -23,8 +23,6 @@ fail, F + coast D, so that a link that is silent for a while does not break the 
 are named in the offers, and the smaller counts; who adopts a flow knows no D, and names zero.
 """
 
-from __future__ import annotations
-
 import enum
 import struct
 from dataclasses import dataclass, field

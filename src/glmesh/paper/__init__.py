@@ -3,8 +3,6 @@
 Everything runs on the simulator, through `bench`; no method and no tuned number lives here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`ridge-baselines`, `lasso-baselines` and `consensus`: CoLA against DIGing and D-ADMM, and against newer methods."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`dropout` and `dropout-reset`: nodes that take part in each round with probability p only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

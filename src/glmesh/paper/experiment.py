@@ -1,7 +1,5 @@
 """Parts of an experiment: settings, runs, pictures, and a verdict on each claim of the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """`local-passes`: the effect of kappa, the passes over a node's data in each round."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

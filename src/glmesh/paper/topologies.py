@@ -1,7 +1,5 @@
 """`topologies`: ring, 2- and 3-connected cycle, grid and complete graph."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.bench import Watch

@@ -4,8 +4,6 @@ All processes together hold each column once, in the order of nodes; every proce
 partition and the summary of all data.
 """
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -8,8 +8,6 @@ where w is the gradient of f at the node's estimate; the solver never sees f. A 
 better than its Lipschitz constant weighs the rows of the square: q/2 sum_j h_j (A D)_j^2 with 0 <= h_j <= 1.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol

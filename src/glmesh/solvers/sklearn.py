@@ -1,7 +1,5 @@
 """Coordinate descent of scikit-learn as a local solver."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from dataclasses import dataclass

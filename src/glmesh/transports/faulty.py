@@ -1,7 +1,5 @@
 """The simulator's transport under a fault plan, which decides what gets through."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """All nodes in this process: the simulator's transport."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """What can be found out about a node before it starts, one finding per thing that was looked at."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import time

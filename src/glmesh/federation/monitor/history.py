@@ -1,7 +1,5 @@
 """Figures of a node over time, a line of JSON per entry; `glmesh report` draws them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

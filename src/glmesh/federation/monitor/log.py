@@ -3,8 +3,6 @@
 `log.info("up", extra={"peer": "bob"})` is a line for people and a line of JSON in a file. Nothing secret is logged.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

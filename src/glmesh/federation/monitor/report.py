@@ -1,7 +1,5 @@
 """Histories of nodes as one HTML page; plots are SVG made here, so there is no need of scripts or matplotlib."""
 
-from __future__ import annotations
-
 import html
 import math
 import time

@@ -1,7 +1,5 @@
 """A node on one screen: rounds, gap, neighbours and their state, bytes, and how long it may take."""
 
-from __future__ import annotations
-
 import logging
 import math
 import shutil

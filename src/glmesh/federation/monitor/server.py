@@ -1,7 +1,5 @@
 """A node seen from outside: its figures as JSON and as Prometheus metrics, read-only on a loopback port."""
 
-from __future__ import annotations
-
 import json
 import threading
 import urllib.error

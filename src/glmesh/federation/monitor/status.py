@@ -1,7 +1,5 @@
 """A node at a glance, as plain data: what the history, the live view, `glmesh status` and Prometheus show."""
 
-from __future__ import annotations
-
 import math
 import time
 from typing import Any

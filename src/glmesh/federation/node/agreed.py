@@ -1,7 +1,5 @@
 """Second phase of a node: all summaries are known, so the node's state can be made, or restored."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a node leaves on its disk: a checkpoint to go on from, and the model."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 

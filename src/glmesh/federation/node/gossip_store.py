@@ -1,7 +1,5 @@
 """Small statements about nodes (`GossipEntry`) that every node passes on until all have them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any
 

@@ -1,7 +1,5 @@
 """First phase of a node: meet the neighbours and gather what all members must know of each other's data."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What all phases of a node share: its links, its gossip store, and which neighbours are ready."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

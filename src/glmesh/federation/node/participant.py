@@ -1,7 +1,5 @@
 """A node that has a state: what it tells its neighbours about itself, and what it learns from them."""
 
-from __future__ import annotations
-
 from glmesh.core.wire import Layout
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.gossip_store import Key

@@ -1,7 +1,5 @@
 """The process of a site: its phases one after another. No coordinator for anything."""
 
-from __future__ import annotations
-
 import logging
 import signal
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A node that meets others that are further ahead takes part in the exchange that 
 rounds in which it was away, and in which its variables did not change.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,6 +129,7 @@ class Trainer:
             method.round(self.block, state), state, lambda: method.scale(self.block, state)
         )
         self._drive(attended, exchange)
+        state.finish_round(self.block)
         if self.view.digest != view.digest:
             self.members_changed(view)
         self._new_edges()

@@ -1,7 +1,5 @@
 """Last phase of a node: rounds until all members hold a proof, then the model and a good-bye."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from enum import Enum

@@ -11,8 +11,6 @@ again. So a run never hangs, and a stopped neighbour costs one deadline.
     barrier.finish()                              # messages to be delivered
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Flooding: nodes pass on what is news to them until all nodes have it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar

@@ -16,8 +16,6 @@ Frames come in order, so a frame that is repeated, out of order, too large or da
 begins anew. The sender of a message is known from its stream's certificate, and never read from the message.
 """
 
-from __future__ import annotations
-
 import enum
 import json
 import struct

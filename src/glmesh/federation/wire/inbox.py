@@ -1,7 +1,5 @@
 """Messages on their way from the thread of the links to the node's own."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass

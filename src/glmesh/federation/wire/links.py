@@ -5,8 +5,6 @@ begins with a HELLO from both ends, which must agree. MAIL that cannot be sent i
 gossip repairs the loss), so a neighbour that reads nothing costs a bounded amount of memory and no waiting.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

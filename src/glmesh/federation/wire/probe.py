@@ -1,7 +1,5 @@
 """Check who is at a neighbour's address before anything is said to it."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 

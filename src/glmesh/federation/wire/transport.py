@@ -1,7 +1,5 @@
 """The exchange of a block of one node whose neighbours are behind links: I/O around `Barrier`, which decides."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """CoLA's nodes one by one: found by id, changed from outside, looked at."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

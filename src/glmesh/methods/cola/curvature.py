@@ -1,7 +1,5 @@
 """Curvature of f in the local subproblems: the scalar 1/tau, a bound per row, or the Hessian."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

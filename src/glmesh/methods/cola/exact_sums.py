@@ -12,8 +12,6 @@ The tree is found by messages to neighbours: the smallest id becomes the root. A
 made, nothing is lost by it, and the run goes on with momentum.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """How often, and with which polynomial of W, the estimates are mixed in a round without acceleration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Variables, estimates and subproblems of the nodes of a block: what every accelerator of CoLA works on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

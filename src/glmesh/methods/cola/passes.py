@@ -1,7 +1,5 @@
 """How much a node works in a round: passes over its columns, an accuracy Theta, a time budget."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The round of CoLA, Algorithm 1 of the paper: gossip, gradient, local solve, update."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

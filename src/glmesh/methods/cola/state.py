@@ -1,7 +1,5 @@
 """State of CoLA at the nodes of a block: the iterate, its accelerators, and the choice between them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -7,8 +7,6 @@ They are CoLA's rivals. Each says what it needs and refuses the rest by name, an
 - as given.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial

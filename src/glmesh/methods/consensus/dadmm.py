@@ -1,7 +1,5 @@
 """Decentralised consensus ADMM (Shi, Ling, Yuan, Wu and Yin, 2014)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """DAPG (Ye, Zhou, Luo and Zhang, 2020), which without a penalty is Mudag (Ye, Luo, Zhou and Zhang, 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import Self

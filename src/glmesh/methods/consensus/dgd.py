@@ -1,7 +1,5 @@
 """Decentralised gradient descent (Nedić and Ozdaglar, 2009; Yuan, Ling and Yin, 2016)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """DIGing, gradient tracking (Nedić, Olshevsky and Shi, 2017)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """EXTRA (Shi, Ling, Wu and Yin, 2015)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

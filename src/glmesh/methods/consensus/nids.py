@@ -1,7 +1,5 @@
 """NIDS (Li, Shi and Yan, 2019): a step that does not depend on the network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PG-EXTRA (Shi, Ling, Wu and Yin, 2015): EXTRA with a proximal step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Nodes that hold samples and a copy of all coefficients: what consensus methods, and those of your own, run on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The best step of a grid, found by short trial runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

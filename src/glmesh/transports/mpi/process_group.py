@@ -4,12 +4,10 @@ A rank that fails says so to all others, wherever those are waiting, and all end
 one rank makes the others wait for ever. (A rank that is killed says nothing; then MPI ends the program.)
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self, TypeVar
 
@@ -190,11 +188,14 @@ class Ranks(ProcessGroup):
         """All-gather: the entries of all ranks, in node order."""
         return [one for data in self._all(pickle.dumps(list(parts))) for one in pickle.loads(data)]
 
-    def fold(self, carry: Vector, step: Callable[[Vector], Vector]) -> Vector:
-        """Pass `carry` from rank to rank, each of which changes it by `step`; broadcast the last one."""
+    def fold_in(self, carry: Vector) -> Vector:
+        """Return `carry` at rank 0, elsewhere what the rank before passed on."""
         if self.rank > 0:
             self.wait([self._comm.Irecv(carry, self.rank - 1, _CARRY)])
-        carry = step(carry)
+        return carry
+
+    def fold_out(self, carry: Vector) -> Vector:
+        """Pass `carry` on to the next rank; return the last rank's, at all ranks."""
         if self.rank < self.size - 1:
             self.wait([self._comm.Isend(carry, self.rank + 1, _CARRY)])
         self.wait([self._comm.Ibcast(carry, self.size - 1)])
