@@ -15,13 +15,14 @@ import pytest
 
 import glmesh
 from glmesh import Cola, Problem, Run, solvers
+from glmesh.collectives.totals import LARGEST_FLOOD
 from glmesh.core.state import Extent, Largest, PerColumn, PerNode, PerUnit, Shared, Summed, merge, split
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 21))
 SIGNS = np.where(X[:, 0] + RNG.normal(size=30) > 0, 1.0, -1.0)
 ROUNDS = 12
-MANY = 300  # nodes, of which totals go along a tree
+MANY = LARGEST_FLOOD + 10  # nodes, so many that totals go along a tree
 LOSSY = {"seed": 1, "random": [{"loss": 0.2}]}
 
 

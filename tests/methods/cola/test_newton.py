@@ -249,7 +249,7 @@ def test_the_penalty_may_change_in_mid_run():
 
 
 def test_newton_gives_way_to_momentum_when_a_part_is_missing(monkeypatch):
-    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", 0)
     plan = {"link": [{"between": [2, 3], "from": 3}]}
     X, y = data(spread=0.0)
     run = Run(
