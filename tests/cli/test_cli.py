@@ -72,10 +72,10 @@ def test_demo(capsys):
 
 def test_demo_without_matplotlib(capsys, monkeypatch):
     monkeypatch.setattr("glmesh.cli.demo.can_plot", lambda: False)
-    monkeypatch.setattr("glmesh.cli.demo._ROUNDS", 3)
+    monkeypatch.setattr("glmesh.cli.demo.ROUNDS", 3)
     assert run("demo") == 3
-    monkeypatch.setattr("glmesh.cli.demo._ROUNDS", 20_000)
-    monkeypatch.setattr("glmesh.cli.demo._TOL", 0.5)
+    monkeypatch.setattr("glmesh.cli.demo.ROUNDS", 20_000)
+    monkeypatch.setattr("glmesh.cli.demo.TOL", 0.5)
     assert run("demo") == 0
     assert "pip install 'glmesh[plot]'" in capsys.readouterr().out
     assert not os.path.exists("glmesh-demo.png")

@@ -2,11 +2,13 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from glmesh import Cola, Status, solve
+from glmesh.engine.stopping import Certified, Diverged, RoundLimit, SmallGap, Wishes
 from tests.scenes import PROBLEMS
 
 
@@ -69,3 +71,70 @@ def test_every_status_is_a_sentence():
     assert "2 rounds, 2 communications" in result.message
     assert "raise max_rounds" in result.message
     assert result.message in repr(result)
+
+
+# --- the rules, on runs that are nothing but figures ------------------------------------------------------------
+
+
+class Figures:
+    """A run as far as a stopping rule looks at one."""
+
+    def __init__(self, rounds=0, relative=None, wishes=((False, False),)):
+        self.rounds = rounds
+        self.certificate = None if relative is None else SimpleNamespace(relative=relative)
+        self.processes = SimpleNamespace(size=len(wishes), all_gather=lambda own: [*own, *wishes[1:]])
+
+
+def test_a_run_diverges_where_h_is_not_finite():
+    rule = Diverged()
+    assert rule.check(Figures(), {"h": np.inf}) is rule.check(Figures(), {"h": np.nan}) is Status.DIVERGED
+    assert rule.check(Figures(), {"h": 1e300}) is None
+    assert rule.check(Figures(), None) is None  # a round without a record
+
+
+@pytest.mark.parametrize(("gap", "status"), [(0.2, Status.CONVERGED), (0.21, None), (np.nan, None), (-1.0, "any")])
+def test_a_small_gap_is_relative_to_the_size_of_the_objective(gap, status):
+    found = SmallGap(0.1).check(Figures(), {"gap": gap, "objective": -2.0})
+    assert found is (Status.CONVERGED if status == "any" else status)
+    assert SmallGap(0.1).check(Figures(), None) is None
+
+
+def test_only_a_certificate_that_is_good_enough_certifies():
+    rule = Certified(1e-3)
+    assert rule.check(Figures(relative=1e-3), None) is Status.CERTIFIED
+    assert rule.check(Figures(relative=2e-3), {"gap": 0.0, "objective": 1.0}) is None
+    assert rule.check(Figures(), None) is None
+
+
+@pytest.mark.parametrize("status", [Status.ROUNDS_DONE, Status.OUT_OF_ROUNDS])
+def test_the_last_round_ends_a_run_with_the_status_given(status):
+    rule = RoundLimit(5, status)
+    assert [rule.check(Figures(rounds), None) for rounds in (0, 4, 5, 6)] == [None, None, status, status]
+
+
+def test_the_callback_of_a_single_process_is_obeyed_at_once():
+    run = Figures()
+    with Wishes(run, lambda run: run.rounds == 3) as wishes:
+        assert wishes.ask(Figures(2)) is None
+        assert wishes.ask(Figures(3)) is Status.STOPPED_BY_CALLBACK
+        assert wishes.check(run, None) is Status.STOPPED_BY_CALLBACK
+
+
+def test_processes_obey_the_wish_of_any_one_of_them_at_the_next_record():
+    entry = {"h": 1.0}
+    wished, interrupted = Figures(wishes=((False, False), (False, True))), Figures(wishes=((False,) * 2, (True, False)))
+    with Wishes(wished, None) as wishes:
+        assert wishes.ask(wished) is None
+        assert wishes.check(wished, None) is None
+        assert wishes.check(wished, entry) is Status.STOPPED_BY_CALLBACK
+        assert wishes.check(interrupted, entry) is Status.INTERRUPTED
+
+
+def test_signals_are_handled_as_before_once_a_run_has_ended():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    pair = Figures(wishes=((False, False),) * 2)
+    with Wishes(pair, None) as wishes:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert wishes.check(pair, {"h": 1.0}) is Status.INTERRUPTED
+        assert signal.getsignal(signal.SIGTERM) is before[signal.SIGTERM]  # the second signal ends the process
+    assert {number: signal.getsignal(number) for number in before} == before

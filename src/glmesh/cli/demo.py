@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HELP = "see it work: a Lasso over a ring of 16 nodes"
 
-_NODES, _TOL, _ROUNDS = 16, 1e-4, 20_000
+_NODES, TOL, ROUNDS = 16, 1e-4, 20_000
 _SHRINK = 10  # alpha, as a part of the smallest one that makes all coefficients zero
 
 
@@ -51,17 +51,17 @@ def run(options: Namespace) -> int:
     print(
         f"{_NODES} nodes stand in a ring. Each holds {X.shape[1] // _NODES} of the {X.shape[1]} features of "
         f"{X.shape[0]} diabetes\npatients and talks to its two neighbours only. Together they fit a Lasso, and\n"
-        f"stop when every node can prove that the objective is within {_TOL:.2%} of the best.\n",
+        f"stop when every node can prove that the objective is within {TOL:.2%} of the best.\n",
         flush=True,
     )
-    progress = Progress(stop="certificate", tol=_TOL, max_rounds=_ROUNDS)
+    progress = Progress(stop="certificate", tol=TOL, max_rounds=ROUNDS)
     result = solve(
         Problem.glm(X, y, penalty="l1", alpha=alpha),
         n_nodes=_NODES,
         topology="ring",
         stop="certificate",
-        tol=_TOL,
-        max_rounds=_ROUNDS,
+        tol=TOL,
+        max_rounds=ROUNDS,
         callback=progress,
         record_every=10,
     )

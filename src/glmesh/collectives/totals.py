@@ -13,7 +13,7 @@ from glmesh.core.messages import Contents, Halo, Rounds
 from glmesh.core.state import Shared
 from glmesh.types import Matrix, Vector
 
-_LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector
+LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector
 SHORT_VECTORS = 2**17  # [bytes] of all nodes' vectors up to which they are flooded: waiting costs more than 128 KB
 
 
@@ -37,7 +37,7 @@ class Gather(Protocol):
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
     """Start totals of the hosted nodes' rows (minima of the columns `smallest`): a flood of few nodes, else a tree."""
-    kind = FloodGather if block.info.n_nodes <= _LARGEST_FLOOD else TreeGather
+    kind = FloodGather if block.info.n_nodes <= LARGEST_FLOOD else TreeGather
     return kind.of(block, rows, smallest)
 
 

@@ -224,7 +224,7 @@ def test_a_straggler_that_does_nothing_does_not_coast_away():
 def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeypatch):
     runs = []
     for short in (2**20, 0):  # flooding; along a tree
-        monkeypatch.setattr("glmesh.collectives.totals._SHORT", short)
+        monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", short)
         run = Run(PROBLEMS[name](), n_nodes=5, topology=graph, method=Cola(acceleration="sums"), n_blocks=2)
         last = np.inf
         for _ in range(15):
@@ -243,7 +243,7 @@ def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeyp
 
 
 def test_a_tree_sum_costs_two_vectors_per_link_of_the_tree(monkeypatch):
-    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", 0)
     run = advance(Run(lasso(), n_nodes=8, method=Cola(acceleration="sums")), 1)
     before, waited = run.bytes, run.communications
     advance(run, 1)
@@ -355,7 +355,7 @@ def test_sums_by_flooding_find_their_way_around_a_dead_link():
 
 
 def test_sums_fall_back_to_momentum_when_a_link_dies(monkeypatch):
-    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", 0)
     problem = lasso()
     best = solve(problem, n_nodes=1, tol=1e-10).objective
     for n_blocks in (1, 2):
