@@ -5,10 +5,9 @@ These need everybody's vectors at once, so only a simulation (or a test) has the
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.records import Measures
+from glmesh.core import Block, Measures
 from glmesh.functions import Anchored
-from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
 
 

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from glmesh.cli.failures import CHECKPOINT
 from glmesh.cli.options import USAGE
+from glmesh.errors import GlmeshError
+from glmesh.transports.mpi import ranks
 
 # what is left to say when the program was ended from outside: it waits for its input to end, without a last word
 _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.endswith('.') else said)"
@@ -16,9 +18,6 @@ _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.en
 
 def run(options: Namespace, command: Callable[[Namespace, Any], int]) -> int:
     """Runs a command on all ranks; the exit code is that of each."""
-    from glmesh.errors import GlmeshError
-    from glmesh.transports.mpi import ranks
-
     with_all = ranks()
     options.quiet = options.quiet or with_all.rank > 0
     try:

@@ -1,16 +1,14 @@
 """`train` when things fail: the fault plan, the folder of the checkpoint, and what to tell afterwards."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glmesh.cli.output import count
-
-if TYPE_CHECKING:
-    from glmesh.engine.result import Result
-    from glmesh.network.faults import Plan
+from glmesh.engine import checkpoint
+from glmesh.engine.result import Result
+from glmesh.errors import InvalidInput
+from glmesh.network import Plan
 
 CHECKPOINT = "run.ckpt"
 EVERY = 100  # rounds between two checkpoints
@@ -24,9 +22,6 @@ _EVENTS = {
 
 def read_plan(options: Namespace, graph: Any) -> Plan | None:
     """The plan of --faults, known to fit the network."""
-    from glmesh.errors import InvalidInput
-    from glmesh.network.faults import Plan
-
     if options.faults is None:
         return None
     plan = Plan.of(options.faults)
@@ -52,8 +47,6 @@ def plan_text(plan: Plan | None) -> str:
 
 def checkpoint_output(options: Namespace) -> str | None:
     """What --checkpoint would write first: the folder, or the file in a folder that is there."""
-    from glmesh.errors import InvalidInput
-
     if options.checkpoint is None:
         if options.checkpoint_every is not None:
             raise InvalidInput("--checkpoint-every goes with --checkpoint DIR, which says where to")
@@ -66,8 +59,6 @@ def checkpoint_output(options: Namespace) -> str | None:
 
 def rounds_done(options: Namespace) -> int | None:
     """The rounds that the checkpoint holds, None without one; a damaged file is refused."""
-    from glmesh.engine import checkpoint
-
     if options.checkpoint is None:
         return None
     path = Path(options.checkpoint, CHECKPOINT)
@@ -85,8 +76,6 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 def told(result: Result) -> list[tuple[str, str]]:
     """Lines of the summary: who stayed, how often nodes were away, who joined and left, what was not solved."""
-    from glmesh.network.faults import Plan
-
     lines = []
     presence = result.presence
     if presence.size and (presence == 0).any():

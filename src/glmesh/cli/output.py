@@ -2,8 +2,12 @@
 
 import tempfile
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
+
+from glmesh.errors import InvalidInput
+from glmesh.files.archive import write_text
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -41,8 +45,6 @@ def plain(stream: TextIO) -> bool:
 
 def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
     """Refuse, before any work, outputs that could not be written or would overwrite each other or an input."""
-    from glmesh.errors import InvalidInput
-
     taken = {Path(name).resolve(): "the input" for name in inputs}
     for option, name in outputs.items():
         if name is None:
@@ -62,8 +64,6 @@ def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
 
 def check_picture(option: str, name: str | None) -> None:
     """Refuse, before any work, a plot that could not be drawn."""
-    from glmesh.errors import InvalidInput
-
     if name is None:
         return
     if Path(name).suffix.lower() not in PICTURES:
@@ -74,15 +74,11 @@ def check_picture(option: str, name: str | None) -> None:
 
 def can_plot() -> bool:
     """Whether matplotlib is there."""
-    from importlib.util import find_spec
-
     return find_spec("matplotlib") is not None
 
 
 def write_lines(path: str, lines: Iterable[str]) -> None:
     """Write a text file, whole or not at all."""
-    from glmesh.files.archive import write_text
-
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
