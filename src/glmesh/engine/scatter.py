@@ -13,13 +13,9 @@ import scipy.sparse as sp
 from glmesh.errors import InvalidData, UnreadableFile
 from glmesh.files import data_files
 from glmesh.functions import Loss, Separable
-from glmesh.linalg.columns import Columns
-from glmesh.parallel.processes import ProcessGroup
-from glmesh.problem.node_data import NodeData
-from glmesh.problem.partition import Partition, spread
-from glmesh.problem.shard import Shard
-from glmesh.problem.spec import ProblemSpec, Split
-from glmesh.problem.summary import DataSummary
+from glmesh.linalg import Columns
+from glmesh.parallel import ProcessGroup
+from glmesh.problem import DataSummary, NodeData, Partition, ProblemSpec, Shard, Split, spread
 from glmesh.types import AnyArray, Indices, Vector
 
 _NONE = np.iinfo(np.int32).max

@@ -38,15 +38,15 @@ import networkx as nx
 import numpy as np
 import tomli_w
 
-from glmesh.core.block import NetworkInfo
+from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
 from glmesh.federation.config.keys import check_name
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Cola
+from glmesh.network import Mixing
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
-from glmesh.network.mixing import Mixing
-from glmesh.problem.spec import ProblemSpec
+from glmesh.problem import ProblemSpec
 from glmesh.types import Indices
 
 LINKS = "links"  # name of the topology that is listed link by link

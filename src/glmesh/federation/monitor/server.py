@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from glmesh.errors import InvalidInput
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site
 from glmesh.files.archive import write_text
 
 _NUMBERS = {
