@@ -7,11 +7,12 @@ They need the vectors of all nodes, so only a simulation (or a cluster between r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from glmesh.core.block import Block
-from glmesh.functions import Anchored
+from glmesh.functions import Anchored, Smooth
 from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
 
@@ -48,15 +49,56 @@ def observe(
     be Ax: a lost message may have moved it, G_H is then no bound any more, and the gap has f(Ax) in the place of the
     mean of f(v_k). Sums go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
     """
-    f, d = blocks[0].f, blocks[0].d
+    f = blocks[0].f
     rows = [row for v in vs for row in v]
-    n_nodes = sum(processes.all_gather([len(v) for v in vs]))
+    n_nodes = sum(processes.all_gather([len(rows)]))
     shared = product(blocks, xs, processes)
     if constant is not None:
         shared = shared + constant
+    mean = _means(f, rows, shared, n_nodes, processes)
+    us = [-b.columns.transposed_dot(mean.w) for b in blocks]
+    offset = 0.0 if constant is None else float(constant @ mean.w)  # f(. + c) has the conjugate f* - <c, .>
+    g = _sum_of_values(blocks, xs, processes)
+    value = f.value(shared) + g
+    primal = mean.f + g if conserved else value
+    if processes.any(any(b.g.needs_scaling for b in blocks)):
+        gap = primal + _scaled_dual(blocks, rows, us, offset, processes)
+    elif conserved:  # mean <v_k, w_k> + g + g*, without its large numbers, which cancel
+        slacks = processes.all_gather_rows([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
+        gap = mean.apart - float((mean.v - shared) @ mean.w) + float(slacks.sum())
+    else:
+        gap = primal + (mean.vw - mean.f) - offset + _conjugate(blocks, us, processes)
+    if by_samples:
+        objective = f.conjugate(mean.w) - offset + _conjugate(blocks, us, processes)
+    else:
+        objective = value
+    away = processes.all_gather_rows([np.array([np.sum((row - shared) ** 2) for row in rows])])
+    consensus = float(sum(away))
+    gap, pull = max(float(gap), 0.0), 0.0
+    inner = gap
+    if isinstance(f, Anchored):
+        pull = f.pull(mean.w)
+        objective -= pull
+        gap = max(float(objective + _balanced_dual(f, blocks, xs, processes)), 0.0)
+    return processes.broadcast(Measures(float(objective), float(value), float(mean.f + g), gap, consensus, inner, pull))
+
+
+class _Means(NamedTuple):
+    """Means over all nodes."""
+
+    w: Vector  # (d,) w_k
+    v: Vector  # (d,) v_k
+    f: float  # f(v_k)
+    vw: float  # <v_k, w_k>
+    apart: float  # <v_k - Ax, w_k>
+
+
+def _means(f: Smooth, rows: list[Vector], shared: Vector, n_nodes: int, processes: ProcessGroup) -> _Means:
+    """Return means over the nodes of all processes, in ascending order; `rows` are the v_k here, `shared` is Ax."""
+    d = len(shared)
 
     def add(carry: Vector) -> Vector:
-        """Add this process's nodes to the means of w, v, f(v), <v, w> and <v - Ax, w>."""
+        """Add the nodes of this process."""
         mean_w, mean_v = carry[:d], carry[d : 2 * d]
         mean_f, mean_vw, apart = carry[2 * d :].tolist()
         for row in rows:
@@ -70,42 +112,16 @@ def observe(
         return carry
 
     carry = processes.fold(np.zeros(2 * d + 3), add)
-    mean_w, mean_v = carry[:d], carry[d : 2 * d]
-    mean_f, mean_vw, apart = carry[2 * d :].tolist()
-    us = [-b.columns.transposed_dot(mean_w) for b in blocks]
-    offset = 0.0 if constant is None else float(constant @ mean_w)  # f(. + c) has the conjugate f* - <c, .>
-    g = _sum_of_values(blocks, xs, processes)
-    value = f.value(shared) + g
-    primal = mean_f + g if conserved else value
-    if processes.any(any(b.g.needs_scaling for b in blocks)):
-        gap = primal + _scaled_dual(blocks, rows, us, offset, processes)
-    elif conserved:  # mean <v_k, w_k> + g + g*, without its large numbers, which cancel
-        slacks = processes.all_gather_rows([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
-        gap = apart - float((mean_v - shared) @ mean_w) + float(slacks.sum())
-    else:
-        gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us, processes)
-    if by_samples:
-        objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us, processes)
-    else:
-        objective = value
-    away = processes.all_gather_rows([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
-    consensus = float(sum(away))
-    gap, pull = max(float(gap), 0.0), 0.0
-    inner = gap
-    if isinstance(f, Anchored):
-        pull = f.pull(mean_w)
-        objective -= pull
-        gap = max(float(objective + _balanced_dual(f, blocks, xs, processes)), 0.0)
-    return processes.broadcast(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
+    return _Means(carry[:d], carry[d : 2 * d], *carry[2 * d :].tolist())
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return g(x)."""
+    """Return g(x), summed over the columns of all processes."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
 def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return f + g without an anchor at a point near x whose entries sum up to zero, where its conjugate is finite.
+    """Return f + g without an anchor at a point near x whose entries sum up to zero, as a free intercept demands.
 
     Positive or negative entries shrink, whichever weigh more; g stays finite between zero and a point where it is.
     """

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
-
-from glmesh.types import AnyArray
+from numpy.typing import ArrayLike
 
 
 class ThreadPool:
@@ -18,7 +17,7 @@ class ThreadPool:
         self.n_jobs = n_jobs
         self._pool = ThreadPoolExecutor(n_jobs - 1) if n_jobs > 1 else None
 
-    def spans(self, work: AnyArray) -> list[slice]:
+    def spans(self, work: ArrayLike) -> list[slice]:
         """Return at most `n_jobs` contiguous ranges of nodes that share the sum of `work` (one entry per node) evenly.
 
         Where there is no work, one range holds all nodes.
@@ -39,7 +38,7 @@ class ThreadPool:
             other.result()
 
     def close(self) -> None:
-        """Join the threads."""
+        """Wait for the threads to end; the pool cannot be used afterwards."""
         if self._pool is not None:
             self._pool.shutdown()
 
