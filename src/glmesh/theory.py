@@ -24,7 +24,7 @@ from glmesh.types import Vector
 
 
 @dataclass(frozen=True)
-class Constants:
+class RateConstants:
     """What the rates depend on.
 
     tau: f is 1/tau-smooth. mu: strong convexity of g. support: L, the bound of its support. sigma_max: the largest
@@ -83,7 +83,7 @@ def _steps(run: Run) -> int:
     return int(steps)
 
 
-def constants(run: Run, beta: float | None = None) -> Constants:
+def constants(run: Run, beta: float | None = None) -> RateConstants:
     """The constants of a run's problem, partition, network and method.
 
     beta: over a window, for time-varying graphs (`mixing.window_beta`, the window being the exchanges of a round);
@@ -100,7 +100,7 @@ def constants(run: Run, beta: float | None = None) -> Constants:
     squares = np.concatenate([block.node_norms**2 for block in blocks])
     counts = np.concatenate([np.diff(block.starts.astype(np.int64)) for block in blocks])
     g = [term for block in blocks for k, term in enumerate(block.terms) if block.n_columns(k)]
-    return Constants(
+    return RateConstants(
         tau=blocks[0].f.tau,
         mu=min(term.strong_convexity for term in g),
         support=_support(run),
@@ -118,7 +118,7 @@ def _support(run: Run) -> float:
     form = run.problem.composite
     n = form.columns.n
     bounds = np.array(np.broadcast_to(form.g.support_bound, n))
-    if np.isinf(bounds).any() and isinstance(form.g, Table) and run.problem.spec.split == "features":
+    if np.isinf(bounds).any() and form.g.as_table() is not None and run.problem.spec.split == "features":
         l1, _, linear, lo, hi = form.g.kernel_rows(n).T
         if not linear.any() and (lo <= 0).all() and (hi >= 0).all():
             start = form.f.value(np.zeros(form.columns.d))
@@ -126,7 +126,7 @@ def _support(run: Run) -> float:
     return float(bounds.max())
 
 
-def linear_rate(c: Constants, theta: float = 0.0, *, p_max: float = 0.0, theta_max: float | None = None) -> float:
+def linear_rate(c: RateConstants, theta: float = 0.0, *, p_max: float = 0.0, theta_max: float | None = None) -> float:
     """rho of Theorem 1: the expected suboptimality of H shrinks at least by rho = 1/(1 + eta s_0) a round.
 
     theta, p_max and theta_max, here and below: see `mean_accuracy`.
@@ -140,7 +140,7 @@ def linear_rate(c: Constants, theta: float = 0.0, *, p_max: float = 0.0, theta_m
 
 
 def rounds_strongly_convex(
-    c: Constants,
+    c: RateConstants,
     initial: float,
     target: float,
     *,
@@ -154,7 +154,7 @@ def rounds_strongly_convex(
 
 
 def rounds_strongly_convex_gap(
-    c: Constants,
+    c: RateConstants,
     initial: float,
     target: float,
     *,
@@ -169,7 +169,7 @@ def rounds_strongly_convex_gap(
 
 
 def rounds_convex(
-    c: Constants,
+    c: RateConstants,
     initial: float,
     target: float,
     *,
@@ -215,7 +215,7 @@ class AveragedIterates:
         pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))
         g = form.g
         if g.needs_scaling:
-            if not isinstance(g, Table):
+            if g.as_table() is None:
                 raise UnsuitablePair("Theorem 2 needs a bounded support; a group norm has none")
             bound = _support(self.run)
             rows = g.kernel_rows(form.columns.n)

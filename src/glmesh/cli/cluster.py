@@ -19,7 +19,7 @@ _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.en
 def run(options: Namespace, command: Callable[[Namespace, Any], int]) -> int:
     """Runs a command on all ranks; the exit code is that of each."""
     with_all = ranks()
-    options.quiet = options.quiet or with_all.rank > 0
+    options = Namespace(**vars(options) | {"quiet": options.quiet or with_all.rank > 0})
     try:
         with with_all, Sentinel(options, on=with_all.rank == 0 and with_all.size > 1):
             return command(options, with_all)

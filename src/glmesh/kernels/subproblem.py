@@ -72,7 +72,7 @@ class Scratch(NamedTuple):
     squares: Vector  # (units,) curvature/q under row weights; -1: not computed yet
 
 
-class Node(NamedTuple):
+class NodeProblem(NamedTuple):
     """Views and numbers of one node."""
 
     k: np.uint64

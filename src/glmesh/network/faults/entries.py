@@ -117,7 +117,7 @@ class Link(Window):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Partition(Window):
+class NetworkPartition(Window):
     """Groups between which no message passes; the nodes in none of them form one more."""
 
     groups: Annotated[tuple[tuple[int, ...], ...], _groups]

@@ -22,7 +22,7 @@ from glmesh.network.faults.entries import (
     Join,
     Leave,
     Link,
-    Partition,
+    NetworkPartition,
     Random,
     Straggler,
     Window,
@@ -43,7 +43,7 @@ _TABLES: dict[str, type[Any]] = {
     "random": Random,
     "down": Down,
     "link": Link,
-    "partition": Partition,
+    "partition": NetworkPartition,
     "join": Join,
     "leave": Leave,
     "straggler": Straggler,
@@ -59,7 +59,7 @@ class Plan:
     random: tuple[Random, ...] = ()
     down: tuple[Down, ...] = ()
     link: tuple[Link, ...] = ()
-    partition: tuple[Partition, ...] = ()
+    partition: tuple[NetworkPartition, ...] = ()
     join: tuple[Join, ...] = ()
     leave: tuple[Leave, ...] = ()
     straggler: tuple[Straggler, ...] = ()
