@@ -98,3 +98,10 @@ def test_the_examples_run(example: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda page: page.name)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    places = [ROOT, ROOT / "src" / "glmesh", page.parent]
+    for name in re.findall(r"`((?:[\w.-]+/)+[\w.-]*\.py)`", page.read_text()):
+        assert any((place / name).exists() for place in places), f"{page.name} names {name}"

@@ -38,7 +38,7 @@ class Addition:
 
 
 def read(path: str) -> Addition:
-    """Run the file and return what it adds; refuse a file that adds nothing, or something else than functions."""
+    """Run a Python file; return its DATASETS, OBJECTIVES and METHODS as an `Addition`, or refuse a file without any."""
     names = runpy.run_path(path)
     found = {key: names.get(key, {}) for key in ("DATASETS", "OBJECTIVES", "METHODS")}
     if not any(found.values()):

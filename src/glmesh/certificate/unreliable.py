@@ -10,7 +10,7 @@ estimates whose sum is right. Rounds T are fixed beforehand, so nobody has to be
 - Where a message was lost one way, the two ends of a link differ, and the sum of all s is not that of all u. The bound
   holds for any estimates whose sum is right, so the end that was behind reconciles its snapshot as the link will
   reconcile itself: it asks for the other's flow of round T, and says that its s is another than the one it had offered.
-- Rows (a Record and a Guard per node) are passed on from neighbour to neighbour until all nodes have those of all
+- Rows (`BoundTerms` and a `Guard` per node) are passed on from neighbour to neighbour until all nodes have those of all
   members. A row carries a digest of the view of the members (and of their data): rows of different views are never
   combined. As a second guard each row carries q_k = <rho, s_k - u_k> with a random rho that all compute alike, and the
   sum of all q must vanish.
@@ -102,7 +102,10 @@ class RoundSnapshot:
         self.reconciled = True
 
     def record_for(self, peer: int, *, with_s: bool) -> CertificateRecord:
-        """Return what the neighbour seems to lack; `with_s` if it cannot have this node's s from an offer."""
+        """Return the record about T for one neighbour, with the rows, s_k and flow that it seems to lack.
+
+        Before its first record, s_k goes along only if `with_s`: offers under momentum carry another point's estimate.
+        """
         heard = self.heard.get(peer)
         record = CertificateRecord(
             self.round,

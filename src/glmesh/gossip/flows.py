@@ -235,7 +235,7 @@ class FlowGossip(Gossip):
                 self.before[k] += self.u[k] - old
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """Derive u, flows and v of the k-th hosted node afresh."""
+        """Recompute u_k = A_k x_k (0 if no member), the sum of flows, the members seen and v_k of one hosted node."""
         own_flows = self.node_flows[k]
         self.u[k] = block.share(k, x) if own_flows.view.is_member(int(block.ids[k])) else 0.0
         self.sum_flows(k)

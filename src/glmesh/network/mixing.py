@@ -24,9 +24,9 @@ from glmesh.errors import InvalidNetwork
 from glmesh.network import spectrum
 from glmesh.network.families import positive_int
 from glmesh.network.matrix import INDEX, Mixing, assemble, metropolis_weights
+from glmesh.network.optimal_weights import GraphLaplacian
 from glmesh.network.topology import adjacency, check_connected
 from glmesh.network.varying import sequence, window_beta
-from glmesh.network.weights import GraphLaplacian
 
 __all__ = [
     "Mixing",

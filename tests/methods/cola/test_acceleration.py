@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from glmesh import Cocoa, Cola, Problem, Run, solve
 from glmesh.collectives.pipeline import TreeAggregate
-from glmesh.core.drive import drive
+from glmesh.core.transport import drive
 from glmesh.errors import InvalidInput
 from glmesh.functions import Logistic, Squared, Table
 from glmesh.methods.cola import plane

@@ -44,7 +44,7 @@ class WaitUntil:
 
 @dataclass
 class PeerTiming(Generic[T]):
-    """What a neighbour usually takes, and how far it is."""
+    """One neighbour to the barrier: seconds it takes to answer, its newest exchange, its undelivered messages."""
 
     heard: float  # [s] time of its last sign
     is_ready: bool = False  # it knows the length of vectors

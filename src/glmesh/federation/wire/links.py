@@ -404,7 +404,7 @@ class PeerLinks:
 
 
 class _Refused(Violation):
-    """The neighbour refuses this node; it needs no answer."""
+    """Raised when a neighbour sent REFUSE: the link ends, and no REFUSE is sent back."""
 
 
 def _reason(content: bytearray) -> str:

@@ -82,7 +82,9 @@ class GraphLaplacian:
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Return the barrier at (weights, t); infinite where the point is not allowed."""
+        """Return -tau t - log det(L - t) - log det(1 - L) - sum log w at point = (w, t), on vectors of mean zero; infinite
+        where a logarithm is not defined.
+        """
         if point.min() <= 0.0:
             return np.inf
         try:
