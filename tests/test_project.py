@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -10,7 +13,9 @@ import pytest
 import glmesh
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *HOW_TO]
+MODULES = [module.name for module in pkgutil.walk_packages(glmesh.__path__, "glmesh.") if "__main__" not in module.name]
 
 
 def test_public_names() -> None:
@@ -82,7 +87,7 @@ def test_the_python_in_the_documentation_runs(page: Path, tmp_path: Path, monkey
     """All ```python blocks of a page, in order, in one namespace, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S)
-    assert blocks or page.name == "files.md"
+    assert blocks or page.name in ("files.md", "glossary.md")
     namespace: dict[str, object] = {"__name__": page.stem}
     for block in blocks:
         exec(compile(block, page.name, "exec"), namespace)
@@ -98,3 +103,31 @@ def test_the_examples_run(example: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.name)
+def test_a_how_to_is_shorter_than_40_lines(page: Path) -> None:
+    assert len(page.read_text().splitlines()) < 40
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_docstrings_hold_examples() -> None:
+    """Else the test above would run nothing."""
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = [test for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
+    assert len(found) > 50
+
+
+def test_every_package_says_what_it_is_for_and_what_may_not_enter() -> None:
+    packages = [
+        "glmesh",
+        *(module.name for module in pkgutil.walk_packages(glmesh.__path__, "glmesh.") if module.ispkg),
+    ]
+    for name in packages:
+        text = importlib.import_module(name).__doc__ or ""
+        assert len(re.findall(r"[.:;!?](?=\s|$)", text)) > 1, name
