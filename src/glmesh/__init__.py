@@ -13,7 +13,7 @@ from glmesh.engine.solve import solve
 from glmesh.errors import GlmeshError
 from glmesh.methods import Cocoa, Cola
 from glmesh.network import mixing, topology
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 from glmesh.transports import Network
 
 if TYPE_CHECKING:

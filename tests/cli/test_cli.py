@@ -15,7 +15,7 @@ from glmesh.cli import output
 from glmesh.cli.models import MODELS
 from glmesh.cli.progress import Progress
 from glmesh.cli.topology import DESCRIPTIONS
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 from glmesh.formatting import size
 from glmesh.network import topology
 from glmesh.problem.partition import HOW
@@ -233,7 +233,7 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
     ],
 )
 def test_errors_are_one_line(data, capsys, arguments, message):
-    modelfile.Model(np.ones(5), 0.0, "hinge", "l2", 1.0, 0.0, (-1.0, 1.0)).save("model.npz")
+    model_files.Model(np.ones(5), 0.0, "hinge", "l2", 1.0, 0.0, (-1.0, 1.0)).save("model.npz")
     np.savetxt("wide.csv", np.ones((2, 8)), delimiter=",")
     Path("wide.svm").write_text("1 1:1 7:1\n")
     Path("words.csv").write_text("a,b\nx,1\n")
@@ -258,7 +258,7 @@ def test_a_disk_that_fills_up_is_one_line(data, capsys, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device", "glmesh-model.npz")
 
-    monkeypatch.setattr(modelfile.Model, "save", full)
+    monkeypatch.setattr(model_files.Model, "save", full)
     message = fails(capsys, "train", "numbers.csv", "--model", "ridge", "--max-rounds", 1, *FAST)
     assert message == "glmesh: error: glmesh-model.npz: No space left on device\n"
 

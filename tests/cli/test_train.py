@@ -15,7 +15,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 
 from glmesh.cli import output
 from glmesh.cli.models import MODELS
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 from glmesh.functions import LOSSES
 from tests.cli.calls import FAST, run
 
@@ -44,7 +44,7 @@ def test_train_prints_the_problem_and_the_result(data, capsys):
         assert piece in shown
     assert re.search(r"^round [\d,]+  gap \S+ \(goal 1e-08\)  .*B  .*s$", shown, re.M)
     expected = Lasso(alpha=2 / 40, fit_intercept=False, tol=1e-12).fit(X, y).coef_
-    np.testing.assert_allclose(modelfile.load("glmesh-model.npz").coef, expected, atol=1e-4)
+    np.testing.assert_allclose(model_files.load("glmesh-model.npz").coef, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_train_prints_the_problem_and_the_result(data, capsys):
 def test_regressions_are_those_of_sklearn(data, options, peer):
     X, y, _ = data
     assert run("train", "numbers.csv", *options, "--tol", 1e-9, *FAST, "--quiet") == 0
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     peer.fit(X, y)
     np.testing.assert_allclose(model.coef, peer.coef_, atol=1e-4)
     assert model.intercept == pytest.approx(peer.intercept_, abs=1e-4)
@@ -71,7 +71,7 @@ def test_regressions_are_those_of_sklearn(data, options, peer):
 def test_a_classifier_is_that_of_sklearn(data):
     X, _, signs = data
     assert run("train", "labels.svm", "--model", "logistic", "--alpha", 0.5, "--tol", 1e-9, *FAST, "--quiet") == 0
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     assert (model.loss, model.classes, model.info["split"]) == ("logistic", (-1.0, 1.0), "samples")
     peer = LogisticRegression(C=2.0, fit_intercept=False, tol=1e-8).fit(X, signs)
     np.testing.assert_allclose(model.coef, peer.coef_[0], atol=1e-3)
@@ -81,13 +81,13 @@ def test_a_classifier_is_that_of_sklearn(data):
 def test_every_model_trains(data, name):
     source = "labels.svm" if LOSSES[MODELS[name][0]].classifies else "numbers.csv"
     assert run("train", source, "--model", name, "--tol", 1e-2, *FAST, "--quiet") == 0
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     assert (model.loss, model.penalty) == MODELS[name]
 
 
-def test_a_loss_takes_its_parameter(data, capsys):
+def test_a_loss_takes_a_parameter(data, capsys):
     assert run("train", "numbers.csv", "--loss", "quantile=0.9", "--max-rounds", 5, *FAST) == 3
-    assert modelfile.load("glmesh-model.npz").info["quantile"] == 0.9
+    assert model_files.load("glmesh-model.npz").info["quantile"] == 0.9
     assert "quantile (quantile 0.9) loss" in capsys.readouterr().out
 
 
@@ -102,7 +102,7 @@ def test_formats(data, capsys):
     coefs = []
     for name in ("labels.svm", "labels.svm.gz", "labels.svm.bz2", "labels.svm.xz", "dense.npz", "sparse.npz"):
         assert run("train", name, "--model", "svm", "--max-rounds", 3, *FAST, "--quiet") == 3
-        coefs.append(modelfile.load("glmesh-model.npz").coef)
+        coefs.append(model_files.load("glmesh-model.npz").coef)
     for coef in coefs[1:]:
         np.testing.assert_allclose(coef, coefs[0], rtol=1e-12)
     assert capsys.readouterr() == ("", "")
@@ -115,7 +115,7 @@ def test_target_picks_a_column(data):
     run("train", "numbers.csv", *train, "1.npz")
     run("train", "first.csv", "--target", "price", *train, "2.npz")
     run("train", "first.csv", "--target", 0, *train, "3.npz")
-    coefs = [modelfile.load(f"{i}.npz").coef for i in (1, 2, 3)]
+    coefs = [model_files.load(f"{i}.npz").coef for i in (1, 2, 3)]
     np.testing.assert_array_equal(coefs[0], coefs[1])
     np.testing.assert_array_equal(coefs[0], coefs[2])
 
@@ -159,14 +159,14 @@ def test_seconds_are_those_of_the_network_clock(data, capsys):
 def test_out_of_rounds_is_3_and_still_saves(data, capsys):
     assert run("train", "numbers.csv", "--model", "ridge", "--tol", 1e-9, "--max-rounds", 2) == 3
     assert "before the tolerance was reached" in capsys.readouterr().out
-    assert modelfile.load("glmesh-model.npz").info["status"] == "out_of_rounds"
+    assert model_files.load("glmesh-model.npz").info["status"] == "out_of_rounds"
 
 
 def test_the_result_depends_on_the_seed_only(data):
     for seed, threads in ((1, 1), (1, 3), (2, 1)):
         options = ["--seed", seed, "--threads", threads, "--max-rounds", 4, "--quiet", "--out", f"{seed}{threads}.npz"]
         run("train", "numbers.csv", "--model", "ridge", *options)
-    a, b, c = (modelfile.load(f"{name}.npz").coef for name in ("11", "13", "21"))
+    a, b, c = (model_files.load(f"{name}.npz").coef for name in ("11", "13", "21"))
     np.testing.assert_array_equal(a, b)
     assert (a != c).any()
 
@@ -177,7 +177,7 @@ def test_interrupt_saves_what_there_is(data, capsys, interrupted):
     code = interrupted("train", "labels.svm", "--model", "logistic", *options)
     assert code == 130
     assert "Interrupted" in capsys.readouterr().out
-    model = modelfile.load("glmesh-model.npz")
+    model = model_files.load("glmesh-model.npz")
     assert model.info["status"] == "interrupted"
     assert np.genfromtxt("h.csv", delimiter=",", names=True)["round"][-1] == model.info["rounds"] >= 1
     assert signal.getsignal(signal.SIGINT) is before

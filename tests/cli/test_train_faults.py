@@ -10,7 +10,7 @@ import pytest
 
 from glmesh.cli.progress import Progress
 from glmesh.engine import checkpoint
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 from tests.cli.calls import FAST, fails, run
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -30,7 +30,7 @@ def test_faults_are_told(data, plan, capsys):
     )
     assert "Going on" not in shown
     assert "who was there" in Path("p.svg").read_text()
-    assert json.loads(modelfile.load("glmesh-model.npz").info["faults"]) == plan
+    assert json.loads(model_files.load("glmesh-model.npz").info["faults"]) == plan
 
 
 def test_many_events_are_not_all_told(data, capsys):
@@ -54,7 +54,7 @@ def test_without_faults_nothing_is_told_of_faults(data, capsys):
     run("train", "numbers.csv", "--model", "ridge", "--max-rounds", 3, *FAST)
     shown = capsys.readouterr().out
     assert not any(word in shown for word in ("members", "away", "events", "skipped", "checkpoint"))
-    assert "faults" not in modelfile.load("glmesh-model.npz").info
+    assert "faults" not in model_files.load("glmesh-model.npz").info
 
 
 @pytest.mark.parametrize("faults", [[], ["--faults", "plan.toml"]])
@@ -96,7 +96,7 @@ def test_checkpoints_are_written_along_the_way(data, monkeypatch):
 def test_interrupt_leaves_a_checkpoint_to_go_on_from(data, plan, capsys, interrupted):
     same = [*RIDGE[:-1], "--faults", "plan.toml"]
     assert interrupted(*same, "--max-rounds", 10**9, "--checkpoint", "saved", "--checkpoint-every", 10**9) == 130
-    done = modelfile.load("glmesh-model.npz").info["rounds"]
+    done = model_files.load("glmesh-model.npz").info["rounds"]
     assert run(*same, "--max-rounds", done + 15, "--checkpoint", "saved", "--out", "parts.npz") == 0
     assert f"\nGoing on from round {done:,}\n" in capsys.readouterr().out
     assert run(*same, "--max-rounds", done + 15, "--out", "whole.npz") == 0

@@ -13,8 +13,7 @@ from glmesh.bench.reference import Reference, reference
 from glmesh.bench.trace import Trace, Watch, follow
 from glmesh.errors import UnsuitablePair
 from glmesh.network.topology import names as topologies
-from glmesh.problem.problem import Problem
-from glmesh.problem.spec import SPLITS, Split
+from glmesh.problem import SPLITS, Problem, Split
 from glmesh.validation import unknown
 
 GOALS = (1e-3, 1e-6)  # relative suboptimalities whose costs are reported

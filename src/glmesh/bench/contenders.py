@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from glmesh.core.protocols import Method
+from glmesh.core import Method
 from glmesh.methods import Cola, DAdmm, Dapg, Dgd, Diging, Extra, Nids, PgExtra
 from glmesh.methods.consensus.samples import parts_of
-from glmesh.problem.problem import Problem
-from glmesh.problem.spec import Split
+from glmesh.problem import Problem, Split
 
 Make = Callable[[], Method[Any, Any]]
 

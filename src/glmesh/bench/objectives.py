@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glmesh.problem.problem import Problem
-from glmesh.problem.spec import Split
+from glmesh.problem import Problem, Split
 from glmesh.types import AnyArray, Vector
 
 Objective = Callable[[AnyArray, Vector, Split], Problem]

@@ -6,7 +6,7 @@ import numpy as np
 
 from glmesh.engine.solve import solve
 from glmesh.methods import Cola
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 from glmesh.solvers import CoordinateDescent
 
 _ROUNDS = 400  # [rounds] of each of the two attempts, at most

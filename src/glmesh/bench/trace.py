@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from glmesh.bench.reference import Reference
-from glmesh.core.protocols import Method
+from glmesh.core import Method
 from glmesh.engine.run import Run
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 from glmesh.types import Vector
 
 # columns of a trace: the cost so far, and what it reached; "of_start" is suboptimality relative to that at zero

@@ -4,3 +4,21 @@
 the gaps they rest on; `measures` needs all vectors at once and serves simulations. Methods may not enter: certificates
 read a state and attend its exchanges, and never write to it (but for `Screening`, which saves work).
 """
+
+from glmesh.certificate.bound import Certifier
+from glmesh.certificate.measures import best_scale, observe, product
+from glmesh.certificate.messages import ROW_WIDTH, CertificateRecord
+from glmesh.certificate.spectral import SpectralGaps
+from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
+
+__all__ = [
+    "ROW_WIDTH",
+    "AsyncCertifier",
+    "CertificateRecord",
+    "Certifier",
+    "RoundSnapshot",
+    "SpectralGaps",
+    "best_scale",
+    "observe",
+    "product",
+]

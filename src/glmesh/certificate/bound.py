@@ -31,10 +31,7 @@ import numpy as np
 
 from glmesh.certificate.measures import best_scale
 from glmesh.collectives.totals import Gather, gather
-from glmesh.core.block import Block
-from glmesh.core.messages import Halo, Rounds
-from glmesh.core.records import Certificate
-from glmesh.core.state import PerColumn, PerNode, Shared
+from glmesh.core import Block, Certificate, Halo, PerColumn, PerNode, Rounds, Shared
 from glmesh.functions import Separable
 from glmesh.solvers import local_gap
 from glmesh.solvers.screening import Screening

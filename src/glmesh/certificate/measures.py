@@ -6,12 +6,11 @@ They need the vectors of all nodes, so only a simulation (or a cluster between r
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.records import Measures
+from glmesh.core import Block, Measures
 from glmesh.functions import Anchored
 from glmesh.kernels.columns import products
 from glmesh.linalg.columns import ONE_ROW
-from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from glmesh.certificate.bound import BoundTerms
-from glmesh.core.wire import Buffer, Layout, Packed, Reader, Violation, array_bytes
+from glmesh.core import Buffer, Layout, Packed, Reader, Violation, array_bytes
 from glmesh.types import Vector
 
 _FIELDS = struct.Struct("<qqQBI")  # round, version and digest of the end, flags, number of rows

@@ -1,8 +1,8 @@
 """Spectral gaps of the mixing among the members of a view, which certificates under faults rest on."""
 
-from glmesh.gossip.membership import MembershipView
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing, among
+from glmesh.gossip import MembershipView
+from glmesh.network import Mixing, Plan
+from glmesh.network.mixing import among
 from glmesh.network.topology import links_of
 
 

@@ -26,13 +26,8 @@ import numpy as np
 
 from glmesh.certificate.bound import SMALLEST, NodePoint, bound, node_record
 from glmesh.certificate.messages import RECORD_WIDTH, CertificateRecord, Guard
-from glmesh.core.block import Block
-from glmesh.core.messages import Contents, Halo, Mail, Rounds
-from glmesh.core.records import Certificate
-from glmesh.core.state import PerNode
-from glmesh.gossip.edge import Offer
-from glmesh.gossip.flows import FlowGossip
-from glmesh.gossip.membership import MembershipView
+from glmesh.core import Block, Certificate, Contents, Halo, Mail, PerNode, Rounds
+from glmesh.gossip import FlowGossip, MembershipView, Offer
 from glmesh.solvers import local_gap
 from glmesh.types import Vector
 

@@ -23,7 +23,7 @@ _SHRINK = 10  # alpha, as a part of the smallest one that makes all coefficients
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `demo`."""
+    """Add the options of `demo`."""
     parser.description = (
         "Sixteen nodes on a ring, each holding four of the 64 features of the diabetes data (it comes with "
         "scikit-learn), fit a Lasso by talking to their two neighbours only, until each of them can prove that the "
@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Announce, solve, prove, compare, draw."""
+    """Solve a Lasso over 16 nodes, compare it with scikit-learn, draw; return the exit code."""
     draws = not options.no_plot and can_plot()
     if draws:
         check_picture("--out", options.out)
@@ -44,9 +44,9 @@ def run(options: Namespace) -> int:
     import numpy as np
 
     from glmesh import Problem, Status, plot, solve
-    from glmesh.files import data_files as datasets
+    from glmesh.files import data_files
 
-    X, y = datasets.demo()
+    X, y = data_files.demo()
     alpha = float(np.abs(X.T @ y).max()) / _SHRINK
     print(
         f"{_NODES} nodes stand in a ring. Each holds {X.shape[1] // _NODES} of the {X.shape[1]} features of "

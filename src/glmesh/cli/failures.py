@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from glmesh.network.faults import Plan
 
 CHECKPOINT = "run.ckpt"
-EVERY = 100  # rounds between two checkpoints
-_LISTED = 12  # events that are told one by one
+EVERY = 100  # [rounds] between two checkpoints
+_LISTED = 12  # [events] told one by one
 _EVENTS = {
     "join": "node {} joined",
     "leave": "node {} left, and its variables with it",
@@ -23,7 +23,7 @@ _EVENTS = {
 
 
 def read_plan(options: Namespace, graph: Any) -> Plan | None:
-    """The plan of --faults, known to fit the network."""
+    """Return the plan of --faults, None without one; refuse a plan that does not fit the network."""
     from glmesh.errors import InvalidInput
     from glmesh.network.faults import Plan
 
@@ -43,7 +43,7 @@ def read_plan(options: Namespace, graph: Any) -> Plan | None:
 
 
 def plan_text(plan: Plan | None) -> str:
-    """A line of the introduction: until when things fail."""
+    """Return a line that says until when things fail; empty without a plan."""
     if plan is None:
         return ""
     end = plan.quiet_from()
@@ -51,7 +51,7 @@ def plan_text(plan: Plan | None) -> str:
 
 
 def checkpoint_output(options: Namespace) -> str | None:
-    """What --checkpoint would write first: the folder, or the file in a folder that is there."""
+    """Return what --checkpoint would write first: the folder, or the file in a folder that exists; None without it."""
     from glmesh.errors import InvalidInput
 
     if options.checkpoint is None:
@@ -65,7 +65,7 @@ def checkpoint_output(options: Namespace) -> str | None:
 
 
 def rounds_done(options: Namespace) -> int | None:
-    """The rounds that the checkpoint holds, None without one; a damaged file is refused."""
+    """Return the rounds that the checkpoint holds, None without one; refuse a damaged file."""
     from glmesh.engine import checkpoint
 
     if options.checkpoint is None:
@@ -75,7 +75,7 @@ def rounds_done(options: Namespace) -> int | None:
 
 
 def make_checkpoint(options: Namespace) -> Path | None:
-    """The file to go on from and to write to, in a folder that is there."""
+    """Return the file to go on from and to write to, None without --checkpoint; make its folder."""
     if options.checkpoint is None:
         return None
     folder = Path(options.checkpoint)
@@ -84,7 +84,7 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 
 def told(result: Result) -> list[tuple[str, str]]:
-    """Lines of the summary: who stayed, how often nodes were away, who joined and left, what was not solved."""
+    """Return lines of the summary: members, rounds away, who joined and left, subproblems that were skipped."""
     from glmesh.network.faults import Plan
 
     lines = []

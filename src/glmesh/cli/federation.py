@@ -115,6 +115,7 @@ def _add(options: Namespace) -> int:
     from glmesh.errors import InvalidInput
     from glmesh.federation.config.federation import Federation, Member
     from glmesh.federation.config.keys import check_name, fingerprint
+    from glmesh.files.archive import write_text
 
     path = Path(options.file)
     federation = Federation.read(path)
@@ -138,7 +139,7 @@ def _add(options: Namespace) -> int:
             raise InvalidInput(f"{file} is there already; remove it first")
     replace(federation, members=tuple(members)).write(path)
     for file, tree in files:
-        file.write_bytes(tomli_w.dumps(tree).encode())
+        write_text(file, tomli_w.dumps(tree))
     print(f"{path}: {len(members)} members" + "".join(f"\n{file}" for file, _ in files))
     return REACHED
 

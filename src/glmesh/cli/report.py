@@ -23,9 +23,8 @@ def run(options: Namespace) -> int:
     """Write the page of some state folders; return the exit code."""
     check_writable({"--out": options.out})
     from glmesh.federation.monitor.report import page
+    from glmesh.files.archive import write_text
 
-    text = page(options.folders)
-    with open(options.out, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    write_text(options.out, page(options.folders))
     print(options.out)
     return REACHED

@@ -84,7 +84,7 @@ def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
 def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
     """Print how each node ended; return the exit code."""
     from glmesh.federation.monitor.history import read_lines
-    from glmesh.files import model_files as modelfile
+    from glmesh.files import model_files
 
     good = True
     for name, node in nodes.items():
@@ -95,7 +95,7 @@ def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
             why = f": {errors[-1]['why']}" if errors else ""
             print(f"{name} ended with code {node.returncode}{why}")
             continue
-        model = modelfile.load(sites[name].state / "model.npz")
+        model = model_files.load(sites[name].state / "model.npz")
         gap = float(model.info.get("relative_gap", float("nan")))
         print(f"{name}: relative gap proven to be at most {gap:.1e}; {sites[name].state / 'model.npz'}")
     print(f"{len(nodes)} nodes, {duration(seconds)}")

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.collectives.messages import PartialSum
-from glmesh.core.block import Block
-from glmesh.core.messages import Halo, Mail, Outbox, Rounds
-from glmesh.core.state import PerNode, Shared
+from glmesh.core import Block, Halo, Mail, Outbox, PerNode, Rounds, Shared
 from glmesh.types import Matrix, Vector
 
 

@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from glmesh.core.wire import Layout, Packed, Reader, array_bytes
+from glmesh.core import Layout, Packed, Reader, array_bytes
 from glmesh.types import Vector
 
 

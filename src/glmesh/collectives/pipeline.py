@@ -9,10 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.messages import Halo
-from glmesh.core.state import PerNode
-from glmesh.core.wire import Layout, Packed, Reader, Violation
+from glmesh.core import Block, Halo, Layout, Packed, PerNode, Reader, Violation
 from glmesh.types import Flags, Indices, Matrix, Vector
 
 _WHOLE = struct.Struct("<q")

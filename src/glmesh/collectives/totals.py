@@ -8,9 +8,7 @@ import numpy as np
 from glmesh.collectives.flood import FloodGather, flood_sum
 from glmesh.collectives.messages import PartialSum
 from glmesh.collectives.tree import TreeGather, tree_sum
-from glmesh.core.block import Block
-from glmesh.core.messages import Contents, Halo, Rounds
-from glmesh.core.state import Shared
+from glmesh.core import Block, Contents, Halo, Rounds, Shared
 from glmesh.types import Matrix, Vector
 
 LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector

@@ -14,12 +14,10 @@ from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS, TABLE
 from glmesh.kernels.columns import products
 from glmesh.kernels.subproblem import node_terms
-from glmesh.linalg.columns import Columns
-from glmesh.linalg.norms import spectral_norm
-from glmesh.network import topology
-from glmesh.network.mixing import Mixing
-from glmesh.parallel.threads import SERIAL, ThreadPool
-from glmesh.problem.node_data import CompositeObjective
+from glmesh.linalg import Columns, spectral_norm
+from glmesh.network import Mixing, topology
+from glmesh.parallel import SERIAL, ThreadPool
+from glmesh.problem import CompositeObjective
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 # [1/lambda_max(I - W)] step of gossip under momentum on graphs of diameter > 2: larger steps agree in fewer exchanges.

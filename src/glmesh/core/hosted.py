@@ -15,8 +15,7 @@ from glmesh.core.records import Certificate, Measures
 from glmesh.core.setup import Setup
 from glmesh.core.transport import Transport
 from glmesh.errors import InvalidInput
-from glmesh.problem.partition import Partition
-from glmesh.problem.problem import Problem
+from glmesh.problem import Partition, Problem
 from glmesh.types import AnyArray, Flags, Matrix, Vector
 
 BlockT = TypeVar("BlockT")

@@ -12,7 +12,7 @@ import numpy as np
 from glmesh.core.wire import Layout, Packed, Reader
 from glmesh.errors import InvalidInput
 from glmesh.kernels.mix import mix
-from glmesh.parallel.threads import SERIAL, ThreadPool
+from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 

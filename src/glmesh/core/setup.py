@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 
 from glmesh.core.block import NetworkInfo
-from glmesh.core.drive import drive
 from glmesh.core.messages import Rounds
-from glmesh.core.transport import Transport
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
-from glmesh.network.timing import Clock, Network
-from glmesh.parallel.processes import ProcessGroup
-from glmesh.parallel.threads import ThreadPool
-from glmesh.problem.problem import Problem
+from glmesh.core.transport import Transport, drive
+from glmesh.network import Clock, Mixing, Network, Plan
+from glmesh.parallel import ProcessGroup, ThreadPool
+from glmesh.problem import Problem
 from glmesh.types import AnyArray, Indices
 
 

@@ -1,11 +1,11 @@
-"""The seam between rounds and the wire."""
+"""The seam between rounds and the wire: `Transport`, and `drive`, which steps rounds over one."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from glmesh.core.messages import Contents, Halo, Outbox
+from glmesh.core.messages import Contents, Halo, Outbox, Rounds
 from glmesh.core.records import Traffic
-from glmesh.network.faults import Plan
-from glmesh.network.timing import Clock
+from glmesh.network import Clock, Plan
 from glmesh.types import Matrix
 
 
@@ -34,3 +34,25 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Give back what the transport holds; the run is over."""
+
+
+def drive(transport: Transport, rounds: Sequence[Rounds]) -> list[Any]:
+    """Step one generator per block in lock-step, exchange what they yield, and return what each returns.
+
+    A block that is done waits for the others with empty outboxes: only where a sum failed do some need longer.
+    """
+    returned: dict[int, Any] = {}
+    halos: list[Halo | None] = [None] * len(rounds)
+    while True:
+        outboxes = [Outbox() for _ in rounds]
+        for block, one in enumerate(rounds):
+            if block in returned:
+                continue
+            try:
+                halo = halos[block]
+                outboxes[block] = next(one) if halo is None else one.send(halo)
+            except StopIteration as end:
+                returned[block] = end.value
+        if len(returned) == len(rounds):
+            return [returned[block] for block in range(len(rounds))]
+        halos = list(transport.exchange(outboxes))

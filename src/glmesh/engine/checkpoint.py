@@ -19,18 +19,15 @@ import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
+from glmesh.core import HostedNodes
 from glmesh.core import state as regroup
-from glmesh.core.hosted import HostedNodes
 from glmesh.engine.driver import Driver
 from glmesh.engine.setup import RunOptions
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import archive
 from glmesh.methods.cola.nodes import ColaNodes
-from glmesh.network.mixing import Mixing
-from glmesh.problem.node_data import NodeData
-from glmesh.problem.problem import Problem
-from glmesh.problem.shard import Shard
-from glmesh.problem.spec import ProblemSpec
+from glmesh.network import Mixing
+from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
 
 KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
 

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 
 from glmesh.collectives.flood import flood_max
-from glmesh.core.drive import drive
-from glmesh.core.records import Measures
+from glmesh.core import Measures, drive
 from glmesh.engine.driver import Driver
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
-from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.nodes import ColaNodes
+from glmesh.problem import Problem
 from glmesh.problem.partition import partition as make_partition
-from glmesh.problem.problem import Problem
 from glmesh.types import AnyArray, Indices
 from glmesh.validation import whole_number
 

@@ -4,9 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from glmesh.core.drive import drive
-from glmesh.core.hosted import HostedNodes
-from glmesh.core.records import Event
+from glmesh.core import Event, HostedNodes, drive
 from glmesh.engine.membership import Membership
 from glmesh.methods.cola.nodes import ColaNodes
 

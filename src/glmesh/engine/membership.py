@@ -7,7 +7,7 @@ reset too, or its share A_k x_k is handed to the nearest member, who goes on cou
 
 import numpy as np
 
-from glmesh.core.records import Event
+from glmesh.core import Event
 from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.network.topology import links_of
 from glmesh.types import Flags

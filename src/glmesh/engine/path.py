@@ -15,7 +15,7 @@ from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.errors import InvalidInput
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 from glmesh.types import AnyArray, Matrix, Vector
 
 

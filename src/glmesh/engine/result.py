@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.core.records import Certificate, Event
+from glmesh.core import Certificate, Event
 from glmesh.formatting import size
-from glmesh.network.faults import Plan
-from glmesh.problem.problem import Problem
+from glmesh.network import Plan
+from glmesh.problem import Problem
 from glmesh.types import Matrix, Vector
 
 

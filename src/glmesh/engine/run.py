@@ -7,18 +7,13 @@ from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any, Self
 
-from glmesh.core.hosted import HostedNodes
-from glmesh.core.protocols import Method
-from glmesh.core.records import Certificate, Event, Measures
+from glmesh.core import Certificate, Event, HostedNodes, Measures, Method
 from glmesh.engine import checkpoint, data_changes
 from glmesh.engine.membership import Membership
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
-from glmesh.network.timing import Network
-from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
-from glmesh.problem.partition import Partition
-from glmesh.problem.problem import Problem
+from glmesh.network import Mixing, Network, Plan
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
+from glmesh.problem import Partition, Problem
 from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 
 

@@ -11,15 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh.errors import InvalidData, UnreadableFile
-from glmesh.files import data_files as datasets
+from glmesh.files import data_files
 from glmesh.functions import Loss, Separable
-from glmesh.linalg.columns import Columns
-from glmesh.parallel.processes import ProcessGroup
-from glmesh.problem.node_data import NodeData
-from glmesh.problem.partition import Partition, spread
-from glmesh.problem.shard import Shard
-from glmesh.problem.spec import ProblemSpec, Split
-from glmesh.problem.summary import DataSummary
+from glmesh.linalg import Columns
+from glmesh.parallel import ProcessGroup
+from glmesh.problem import DataSummary, NodeData, Partition, ProblemSpec, Shard, Split, spread
 from glmesh.types import AnyArray, Indices, Vector
 
 _NONE = np.iinfo(np.int32).max
@@ -29,7 +25,7 @@ def load(
     path: str | PathLike[str], processes: ProcessGroup, *, target: str | int | None = None
 ) -> tuple[AnyArray, Vector]:
     """This process's rows of a file, or of the files of all; as wide as the widest."""
-    X, y, raw = datasets.load_part(path, processes.rank, processes.size, target=target)
+    X, y, raw = data_files.load_part(path, processes.rank, processes.size, target=target)
     if sum(processes.all_gather([len(y)])) == 0:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
     if raw:

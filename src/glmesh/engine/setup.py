@@ -8,21 +8,15 @@ from typing import Any
 
 import networkx as nx
 
-from glmesh.core.protocols import Method
-from glmesh.core.setup import Setup
-from glmesh.core.transport import Transport
+from glmesh.core import Method, Setup, Transport
 from glmesh.engine.driver import Driver
 from glmesh.errors import InvalidInput
 from glmesh.methods import Cola
+from glmesh.network import Mixing, Network, Plan
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
-from glmesh.network.timing import Network
-from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
-from glmesh.parallel.threads import ThreadPool
-from glmesh.problem.problem import Problem
-from glmesh.problem.shard import Shard
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup, ThreadPool
+from glmesh.problem import Problem, Shard
 from glmesh.transports import FaultyTransport, LocalTransport
 from glmesh.types import AnyArray
 from glmesh.validation import whole_number
@@ -66,7 +60,9 @@ def start(problem: Problem, options: RunOptions) -> Driver:
     n_blocks = min(whole_number(options.n_blocks, "n_blocks", 1), mixing.n_nodes)
     threads = ThreadPool(_n_threads(problem, mixing, options))
     links = sorted(topology_module.links_of(mixing.matrix))
-    mixing, schedule = schedule_of(plan, mixing, options.mixing)
+    schedule: tuple[Mixing, ...] = (mixing,)
+    if not plan.is_empty:
+        mixing, schedule = schedule_of(plan, mixing, options.mixing)
     if plan.loses_messages:
         diameter = diameter_of(mixing, plan)
     setup = Setup(

@@ -8,17 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glmesh.core.protocols import Method
+from glmesh.core import Method
 from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.setup import DEFAULT_NODES
 from glmesh.engine.stopping import Certified, Diverged, RoundLimit, SmallGap, StoppingRule, Wishes
 from glmesh.errors import InvalidInput
-from glmesh.network.faults import Plan
-from glmesh.network.timing import Network
-from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
-from glmesh.problem.problem import Problem
+from glmesh.network import Network, Plan
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
+from glmesh.problem import Problem
 from glmesh.transports.mpi import ranks
 from glmesh.types import AnyArray
 from glmesh.validation import whole_number

@@ -21,7 +21,7 @@ from glmesh.engine.run import Run
 from glmesh.errors import InvalidData
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
-from glmesh.problem.spec import Split
+from glmesh.problem import Split
 from glmesh.types import AnyArray, Vector
 
 if TYPE_CHECKING:

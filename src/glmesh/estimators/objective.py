@@ -10,8 +10,7 @@ import scipy.sparse as sp
 
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
-from glmesh.problem import Problem
-from glmesh.problem.spec import Split, refusals, shorter
+from glmesh.problem import Problem, Split, refusals, shorter
 from glmesh.types import AnyArray, Indices, Vector
 from glmesh.validation import number_in
 

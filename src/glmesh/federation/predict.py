@@ -13,15 +13,24 @@ from os import PathLike
 
 import numpy as np
 
+from glmesh.core import Violation
 from glmesh.errors import GlmeshError, InvalidInput
-from glmesh.federation.config.federation import difference
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site, difference
 from glmesh.federation.monitor.log import line_handler, node_log
-from glmesh.federation.wire.flood import Flood
-from glmesh.federation.wire.frames import CONTROL, Kind, Violation, pack_json, pack_vector, unpack_vector
-from glmesh.federation.wire.inbox import Message
-from glmesh.federation.wire.links import PeerLinks
-from glmesh.federation.wire.messages import PREDICT, Hello, JsonRecord, unexpected
+from glmesh.federation.wire import (
+    CONTROL,
+    PREDICT,
+    Flood,
+    Hello,
+    JsonRecord,
+    Kind,
+    Message,
+    PeerLinks,
+    pack_json,
+    pack_vector,
+    unexpected,
+    unpack_vector,
+)
 from glmesh.files.model_files import Model
 from glmesh.types import AnyArray, Matrix, Vector
 

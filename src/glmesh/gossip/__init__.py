@@ -4,3 +4,22 @@ Plain averaging (`averaging`) and push-flow gossip, which survives lost messages
 `edge`), satisfy one protocol (`base`). A gossip knows blocks and messages; local solvers, momentum and certificates do
 not enter.
 """
+
+from glmesh.gossip.averaging import ChebyshevGossip, MatrixGossip, chebyshev_beta
+from glmesh.gossip.base import Gossip
+from glmesh.gossip.edge import OFFER_BYTES, Offer
+from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip.membership import DIGEST_BYTES, Membership, MembershipView
+
+__all__ = [
+    "DIGEST_BYTES",
+    "OFFER_BYTES",
+    "ChebyshevGossip",
+    "FlowGossip",
+    "Gossip",
+    "MatrixGossip",
+    "Membership",
+    "MembershipView",
+    "Offer",
+    "chebyshev_beta",
+]

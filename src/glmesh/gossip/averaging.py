@@ -12,9 +12,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.messages import NOTHING, Contents, Outbox, Riding, Rounds
-from glmesh.core.state import PerNode
+from glmesh.core import NOTHING, Block, Contents, Outbox, PerNode, Riding, Rounds
 from glmesh.gossip.base import Gossip
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Matrix, Vector

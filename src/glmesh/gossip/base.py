@@ -2,8 +2,7 @@
 
 from typing import ClassVar, Protocol, Self
 
-from glmesh.core.block import Block
-from glmesh.core.messages import NOTHING, Contents, Riding, Rounds
+from glmesh.core import NOTHING, Block, Contents, Riding, Rounds
 from glmesh.types import Flags, Matrix, Vector
 
 

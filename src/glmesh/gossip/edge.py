@@ -30,7 +30,7 @@ from typing import Self
 
 import numpy as np
 
-from glmesh.core.wire import Layout, Packed, Reader, Violation, array_bytes
+from glmesh.core import Layout, Packed, Reader, Violation, array_bytes
 from glmesh.kernels.flow import add_flow, fingerprint
 from glmesh.types import Vector
 

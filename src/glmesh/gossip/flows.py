@@ -15,9 +15,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.messages import NOTHING, Contents, Mail, Outbox, Part, Riding, Rounds
-from glmesh.core.state import PerNode, Shared
+from glmesh.core import NOTHING, Block, Contents, Mail, Outbox, Part, PerNode, Riding, Rounds, Shared
 from glmesh.gossip.base import Gossip
 from glmesh.gossip.edge import Edge, Offer
 from glmesh.gossip.membership import Membership, MembershipView

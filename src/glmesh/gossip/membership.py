@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from glmesh.core.wire import Layout, Packed, Reader, Violation
+from glmesh.core import Layout, Packed, Reader, Violation
 from glmesh.types import Flags, Indices
 
 _DIGEST = struct.Struct("<Q")

@@ -1,4 +1,9 @@
-"""Linear algebra with matrices that are stored by columns: products, norms, checks of what a user hands in.
+"""Linear algebra of the data: columns of A, dense or sparse, and norms.
 
-Nodes, losses and penalties may not enter.
+Arrays come in and go out; functions, nodes and messages may not enter.
 """
+
+from glmesh.linalg.columns import Columns
+from glmesh.linalg.norms import spectral_norm
+
+__all__ = ["Columns", "spectral_norm"]

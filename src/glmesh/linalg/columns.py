@@ -74,7 +74,7 @@ class Columns:
 
     @property
     def n(self) -> int:
-        """Number of columns."""
+        """Number of columns, n."""
         return len(self.indptr) - 1
 
     @property
@@ -135,7 +135,7 @@ class Columns:
         return sp.csc_array(parts, shape=(self.d, self.n))
 
     def scale_rows(self, factors: Vector) -> Columns:
-        """Return diag(factors) A."""
+        """Return diag(factors) A; row j is multiplied by factors[j]."""
         data = self.data * (np.tile(factors, self.n) if self.dense else factors[self.indices])
         return Columns(self.d, self.indptr, self.indices, data, self.dense)
 

@@ -1,5 +1,10 @@
-"""The network that nodes communicate over: who is linked to whom, with which weights, how fast, and what fails.
+"""The network: links (`topology`), their weights (`mixing`), a virtual clock (`timing`) and fault plans (`faults`).
 
-`topology` has the graphs, `mixing` the matrices that gossip with, `spectrum` their eigenvalues, `timing` the virtual
-clock of a simulation, `faults` plans of what fails. Problems, methods and messages may not enter.
+Graphs, matrices and plans; no data, no method and no message may enter.
 """
+
+from glmesh.network.faults import Plan
+from glmesh.network.mixing import Mixing
+from glmesh.network.timing import Clock, Network
+
+__all__ = ["Clock", "Mixing", "Network", "Plan"]

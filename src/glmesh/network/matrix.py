@@ -64,7 +64,7 @@ class Mixing:
 
     @property
     def spectral_gap(self) -> float:
-        """1 - β."""
+        """1 - β, in (0, 1] for a connected graph."""
         return 1.0 - self.beta
 
     @cached_property

@@ -118,7 +118,7 @@ def _window(matrices: Sequence[sp.csr_array], start: int, window: int) -> list[s
     return [matrices[(start + s) % len(matrices)] for s in range(window)]
 
 
-def _out_of_reach(matrices: Sequence[sp.csr_array]) -> int | None:
+def _unreached_node(matrices: Sequence[sp.csr_array]) -> int | None:
     """Return the first node that all graphs together do not connect with node 0; None if they connect all."""
     links = [matrix.tocoo() for matrix in matrices]
     rows, cols = np.concatenate([link.row for link in links]), np.concatenate([link.col for link in links])
@@ -129,7 +129,7 @@ def _out_of_reach(matrices: Sequence[sp.csr_array]) -> int | None:
 def _check_connects(matrices: Sequence[sp.csr_array], window: int | None = None) -> None:
     """Raise InvalidNetwork if the sequence does not connect all nodes, or not within some `window` of exchanges."""
     period = len(matrices)
-    never = _out_of_reach(matrices)
+    never = _unreached_node(matrices)
     if never is not None:
         raise InvalidNetwork(
             f"no graph of the sequence ever connects node {never} with node 0, not even over several exchanges; "
@@ -138,7 +138,7 @@ def _check_connects(matrices: Sequence[sp.csr_array], window: int | None = None)
 
     def first_cut(length: int) -> tuple[int, int] | None:
         """Return (start, a node out of reach) of the first window of that length that is disconnected; else None."""
-        reached = ((t, _out_of_reach(_window(matrices, t, length))) for t in range(period))
+        reached = ((t, _unreached_node(_window(matrices, t, length))) for t in range(period))
         return next(((t, node) for t, node in reached if node is not None), None)
 
     if window is None or window >= period:

@@ -10,8 +10,7 @@ from glmesh.bench.data import DataSet
 from glmesh.bench.draw import Panel
 from glmesh.methods import Cola, DAdmm, Diging, Nids, PgExtra
 from glmesh.paper.experiment import NODES, Claim, Findings, Settings, common_goal, cost, told
-from glmesh.problem.problem import Problem
-from glmesh.problem.spec import Split
+from glmesh.problem import Problem, Split
 
 # The text says 1e-5 for ridge and 1e-4 for Lasso, the caption of its figure 1e-4 and 1e-5.
 RIDGE, LASSO = (1e-4, 1e-5), (1e-5, 1e-4)

@@ -18,7 +18,7 @@ from glmesh.paper.experiment import (
     rises,
     told,
 )
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 
 LAMBDA = 1e-4  # per sample, as in the paper
 CHANCES = (0.5, 0.7, 0.9, 1.0)  # p, the probability that a node takes part in a round

@@ -15,9 +15,9 @@ from glmesh.bench.draw import Panel
 from glmesh.bench.reference import Reference
 from glmesh.bench.report import write_csv
 from glmesh.bench.trace import Trace, Watch, follow
-from glmesh.core.protocols import Method
+from glmesh.core import Method
 from glmesh.files.archive import write_text
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 from glmesh.transports import Network
 
 # What seconds mean in all experiments: a gigabit a second, a millisecond, a local solver as quick as scikit-learn's.

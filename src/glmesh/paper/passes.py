@@ -11,7 +11,7 @@ from glmesh.bench.data import DataSet
 from glmesh.bench.draw import Panel
 from glmesh.methods import Cola
 from glmesh.paper.experiment import NETWORK, NODES, Claim, Findings, Settings, common_goal, cost, falls, told
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 
 LAMBDA = 1e-6  # per sample, as in the paper
 

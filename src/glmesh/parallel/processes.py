@@ -14,9 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
-from glmesh.network.timing import Network
+from glmesh.network import Mixing, Network, Plan
 from glmesh.types import Indices, Vector
 
 T = TypeVar("T")

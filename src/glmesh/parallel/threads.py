@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-
-from glmesh.types import AnyArray
+from numpy.typing import ArrayLike
 
 
 class ThreadPool:
@@ -24,7 +23,7 @@ class ThreadPool:
         self._pool = ThreadPoolExecutor(n_jobs) if n_jobs > 1 else None
         self.map: Callable[..., Iterator[Any]] = map if self._pool is None else self._pool.map
 
-    def spans(self, work: AnyArray) -> list[slice]:
+    def spans(self, work: ArrayLike) -> list[slice]:
         """Return at most `n_jobs` contiguous ranges of nodes that share the sum of `work` (one entry per node) evenly.
 
         Where there is no work, one range holds all nodes.
@@ -37,7 +36,7 @@ class ThreadPool:
         return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
     def close(self) -> None:
-        """Join the threads."""
+        """Wait for the threads to end; the pool cannot be used afterwards."""
         if self._pool is not None:
             self._pool.shutdown()
 

@@ -4,6 +4,24 @@ Data enters as users have it (X, y, sample weights) and leaves as columns of A w
 leave as coefficients and intercept. Nothing here knows of rounds, messages or methods.
 """
 
+from glmesh.problem.node_data import CompositeObjective, NodeData
+from glmesh.problem.partition import Partition, spread
 from glmesh.problem.problem import Problem
+from glmesh.problem.shard import Shard
+from glmesh.problem.spec import SPLITS, ProblemSpec, Split, refusals, shorter
+from glmesh.problem.summary import DataSummary
 
-__all__ = ["Problem"]
+__all__ = [
+    "SPLITS",
+    "CompositeObjective",
+    "DataSummary",
+    "NodeData",
+    "Partition",
+    "Problem",
+    "ProblemSpec",
+    "Shard",
+    "Split",
+    "refusals",
+    "shorter",
+    "spread",
+]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared, SquaredLoss, Table
-from glmesh.linalg.columns import Columns
+from glmesh.linalg import Columns
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Indices, Vector

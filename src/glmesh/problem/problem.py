@@ -15,7 +15,7 @@ import numpy as np
 
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
-from glmesh.linalg.columns import Columns
+from glmesh.linalg import Columns
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import ProblemSpec, Split
 from glmesh.problem.summary import DataSummary

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glmesh.core.block import Block
+from glmesh.core import Block
 from glmesh.functions import Separable
-from glmesh.linalg.columns import Columns
+from glmesh.linalg import Columns
 from glmesh.types import Flags, Matrix, Unsigned, Vector
 
 

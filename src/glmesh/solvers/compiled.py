@@ -5,8 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.state import PerNode, PerUnit
+from glmesh.core import Block, PerNode, PerUnit
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import GROUPS
 from glmesh.kernels.cd import solve_nodes

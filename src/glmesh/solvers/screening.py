@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.state import PerNode, Summed
+from glmesh.core import Block, PerNode, Summed
 from glmesh.types import Flags, Matrix, Vector
 
 

@@ -3,9 +3,8 @@
 A transport moves and counts; it knows no algebra, no method and no state of a node. Each declares what it `carries`.
 """
 
-from glmesh.core.records import Traffic
-from glmesh.core.transport import Transport
-from glmesh.network.timing import Network
+from glmesh.core import Traffic, Transport
+from glmesh.network import Network
 from glmesh.transports.faulty import FaultyTransport
 from glmesh.transports.local import LocalTransport
 

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.core.messages import Mail
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
-from glmesh.network.timing import Network
+from glmesh.core import Mail
+from glmesh.network import Mixing, Network, Plan
 from glmesh.transports.local import LocalTransport
 from glmesh.types import Flags, Indices, Vector
 

@@ -5,11 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glmesh.core.messages import Contents, Halo, Mail, Outbox
-from glmesh.core.records import Traffic
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
-from glmesh.network.timing import Clock, Network
+from glmesh.core import Contents, Halo, Mail, Outbox, Traffic
+from glmesh.network import Clock, Mixing, Network, Plan
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 

@@ -2,3 +2,19 @@
 
 What is read here is checked here, and an error names the file and the key. No sockets, no data, no training.
 """
+
+from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart, difference
+from glmesh.federation.config.keys import check_name, expiry, fingerprint
+from glmesh.federation.config.site import Site
+
+__all__ = [
+    "Federation",
+    "Member",
+    "NetworkPart",
+    "ProblemPart",
+    "Site",
+    "check_name",
+    "difference",
+    "expiry",
+    "fingerprint",
+]

@@ -32,21 +32,21 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import tomli_w
 
-from glmesh.core.block import NetworkInfo
+from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
 from glmesh.federation.config.keys import check_name
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Cola
+from glmesh.network import Mixing
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
-from glmesh.network.mixing import Mixing
-from glmesh.problem.spec import ProblemSpec
+from glmesh.problem import ProblemSpec
 from glmesh.types import Indices
 
 LINKS = "links"  # name of the topology that is listed link by link
@@ -130,11 +130,7 @@ class Federation:
         tree = asdict(self) | {"members": [asdict(member) for member in self.members]}
         if not self.members:
             del tree["members"]
-
-        def write(stream: BinaryIO) -> None:
-            tomli_w.dump(tree, stream)
-
-        write_atomically(path, write)
+        write_atomically(path, lambda stream: tomli_w.dump(tree, stream))
 
     def check(self) -> None:
         """Raise InvalidInput, InvalidNetwork or UnsuitablePair for what cannot run, saying what would."""

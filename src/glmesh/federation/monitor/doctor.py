@@ -10,15 +10,14 @@ from os import PathLike
 
 import numpy as np
 
-from glmesh.core.wire import Layout
+from glmesh.core import Layout
 from glmesh.errors import GlmeshError
-from glmesh.federation.config.keys import expiry
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site, expiry
 from glmesh.federation.node.rows import read_site_table
-from glmesh.federation.wire.frames import longest_mail
+from glmesh.federation.wire import longest_mail
 from glmesh.federation.wire.probe import probe
 from glmesh.formatting import size
-from glmesh.problem.summary import DataSummary
+from glmesh.problem import DataSummary
 
 _SOON = 30  # [days] before the end of a certificate from which on a finding is a warning
 _SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s

@@ -9,8 +9,7 @@ from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.node.training import Training
-from glmesh.problem.node_data import NodeData
-from glmesh.problem.summary import DataSummary
+from glmesh.problem import DataSummary, NodeData
 
 
 @dataclass(frozen=True)

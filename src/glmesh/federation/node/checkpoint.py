@@ -5,13 +5,12 @@ from typing import Any
 
 from glmesh.engine import checkpoint
 from glmesh.errors import InvalidInput
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site
 from glmesh.federation.node.gossip_store import GossipStore
 from glmesh.federation.node.trainer import Trainer
 from glmesh.files.model_files import Model
 from glmesh.functions import Profiled
-from glmesh.problem.node_data import NodeData
-from glmesh.problem.summary import DataSummary
+from glmesh.problem import DataSummary, NodeData
 
 
 class Store:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from glmesh.federation.wire.flood import Flood
-from glmesh.federation.wire.messages import SUMMARY, GossipEntry, unexpected
-from glmesh.problem.summary import DataSummary
+from glmesh.federation.wire import SUMMARY, Flood, GossipEntry, unexpected
+from glmesh.problem import DataSummary
 
 Key = tuple[str, int]  # (kind, node)
 

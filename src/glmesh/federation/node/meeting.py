@@ -4,15 +4,14 @@ import logging
 
 import numpy as np
 
+from glmesh.core import Violation
 from glmesh.errors import InvalidData
-from glmesh.federation.config.federation import difference
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site, difference
 from glmesh.federation.node.agreed import Agreed
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.rows import RowDigests, read_site_table
-from glmesh.federation.wire.frames import Violation
-from glmesh.federation.wire.messages import SUMMARY, TRAIN, GossipEntry, Hello
+from glmesh.federation.wire import SUMMARY, TRAIN, GossipEntry, Hello
 
 
 class Meeting:

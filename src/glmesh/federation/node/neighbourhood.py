@@ -5,13 +5,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from glmesh.core import Violation
 from glmesh.errors import InvalidInput
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site
 from glmesh.federation.node.gossip_store import GossipStore, Key
-from glmesh.federation.wire.frames import Kind, Violation, pack_json, unpack_json
-from glmesh.federation.wire.inbox import Message
-from glmesh.federation.wire.links import PeerLinks
-from glmesh.federation.wire.messages import Hello, Ready
+from glmesh.federation.wire import Hello, Kind, Message, PeerLinks, Ready, pack_json, unpack_json
 
 POLL = 0.2  # [s] longest sleep while waiting for messages: a signal is noticed after this
 

@@ -1,14 +1,25 @@
 """A node that has a state: what it tells its neighbours about itself, and what it learns from them."""
 
-from glmesh.core.wire import Layout
+from glmesh.core import Layout
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.gossip_store import Key
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.trainer import Trainer
-from glmesh.federation.wire.frames import CONTROL, Kind, longest_mail, pack_json, pack_vector, unpack_vector
-from glmesh.federation.wire.inbox import Message
-from glmesh.federation.wire.messages import DONE, MEMBERSHIP, SUCCESSOR, GossipEntry, Ready
-from glmesh.federation.wire.transport import PeerExchange
+from glmesh.federation.wire import (
+    CONTROL,
+    DONE,
+    MEMBERSHIP,
+    SUCCESSOR,
+    GossipEntry,
+    Kind,
+    Message,
+    PeerExchange,
+    Ready,
+    longest_mail,
+    pack_json,
+    pack_vector,
+    unpack_vector,
+)
 
 
 class Participant:

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from contextlib import closing
 
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site
 from glmesh.federation.node.meeting import Meeting
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.node.training import TrainingOutcome

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from glmesh.federation.wire.messages import JsonRecord
+from glmesh.federation.wire import JsonRecord
 from glmesh.files.data_files import is_table, load_named
-from glmesh.problem.node_data import NodeData
-from glmesh.problem.spec import ProblemSpec
+from glmesh.problem import NodeData, ProblemSpec
 from glmesh.types import AnyArray, Vector
 
 _SEGMENTS = 256  # [digests] segments of the rows; up to 256 rows, a digest is about a single row

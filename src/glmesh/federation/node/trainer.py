@@ -9,20 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.spectral import SpectralGaps
-from glmesh.certificate.unreliable import AsyncCertifier, RoundSnapshot
-from glmesh.core.block import Block
-from glmesh.core.messages import Rounds
-from glmesh.core.records import Certificate
-from glmesh.federation.config.federation import Federation
-from glmesh.federation.wire.transport import PeerExchange
-from glmesh.gossip.flows import FlowGossip
-from glmesh.gossip.membership import MembershipView
+from glmesh.certificate import AsyncCertifier, RoundSnapshot, SpectralGaps
+from glmesh.core import Block, Certificate, Rounds
+from glmesh.federation.config import Federation
+from glmesh.federation.wire import PeerExchange
+from glmesh.gossip import FlowGossip, MembershipView
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import ColaBlocks
 from glmesh.methods.cola.state import ColaState
-from glmesh.network.faults import Plan
-from glmesh.problem.node_data import CompositeObjective
+from glmesh.network import Plan
+from glmesh.problem import CompositeObjective
 from glmesh.types import Vector
 
 _NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned certifies nothing until it has met others

@@ -6,8 +6,8 @@ from enum import Enum
 
 from glmesh.federation.node.checkpoint import model_of
 from glmesh.federation.node.participant import Participant
-from glmesh.federation.wire.frames import Kind, pack_json
-from glmesh.problem.summary import DataSummary
+from glmesh.federation.wire import Kind, pack_json
+from glmesh.problem import DataSummary
 
 _START = 60.0  # [s] that a new node waits for its neighbours to be ready, once all summaries are known
 _RESUME = 5.0  # [s] that a resumed node waits for them; those that are up answer at once

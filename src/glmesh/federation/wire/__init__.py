@@ -3,3 +3,55 @@
 Bytes become checked records here. No message may be believed before it is checked, nothing is executed or unpickled,
 and what messages mean for training is decided in `node`.
 """
+
+from glmesh.federation.wire.flood import Flood
+from glmesh.federation.wire.frames import (
+    CONTROL,
+    Kind,
+    longest_mail,
+    pack_json,
+    pack_vector,
+    unpack_json,
+    unpack_vector,
+)
+from glmesh.federation.wire.inbox import Message
+from glmesh.federation.wire.links import PeerLinks
+from glmesh.federation.wire.messages import (
+    DONE,
+    MEMBERSHIP,
+    PREDICT,
+    SUCCESSOR,
+    SUMMARY,
+    TRAIN,
+    GossipEntry,
+    Hello,
+    JsonRecord,
+    Ready,
+    unexpected,
+)
+from glmesh.federation.wire.transport import PeerExchange
+
+__all__ = [
+    "CONTROL",
+    "DONE",
+    "MEMBERSHIP",
+    "PREDICT",
+    "SUCCESSOR",
+    "SUMMARY",
+    "TRAIN",
+    "Flood",
+    "GossipEntry",
+    "Hello",
+    "JsonRecord",
+    "Kind",
+    "Message",
+    "PeerExchange",
+    "PeerLinks",
+    "Ready",
+    "longest_mail",
+    "pack_json",
+    "pack_vector",
+    "unexpected",
+    "unpack_json",
+    "unpack_vector",
+]

@@ -23,14 +23,12 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from glmesh.certificate.messages import ROW_WIDTH, CertificateRecord
+from glmesh.certificate import ROW_WIDTH, CertificateRecord
 from glmesh.collectives.pipeline import ObjectiveDigest
-from glmesh.core.messages import Contents, Mail, Part
-from glmesh.core.wire import Buffer, Layout, Reader
-from glmesh.core.wire import Violation as Violation
+from glmesh.core import Buffer, Contents, Layout, Mail, Part, Reader
+from glmesh.core import Violation as Violation
 from glmesh.errors import InvalidInput
-from glmesh.gossip.edge import OFFER_BYTES, Offer
-from glmesh.gossip.membership import DIGEST_BYTES, Membership
+from glmesh.gossip import DIGEST_BYTES, OFFER_BYTES, Membership, Offer
 from glmesh.types import Vector
 
 PROTOCOL = 2  # version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed
@@ -178,7 +176,7 @@ _CLOCK, _FLAGS = struct.Struct("<Q"), struct.Struct("<B7x")
 CARRIES = Contents(
     parts=frozenset(slot.kind for slot in _SLOTS),
     transport="a link between sites",
-    remedy="Use push-flow gossip without exact sums: Cola(gossip='ledger', acceleration='momentum')",
+    remedy="Use push-flow gossip without exact sums: Cola(gossip='flows', acceleration='momentum')",
 )
 
 

@@ -20,8 +20,7 @@ import grpc
 import grpc.aio
 
 from glmesh.errors import GlmeshError, InvalidInput
-from glmesh.federation.config.keys import fingerprint
-from glmesh.federation.config.site import Site
+from glmesh.federation.config import Site, fingerprint
 from glmesh.federation.wire.frames import (
     CHUNK,
     Assembler,

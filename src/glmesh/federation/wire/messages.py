@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
-from glmesh.federation.wire.frames import Violation
-from glmesh.problem.summary import DataSummary
+from glmesh.core import Violation
+from glmesh.problem import DataSummary
 
 TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
 SUMMARY, DONE, SUCCESSOR, MEMBERSHIP = "summary", "done", "successor", "membership"  # kinds of gossip entries

@@ -3,9 +3,8 @@
 import socket
 import ssl
 
-from glmesh.federation.config.keys import fingerprint
-from glmesh.federation.config.site import Site
-from glmesh.federation.wire.frames import Violation
+from glmesh.core import Violation
+from glmesh.federation.config import Site, fingerprint
 
 
 def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> None:

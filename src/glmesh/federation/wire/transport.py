@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glmesh.core.messages import Contents, Halo, Mail, Outbox
-from glmesh.core.wire import Layout
+from glmesh.core import Contents, Halo, Layout, Mail, Outbox
 from glmesh.federation.wire.barrier import Barrier, Done, WaitUntil
 from glmesh.federation.wire.frames import CARRIES, Kind, Violation, pack_mail, unpack_mail
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import PeerLinks
-from glmesh.network.mixing import Mixing
+from glmesh.network import Mixing
 
 _POLL = 0.5  # [s] longest sleep: a signal or a change of membership is noticed after this
 

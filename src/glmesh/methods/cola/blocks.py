@@ -5,11 +5,9 @@ from typing import Protocol
 
 import numpy as np
 
-from glmesh.certificate.unreliable import AsyncCertifier
-from glmesh.core.block import Block
-from glmesh.core.messages import Rounds
-from glmesh.core.records import Event
-from glmesh.gossip.flows import FlowGossip
+from glmesh.certificate import AsyncCertifier
+from glmesh.core import Block, Event, Rounds
+from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.iterate import initial_variables
 from glmesh.methods.cola.state import ColaState
 from glmesh.solvers import local_gap

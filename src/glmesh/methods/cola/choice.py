@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.collectives.totals import exchanges_per_sum
-from glmesh.core.block import Block
+from glmesh.core import Block
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.cola import exact_sums, newton
 from glmesh.methods.cola.iterate import initial_variables

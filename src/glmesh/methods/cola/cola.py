@@ -11,13 +11,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.messages import Rounds
-from glmesh.core.setup import Setup
+from glmesh.core import Block, Rounds, Setup
 from glmesh.errors import InvalidInput
-from glmesh.gossip.averaging import ChebyshevGossip, MatrixGossip
-from glmesh.gossip.base import Gossip
-from glmesh.gossip.flows import FlowGossip
+from glmesh.gossip import ChebyshevGossip, FlowGossip, Gossip, MatrixGossip
 from glmesh.methods.cola import choice as choices
 from glmesh.methods.cola.choice import ACCELERATIONS, AccelerationChoice, InitialChoice
 from glmesh.methods.cola.curvature import Curvature

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from glmesh.core.block import Block
+from glmesh.core import Block
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.types import Matrix
 

@@ -18,9 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from glmesh.collectives.totals import AllReduce
-from glmesh.core.block import Block
-from glmesh.core.messages import Rounds
-from glmesh.core.state import PerColumn, Shared
+from glmesh.core import Block, PerColumn, Rounds, Shared
 from glmesh.functions.separable import TABLE
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.plane import GRID_A, Plane, along

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from glmesh.core.block import Block
-from glmesh.gossip.averaging import chebyshev_beta
+from glmesh.core import Block
+from glmesh.gossip import chebyshev_beta
 
 # beta that gossip_steps="auto" asks of Chebyshev gossip: smaller takes more exchanges a round and fewer rounds;
 # source: benchmarks/reports/sensitivity.md

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.state import Largest, PerColumn, PerNode, Shared
-from glmesh.gossip.base import Gossip
+from glmesh.core import Block, Largest, PerColumn, PerNode, Shared
+from glmesh.gossip import Gossip
 from glmesh.methods.cola.relaxation import Relaxation
 from glmesh.solvers import LocalSolver
 from glmesh.solvers.screening import Screening

@@ -20,9 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.messages import Halo, Rounds
-from glmesh.core.state import PerColumn, PerNode
+from glmesh.core import Block, Halo, PerColumn, PerNode, Rounds
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.monitor import Monitor
 from glmesh.methods.cola.restarts import Decision, LocalPolicy, SharedPolicy

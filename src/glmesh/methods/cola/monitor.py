@@ -13,10 +13,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from glmesh.collectives.pipeline import EpidemicAggregate, TreeAggregate
-from glmesh.core.block import Block
-from glmesh.core.messages import Halo, Riding
-from glmesh.core.state import PerNode, Shared
-from glmesh.gossip.flows import FlowGossip
+from glmesh.core import Block, Halo, PerNode, Riding, Shared
+from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.types import Vector
 

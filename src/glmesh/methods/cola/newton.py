@@ -20,9 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from glmesh.collectives.totals import AllReduce
-from glmesh.core.block import Block
-from glmesh.core.messages import Rounds
-from glmesh.core.state import Shared
+from glmesh.core import Block, Rounds, Shared
 from glmesh.functions import ConjugateOf
 from glmesh.functions.separable import Columnwise
 from glmesh.functions.smooth import inner, weighted_sum

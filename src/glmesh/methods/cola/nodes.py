@@ -5,27 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate.bound import Certifier
-from glmesh.certificate.measures import observe, product
-from glmesh.certificate.spectral import SpectralGaps
-from glmesh.certificate.unreliable import AsyncCertifier
+from glmesh.certificate import AsyncCertifier, Certifier, SpectralGaps, observe, product
 from glmesh.collectives.flood import flood_max
-from glmesh.core.block import Block
-from glmesh.core.hosted import HostedNodes
-from glmesh.core.messages import Rounds
-from glmesh.core.records import Certificate, Measures
-from glmesh.core.setup import Setup
+from glmesh.core import Block, Certificate, HostedNodes, Measures, Rounds, Setup
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
-from glmesh.problem.node_data import CompositeObjective
-from glmesh.problem.partition import Partition
+from glmesh.problem import CompositeObjective, DataSummary, Partition, Problem, Shard
 from glmesh.problem.partition import partition as make_partition
-from glmesh.problem.problem import Problem
-from glmesh.problem.shard import Shard
-from glmesh.problem.summary import DataSummary
 from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
 
 

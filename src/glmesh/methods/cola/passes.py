@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import Block
+from glmesh.core import Block
 from glmesh.errors import InvalidInput
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.types import AnyArray, Matrix, Unsigned, Vector

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glmesh.core.block import Block
+from glmesh.core import Block
 from glmesh.functions import Smooth
 from glmesh.functions.separable import GROUPS, LOGISTIC_DUAL, TABLE
 from glmesh.functions.smooth import inner, weighted_sum

@@ -20,10 +20,8 @@ from scipy.sparse.linalg import lsqr
 
 from glmesh.collectives.pipeline import TreeAggregate
 from glmesh.collectives.totals import AllReduce
-from glmesh.core.block import Block
-from glmesh.core.messages import Riding, Rounds
-from glmesh.core.state import PerNode, Shared
-from glmesh.gossip.base import Gossip
+from glmesh.core import Block, PerNode, Riding, Rounds, Shared
+from glmesh.gossip import Gossip
 from glmesh.methods.cola.gossip_steps import GossipSteps
 from glmesh.types import Flags, Vector
 

@@ -14,9 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from glmesh.collectives.pipeline import TreeAggregate
-from glmesh.core.block import Block
-from glmesh.core.state import Largest, PerColumn, PerNode, Shared
-from glmesh.gossip.base import Gossip
+from glmesh.core import Block, Largest, PerColumn, PerNode, Shared
+from glmesh.gossip import Gossip
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.monitor import EpidemicMonitor, TreeMonitor
 from glmesh.types import Indices, Matrix, Vector

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.messages import Rounds
+from glmesh.core import Block, Rounds
 from glmesh.methods.cola.curvature import Curvature
 from glmesh.methods.cola.gossip_steps import GossipSteps
 from glmesh.methods.cola.iterate import Iterate

@@ -4,9 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glmesh.core.block import Block
-from glmesh.core.protocols import Accelerator
-from glmesh.core.state import Shared
+from glmesh.core import Accelerator, Block, Shared
 from glmesh.methods.cola.choice import EXACT, AccelerationChoice
 from glmesh.methods.cola.exact_sums import ExactSums
 from glmesh.methods.cola.iterate import Iterate

@@ -14,15 +14,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from glmesh.core.block import NetworkInfo
-from glmesh.core.drive import drive
-from glmesh.core.messages import Rounds
-from glmesh.core.setup import Setup
+from glmesh.core import NetworkInfo, Rounds, Setup, drive
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples, parts_of
 from glmesh.methods.consensus.step_search import best_of
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 
 
 @dataclass(frozen=True)

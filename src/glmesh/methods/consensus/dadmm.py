@@ -6,16 +6,14 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.core.block import Block, NetworkInfo
-from glmesh.core.messages import Halo, Outbox, Rounds
+from glmesh.core import Block, Halo, NetworkInfo, Outbox, Rounds
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import Table
-from glmesh.linalg.columns import Columns
+from glmesh.linalg import Columns
 from glmesh.methods.consensus.base import Consensus, positive
 from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
-from glmesh.problem.node_data import CompositeObjective
-from glmesh.problem.problem import Problem
+from glmesh.problem import CompositeObjective, Problem
 from glmesh.solvers import CoordinateDescent, Subproblems
 from glmesh.types import Flags, Matrix, Vector
 

@@ -6,8 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from glmesh.core.block import NetworkInfo
-from glmesh.core.messages import Halo, Outbox, Rounds
+from glmesh.core import Halo, NetworkInfo, Outbox, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.methods.consensus.base import Consensus, positive
 from glmesh.methods.consensus.replicas import Copies

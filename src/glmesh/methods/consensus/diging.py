@@ -5,14 +5,13 @@ from typing import Literal
 
 import numpy as np
 
-from glmesh.core.block import NetworkInfo
-from glmesh.core.messages import Outbox, Rounds
+from glmesh.core import NetworkInfo, Outbox, Rounds
 from glmesh.errors import InvalidInput
 from glmesh.functions import Table
 from glmesh.methods.consensus.base import Consensus, positive
 from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 from glmesh.types import Matrix
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.core.block import NetworkInfo
-from glmesh.core.messages import Outbox, Rounds
+from glmesh.core import NetworkInfo, Outbox, Rounds
 from glmesh.methods.consensus.base import Consensus
 from glmesh.methods.consensus.extra import extra_step
 from glmesh.methods.consensus.replicas import Copies

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.core.hosted import HostedNodes
-from glmesh.core.records import Measures
-from glmesh.core.setup import Setup
+from glmesh.core import HostedNodes, Measures, Setup
 from glmesh.errors import InvalidInput
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.consensus.samples import Constants, Pool, Samples, observe_copies
-from glmesh.problem.problem import Problem
+from glmesh.problem import Problem
 from glmesh.types import AnyArray, Flags, Matrix, Vector
 
 

@@ -15,17 +15,14 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from glmesh.certificate.measures import best_scale
-from glmesh.core.block import NetworkInfo
-from glmesh.core.records import Measures
+from glmesh.certificate import best_scale
+from glmesh.core import Measures, NetworkInfo
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Separable, Smooth, Table
 from glmesh.kernels.columns import products, transposed_products
-from glmesh.linalg.columns import Columns
-from glmesh.parallel.threads import SERIAL, ThreadPool
-from glmesh.problem.node_data import CompositeObjective
-from glmesh.problem.partition import Partition, spread
-from glmesh.problem.problem import Problem
+from glmesh.linalg import Columns
+from glmesh.parallel import SERIAL, ThreadPool
+from glmesh.problem import CompositeObjective, Partition, Problem, spread
 from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
 
 _LARGEST_GRAM = 512  # rows or columns up to which eigenvalues are computed from a Gram matrix

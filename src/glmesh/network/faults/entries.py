@@ -85,6 +85,10 @@ class Window:
         """Return whether the round lies in the window."""
         return self.start <= round and (self.end is None or round < self.end)
 
+    def for_good(self, round: int) -> bool:
+        """Return whether the window has begun by this round and never ends."""
+        return self.end is None and self.covers(round)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Window):
@@ -112,7 +116,7 @@ class Down(Window):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link(Window):
+class LinkFailure(Window):
     """Link that fails; one way, only the messages from the first node to the second are lost."""
 
     between: Annotated[tuple[int, int], _pair]
@@ -124,6 +128,10 @@ class NetworkPartition(Window):
     """Groups of nodes between which no message passes; the nodes in none of them form one more."""
 
     groups: Annotated[tuple[tuple[int, ...], ...], _groups]
+
+    def sides(self) -> dict[int, int]:
+        """Return the number of the group that each node is in; nodes in none are missing."""
+        return {node: number for number, group in enumerate(self.groups) for node in group}
 
 
 @dataclass(frozen=True, kw_only=True)

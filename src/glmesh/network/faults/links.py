@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from glmesh.types import AnyArray, Flags, Indices
+from glmesh.types import Flags, Indices
 
 
-def message_ends(senders: AnyArray, receivers: AnyArray) -> tuple[Indices, Indices]:
+def message_ends(senders: ArrayLike, receivers: ArrayLike) -> tuple[Indices, Indices]:
     """Return senders and receivers as arrays of one shape."""
     source, target = np.broadcast_arrays(np.asarray(senders, dtype=np.int64), np.asarray(receivers, dtype=np.int64))
     return source, target

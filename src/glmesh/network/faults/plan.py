@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.network.faults.entries import (
@@ -20,7 +21,7 @@ from glmesh.network.faults.entries import (
     Down,
     Join,
     Leave,
-    Link,
+    LinkFailure,
     NetworkPartition,
     Random,
     Straggler,
@@ -36,14 +37,14 @@ from glmesh.network.faults.entries import (
     whole,
 )
 from glmesh.network.faults.links import among, message_ends, reachable
-from glmesh.types import AnyArray, Flags, Indices, Vector
+from glmesh.types import Flags, Indices, Vector
 
 _LATEST = 3  # [exchanges] longest delay of a message; docs/elasticity.md
 
 _TABLES: dict[str, type[Any]] = {
     "random": Random,
     "down": Down,
-    "link": Link,
+    "link": LinkFailure,
     "partition": NetworkPartition,
     "join": Join,
     "leave": Leave,
@@ -64,7 +65,7 @@ class Plan:
         Faults by chance: dropout of nodes, loss, duplicates and delays of messages, failures of links.
     down : tuple of Down, default ()
         Nodes that are away during a window.
-    link : tuple of Link, default ()
+    link : tuple of LinkFailure, default ()
         Links that fail during a window, one way or both.
     partition : tuple of NetworkPartition, default ()
         Groups of nodes that are cut off from each other during a window.
@@ -90,7 +91,7 @@ class Plan:
     seed: int = 0
     random: tuple[Random, ...] = ()
     down: tuple[Down, ...] = ()
-    link: tuple[Link, ...] = ()
+    link: tuple[LinkFailure, ...] = ()
     partition: tuple[NetworkPartition, ...] = ()
     join: tuple[Join, ...] = ()
     leave: tuple[Leave, ...] = ()
@@ -219,7 +220,7 @@ class Plan:
         away = self._away(round, n_nodes, ("reset",))
         return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
 
-    def links_up(self, exchange: int, round: int, pairs: AnyArray) -> Flags:
+    def links_up(self, exchange: int, round: int, pairs: ArrayLike) -> Flags:
         """Return a flag per link (row of `pairs`, in either order): it carries messages, if both nodes are there."""
         ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
         low, high = ends[:, 0], ends[:, 1]
@@ -239,13 +240,9 @@ class Plan:
 
     def gone(self, round: int, links: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
         """Return the links (a < b) that have failed for good by this round, one way or both."""
-        ever = [entry for entry in self.link if entry.end is None and entry.covers(round)]
-        named = {(min(entry.between), max(entry.between)) for entry in ever}
-        cuts = [entry for entry in self.partition if entry.end is None and entry.covers(round)]
-        if not named and not cuts:
-            return set()
-        sides = [{node: label for label, group in enumerate(cut.groups) for node in group} for cut in cuts]
-        return {(a, b) for a, b in links if (a, b) in named or any(side.get(a) != side.get(b) for side in sides)}
+        failed = {tuple(sorted(entry.between)) for entry in self.link if entry.for_good(round)}
+        sides = [entry.sides() for entry in self.partition if entry.for_good(round)]
+        return {(a, b) for a, b in links if (a, b) in failed or any(side.get(a) != side.get(b) for side in sides)}
 
     def stages(self) -> list[int]:
         """Return the rounds at which members change or links fail for good, ascending from 0."""
@@ -253,7 +250,7 @@ class Plan:
         starts = {window.start for window in windows if window.end is None}
         return sorted({0, *(entry.round for entry in self.join + self.leave), *starts})
 
-    def lost(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Flags:
+    def lost(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Flags:
         """Return a flag per message: it is lost on its way; answers are messages of their own."""
         source, target = message_ends(senders, receivers)
         lost = np.zeros(source.shape, dtype=np.bool_)
@@ -264,7 +261,7 @@ class Plan:
                 lost |= (source == entry.between[0]) & (target == entry.between[1])
         return lost
 
-    def copies(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+    def copies(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
         """Return how often each message arrives, unless it is lost: 1 or 2."""
         source, target = message_ends(senders, receivers)
         copies = np.ones(source.shape, dtype=np.int64)
@@ -272,7 +269,7 @@ class Plan:
             copies[draw < phase.duplicate] = 2
         return copies
 
-    def lateness(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+    def lateness(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
         """Return how many exchanges late each message arrives, unless it is lost: 0, or 1 to 3 with equal chance."""
         source, target = message_ends(senders, receivers)
         late = np.zeros(source.shape, dtype=np.int64)

@@ -15,8 +15,8 @@ import numpy as np
 from mpi4py import MPI
 
 from glmesh.errors import InvalidInput, RankFailed
-from glmesh.network.mixing import Mixing
-from glmesh.parallel.processes import ProcessGroup
+from glmesh.network import Mixing
+from glmesh.parallel import ProcessGroup
 from glmesh.transports.mpi.transport import MpiTransport
 from glmesh.types import AnyArray, Indices, Vector
 

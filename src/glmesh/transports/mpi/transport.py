@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from glmesh.collectives.messages import PartialSum
-from glmesh.core.messages import Contents, Halo, Mail, Outbox
-from glmesh.core.records import Traffic
-from glmesh.core.wire import Layout, Reader
+from glmesh.core import Contents, Halo, Layout, Mail, Outbox, Reader, Traffic
 from glmesh.errors import InvalidInput
-from glmesh.network.faults import Plan
-from glmesh.network.mixing import Mixing
+from glmesh.network import Mixing, Plan
 from glmesh.types import AnyArray, Indices, Matrix
 
 if TYPE_CHECKING:
