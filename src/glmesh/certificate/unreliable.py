@@ -20,21 +20,31 @@ A node whose own subproblem has nothing to gain that matters skips it (`glmesh.s
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from glmesh.certificate.bound import SMALLEST, NodePoint, bound, node_record
+from glmesh.certificate.bound import SMALLEST, CertifiedState, NodePoint, bound, node_record
 from glmesh.certificate.messages import RECORD_WIDTH, CertificateRecord, Guard
 from glmesh.core import Block, Certificate, Contents, Halo, Mail, PerNode, Rounds
 from glmesh.gossip import FlowGossip, MembershipView, Offer
 from glmesh.solvers import local_gap
-from glmesh.types import Vector
+from glmesh.types import Flags, Vector
 
 # [rounds] from one T to the next: 20 and two diameters, or a twentieth of T if that is more. Rows need a diameter to
 # reach everybody, as much again where messages are asked for once more; a long run can wait longer.
 _PERIOD, _PATIENCE = 20, 0.05
 _CONSERVED = 1e-11  # |sum of all q| beyond this part of the sum of their sizes means that a flow is not conserved
+
+
+class FlowState(CertifiedState, Protocol):
+    """Attributes of the state of a method on flow gossip that a certificate is about."""
+
+    up: Flags  # (n_hosted,) nodes that take part in the round
+
+    @property
+    def flow_gossip(self) -> FlowGossip:
+        """Estimates, and the flows between a node and its neighbours."""
 
 
 @dataclass
@@ -65,6 +75,10 @@ class RoundSnapshot:
         """Keep the row of a node, the own one or one that was passed on."""
         self.rows.setdefault(node, row)
         self.known |= 1 << node
+
+    def conclude(self, certificate: Certificate) -> None:
+        """Keep the certificate that follows from the rows of all members."""
+        self.certificate = certificate
 
     def behind(self, peer: int) -> bool:
         """Return whether the neighbour's end of the link had the higher version at T."""
@@ -160,7 +174,7 @@ class AsyncCertifier:
         )
         self.period = _PERIOD + 2 * block.info.diameter
 
-    def attend(self, rounds: Rounds, state: Any, curvature: Callable[[], Vector]) -> Rounds:
+    def attend(self, rounds: Rounds, state: FlowState, curvature: Callable[[], Vector]) -> Rounds:
         """Run a round and let records ride along with its exchanges."""
         self._take_snapshots(state)
         outbox, first = next(rounds), True
@@ -178,9 +192,9 @@ class AsyncCertifier:
         self.state.since[k] = round
         self.state.snapshots[k] = None
 
-    def _take_snapshots(self, state: Any) -> None:
+    def _take_snapshots(self, state: FlowState) -> None:
         now = last_record(state.round, self.period)
-        gossip: FlowGossip = state.gossip
+        gossip = state.flow_gossip
         for k in range(self.block.size):
             snapshot, own_flows = self.state.snapshots[k], gossip.node_flows[k]
             if not state.up[k] or now < self.state.since[k] or (snapshot is not None and snapshot.round == now):
@@ -208,10 +222,10 @@ class AsyncCertifier:
             if not opening or self.extrapolates:  # without momentum the first offers of T say all that there is to say
                 one.parts.append(snapshot.record_for(peer, with_s=opening))
 
-    def _receive(self, halo: Halo, state: Any, curvature: Callable[[], Vector], *, first: bool) -> None:
+    def _receive(self, halo: Halo, state: FlowState, curvature: Callable[[], Vector], *, first: bool) -> None:
         for mail in halo.mail:
             k, peer = mail.receiver - int(self.block.ids[0]), mail.sender
-            snapshot, edge = self.state.snapshots[k], state.gossip.node_flows[k].edges.get(peer)
+            snapshot, edge = self.state.snapshots[k], state.flow_gossip.node_flows[k].edges.get(peer)
             if snapshot is None or edge is None or peer not in snapshot.ends:
                 continue
             offer, record = mail.part(Offer), mail.part(CertificateRecord)
@@ -235,7 +249,7 @@ class AsyncCertifier:
             if snapshot.view.is_member(peer) and peer not in snapshot.closed
         ]
 
-    def _add_own_row(self, k: int, snapshot: RoundSnapshot, state: Any, curvature: Callable[[], Vector]) -> None:
+    def _add_own_row(self, k: int, snapshot: RoundSnapshot, state: FlowState, curvature: Callable[[], Vector]) -> None:
         """Add the node's own row once the final s of all neighbours at round T are here."""
         block = self.block
         me = int(block.ids[k])
@@ -291,7 +305,7 @@ class AsyncCertifier:
             by_samples=self.by_samples,
             round=snapshot.round,
         )
-        snapshot.certificate = replace(found, members=tuple(members), local_gaps=tuple(guard.gap.tolist()))
+        snapshot.conclude(replace(found, members=tuple(members), local_gaps=tuple(guard.gap.tolist())))
         self.state.last[k] = snapshot
 
 

@@ -20,7 +20,7 @@ def run(options: Namespace, command: Callable[[Namespace, Any], int]) -> int:
     from glmesh.transports.mpi import ranks
 
     with_all = ranks()
-    options.quiet = options.quiet or with_all.rank > 0
+    options = Namespace(**vars(options) | {"quiet": options.quiet or with_all.rank > 0})
     try:
         with with_all, Sentinel(options, on=with_all.rank == 0 and with_all.size > 1):
             return command(options, with_all)

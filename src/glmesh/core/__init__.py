@@ -5,7 +5,7 @@ gossip satisfies the protocols of this package without being imported by it.
 """
 
 from glmesh.core.block import Block, NetworkInfo
-from glmesh.core.hosted import HostedNodes
+from glmesh.core.hosted import HostedNodes, RoundMaker
 from glmesh.core.messages import NOTHING, Contents, Halo, Mail, Outbox, Part, Riding, Rounds
 from glmesh.core.protocols import Accelerator, Method
 from glmesh.core.records import Certificate, Event, Measures, Traffic
@@ -38,6 +38,7 @@ __all__ = [
     "PerUnit",
     "Reader",
     "Riding",
+    "RoundMaker",
     "Rounds",
     "Setup",
     "Shared",

@@ -6,7 +6,7 @@ order, and all are given the same bits.
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,15 @@ from glmesh.types import AnyArray, Flags, Matrix, Vector
 
 BlockT = TypeVar("BlockT")
 StateT = TypeVar("StateT")
+Hosted = TypeVar("Hosted", contravariant=True)
+Carried = TypeVar("Carried", contravariant=True)
+
+
+class RoundMaker(Protocol[Hosted, Carried]):
+    """The part of a `Method` that its nodes call."""
+
+    def round(self, block: Hosted, state: Carried) -> Rounds:
+        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
 
 
 class HostedNodes(ABC, Generic[BlockT, StateT]):
@@ -28,7 +37,9 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     What only some methods can do is refused here by name, and overridden by those that can.
     """
 
-    def __init__(self, setup: Setup, method: Any, transport: Transport, partition: Partition) -> None:
+    def __init__(
+        self, setup: Setup, method: RoundMaker[BlockT, StateT], transport: Transport, partition: Partition
+    ) -> None:
         self.setup, self.method, self.transport, self.partition = setup, method, transport, partition
         self.problem: Problem = setup.problem  # its penalty's weight or its data may change in mid-run
         self.processes, self.plan = setup.processes, setup.plan

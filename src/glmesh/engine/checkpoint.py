@@ -21,11 +21,10 @@ import scipy.sparse as sp
 
 from glmesh.core import HostedNodes
 from glmesh.core import state as regroup
-from glmesh.engine.driver import Driver
+from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.engine.setup import RunOptions
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import archive
-from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.network import Mixing
 from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
 
@@ -46,16 +45,9 @@ class Saved:
     anchors: list[tuple[float, float]]
 
 
-def check_method(nodes: HostedNodes[Any, Any]) -> ColaNodes:
-    """Return the nodes of a method whose state a file can hold; refuse any other by name."""
-    if not isinstance(nodes, ColaNodes):
-        nodes.refuse("a checkpoint")
-    return nodes
-
-
 def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike[str], *, data: bool) -> None:
     """Write a run to a file, whole or not at all; all processes call it, the first one writes."""
-    nodes, setup = check_method(driver.nodes), driver.nodes.setup
+    nodes, setup = cola_nodes(driver.nodes, "a checkpoint"), driver.nodes.setup
     problem, method, processes = nodes.problem, nodes.method, nodes.processes
     if data and isinstance(problem, Shard):
         raise InvalidInput("no process holds all the data; save without it: run.save(path, data=False)")
@@ -130,7 +122,7 @@ def settings(
 
 def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
     """Go on from what the first process has read; the other processes give None."""
-    nodes = check_method(driver.nodes)
+    nodes = cola_nodes(driver.nodes, "a checkpoint")
     processes = nodes.processes
     identity = processes.broadcast(None if tree is None else tree["identity"])
     assert identity is not None
@@ -152,7 +144,7 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
     if state["anchor"] != nodes.problem.spec.anchor:
         nodes.retarget(nodes.problem.anchored(state["anchor"]))
     own.anchors[:], own.history[:], driver.events[:] = state["anchors"], state["history"], state["events"]
-    driver.made, driver.elapsed = state["rounds"], state["elapsed"]
+    driver.resume(state["rounds"], state["elapsed"])
     nodes.proof, nodes.summary = state["proof"], state["summary"]
     nodes.transport.restore(state["transport"] if processes.rank == 0 else state["transport"] | {"bytes": 0})
     nodes.restore(own_states, own_watch)

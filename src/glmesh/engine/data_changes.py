@@ -7,7 +7,7 @@ import numpy as np
 
 from glmesh.collectives.flood import flood_max
 from glmesh.core import Measures, drive
-from glmesh.engine.driver import Driver
+from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
 from glmesh.gossip import FlowGossip
@@ -59,9 +59,7 @@ def remove_columns(driver: Driver, columns: AnyArray) -> None:
 
 def _of_simulation(driver: Driver, what: str) -> ColaNodes:
     """Return CoLA's nodes, all in this process; refuse any others by name."""
-    nodes = driver.nodes
-    if not isinstance(nodes, ColaNodes):
-        nodes.refuse(what)
+    nodes = cola_nodes(driver.nodes, what)
     if nodes.processes.size > 1:
         raise InvalidInput(f"{what} is for simulations; on a cluster start anew (warm_start=result.x)")
     return nodes

@@ -5,8 +5,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from glmesh.core import Event, HostedNodes, drive
-from glmesh.engine.membership import Membership
+from glmesh.engine.membership import PlannedChanges
 from glmesh.methods.cola.nodes import ColaNodes
+
+
+def cola_nodes(nodes: HostedNodes[Any, Any], what: str) -> ColaNodes:
+    """Return the nodes, which are CoLA's; raise InvalidInput, which names `what` was asked of them, if they are not."""
+    if not isinstance(nodes, ColaNodes):
+        nodes.refuse(what)
+    return nodes
 
 
 class Driver(Iterator[int]):
@@ -21,9 +28,9 @@ class Driver(Iterator[int]):
     def __init__(self, nodes: HostedNodes[Any, Any]) -> None:
         self.nodes = nodes
         self.events: list[Event] = []  # who joined and left, and whose data changed
-        self.membership: Membership | None = None  # carries the fault plan out, where there is one
+        self.membership: PlannedChanges | None = None  # carries the fault plan out, where there is one
         if isinstance(nodes, ColaNodes) and nodes.transport.fails:
-            self.membership = Membership(nodes, self.events)
+            self.membership = PlannedChanges(nodes, self.events)
         self.made = 0
         self.elapsed = 0.0  # [s] on the wall
 
@@ -41,6 +48,10 @@ class Driver(Iterator[int]):
         nodes.finish_round(self.made - 1)
         self.elapsed += time.perf_counter() - began
         return self.made
+
+    def resume(self, made: int, elapsed: float) -> None:
+        """Go on after `made` rounds that took `elapsed` seconds on the wall."""
+        self.made, self.elapsed = made, elapsed
 
     @property
     def seconds(self) -> float:

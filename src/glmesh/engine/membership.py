@@ -13,7 +13,7 @@ from glmesh.network.topology import links_of
 from glmesh.types import Flags
 
 
-class Membership:
+class PlannedChanges:
     """Carries a fault plan out, round by round, and records who joined and left."""
 
     def __init__(self, nodes: ColaNodes, events: list[Event]) -> None:

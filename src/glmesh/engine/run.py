@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from glmesh.core import Certificate, Event, HostedNodes, Measures, Method
 from glmesh.engine import checkpoint, data_changes
-from glmesh.engine.membership import Membership
+from glmesh.engine.driver import cola_nodes
+from glmesh.engine.membership import PlannedChanges
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
 from glmesh.network import Mixing, Network, Plan
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
@@ -162,7 +163,7 @@ class Run(Iterator[int]):
         return self.nodes.transport
 
     @property
-    def membership(self) -> Membership | None:
+    def membership(self) -> PlannedChanges | None:
         """What carries the fault plan out; None where nothing fails."""
         return self.driver.membership
 
@@ -367,7 +368,7 @@ class Run(Iterator[int]):
 
     def restore(self, path: str | PathLike[str]) -> None:
         """Go on from a file that another run with the same data and settings wrote."""
-        checkpoint.check_method(self.nodes)
+        cola_nodes(self.nodes, "a checkpoint")
         self._restore(checkpoint.read(path) if self.processes.rank == 0 else None, path)
 
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:

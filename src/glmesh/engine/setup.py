@@ -16,7 +16,7 @@ from glmesh.network import Mixing, Network, Plan
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup, ThreadPool
-from glmesh.problem import Problem, Shard
+from glmesh.problem import Problem
 from glmesh.transports import FaultyTransport, LocalTransport
 from glmesh.types import AnyArray
 from glmesh.validation import whole_number
@@ -112,8 +112,7 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
 def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
     """Return (mixing, a bound of the diameter) of the network that was asked for."""
     n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
-    if isinstance(problem, Shard) or not problem.pooled:
-        spread = problem.n_nodes if isinstance(problem, Shard) else len(problem.parts)
+    if (spread := problem.n_nodes) is not None:
         if n_nodes not in (DEFAULT_NODES, spread):
             raise InvalidInput(f"the problem is on {spread} nodes, but n_nodes={n_nodes}")
         n_nodes = spread

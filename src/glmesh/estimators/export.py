@@ -143,12 +143,16 @@ def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any 
     ours = estimator.get_params(deep=False)
     same = {name: ours[name] for name in ("alpha", "l1_ratio", "C", "fit_intercept", "epsilon") if name in ours}
     plain.set_params(**{name: value for name, value in same.items() if name in theirs and value is not None})
-    plain.coef_, plain.intercept_, plain.n_features_in_ = coef.copy(), np.copy(intercept), estimator.n_features_in_
-    if np.ndim(intercept) == 0:
-        plain.intercept_ = float(intercept)
+    fitted = {
+        "coef_": coef.copy(),
+        "intercept_": float(intercept) if np.ndim(intercept) == 0 else np.copy(intercept),
+        "n_features_in_": estimator.n_features_in_,
+        "n_iter_": getattr(estimator, "n_iter_", None),
+    }
     if classes is not None:
-        plain.classes_ = classes
+        fitted["classes_"] = classes
     if hasattr(estimator, "feature_names_in_"):
-        plain.feature_names_in_ = estimator.feature_names_in_
-    plain.n_iter_ = getattr(estimator, "n_iter_", None)
+        fitted["feature_names_in_"] = estimator.feature_names_in_
+    for name, value in fitted.items():
+        setattr(plain, name, value)
     return plain

@@ -276,8 +276,8 @@ def _read_names(path: Path, ids: str, n_rows: int) -> list[str]:
 
 def _canonical(X: Any) -> csr_array:
     """Return X as CSR with sorted, unique indices, of 32 bits where they fit: what the kernels are compiled for."""
-    X = csr_array(X)
-    X.sum_duplicates()
-    if max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:
-        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return X
+    matrix = csr_array(X)
+    matrix.sum_duplicates()
+    if max(matrix.nnz, *matrix.shape) <= np.iinfo(np.int32).max:
+        matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    return matrix

@@ -29,6 +29,8 @@ class Loss(ABC):
         Whether targets are labels, -1 and 1.
     is_curved : bool
         Whether the loss grows like a square somewhere.
+    scales_rows : bool
+        Whether sqrt(c) times the rows of A stands for weights c, so that tau = 1 whatever the weights.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class Loss(ABC):
     name: ClassVar[str]
     classifies: ClassVar[bool] = False
     is_curved: ClassVar[bool] = True
+    scales_rows: ClassVar[bool] = False
 
     @abstractmethod
     def dual(self, y: Vector, c: Vector) -> Separable:
@@ -121,6 +124,7 @@ class SquaredLoss(Loss):
     """loss(y, z) = (z - y)^2 / 2."""
 
     name = "squared"
+    scales_rows = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Squared:
         """f(v) = sum_i c_i/2 (v_i - y_i)^2."""

@@ -83,12 +83,16 @@ class Separable(ABC):
     def check_size(self, n: int) -> None:
         """Raise InvalidInput if g was not made for n columns."""
 
+    def as_table(self) -> Table | None:
+        """Return g as a `Table`; None: it is none."""
+        return None
+
     def value(self, x: Vector) -> float:
-        """Return g(x)."""
+        """Return g(x), infinite outside its domain."""
         return float(self.values(x).sum())
 
     def conjugate(self, u: Vector) -> float:
-        """Return g*(u)."""
+        """Return g*(u), infinite outside its domain."""
         return float(self.conjugates(u).sum())
 
     # for a dual point that is scaled towards zero until it is in the domain of g*
@@ -218,6 +222,10 @@ class Table(Columnwise):
     def _map(self, **changes: Vector) -> Table:
         return Table(**{name: changes.get(name, getattr(self, name)) for name in self._FIELDS})
 
+    def as_table(self) -> Table:
+        """Return g itself."""
+        return self
+
     def values(self, x: Vector) -> Vector:
         """l1 |x| + l2/2 x^2 + linear x, infinite outside [lo, hi]."""
         inside = (x >= self.lo) & (x <= self.hi)
@@ -272,7 +280,7 @@ class Table(Columnwise):
 
     @property
     def support_bound(self) -> Vector:
-        """max(abs(lo), abs(hi))."""
+        """Bounds max(abs(lo), abs(hi)) of abs(x)."""
         return np.maximum(np.abs(self.lo), np.abs(self.hi))
 
     @property

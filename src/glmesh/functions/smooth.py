@@ -69,6 +69,14 @@ class Smooth(ABC):
         """
         return v, 0.0
 
+    def offset(self, v: Vector, near: float = 0.0) -> float:
+        """Return the intercept b at which f, a minimum over b, is attained at v; 0: f has none. `near` is a guess."""
+        return 0.0
+
+    def split(self, w: Vector) -> tuple[Vector, float]:
+        """Return (coefficients, intercept) of a gradient w, split by samples; without intercept (w, 0)."""
+        return w, 0.0
+
     def majorant(self, v: Vector) -> Vector:
         """m with f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u; m tau is in [0, 1]."""
         return np.full(len(v), 1.0 / self.tau)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh.errors import InvalidData, InvalidInput
-from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared, SquaredLoss, Table
+from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared
 from glmesh.linalg import Columns
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
@@ -128,7 +128,7 @@ class NodeData:
 
         None where all weights are 1, or the loss is another.
         """
-        weighted = isinstance(self.spec.loss, SquaredLoss) and (self.weight != 1.0).any()
+        weighted = self.spec.loss.scales_rows and (self.weight != 1.0).any()
         return np.sqrt(self.weight) if weighted else None
 
     def _intercept_entry(self, summary: DataSummary) -> float:
@@ -148,15 +148,16 @@ class NodeData:
             y = _signs(self.y, *summary.classes, spec.loss.name, self.where)
         penalty = spec.penalty_of(node)
         if spec.split == "samples":
-            assert isinstance(penalty, Table)  # checked when the specification was made
-            penalty.check_size(summary.width)
+            table = penalty.as_table()
+            assert table is not None  # checked when the specification was made
+            table.check_size(summary.width)
             dual = spec.loss.dual(y, self.weight)
             if spec.fit_intercept:
-                return Anchored(penalty, summary.width, self._intercept_entry(summary), spec.anchor), dual
-            return ConjugateOf(penalty), dual
+                return Anchored(table, summary.width, self._intercept_entry(summary), spec.anchor), dual
+            return ConjugateOf(table), dual
         penalty.check_size(self.columns.n)
         root = self._root
-        if isinstance(spec.loss, SquaredLoss):
+        if spec.loss.scales_rows:
             f: Smooth = Squared(y if root is None else y * root)
         else:
             f = spec.loss.smooth(y, self.weight)  # type: ignore[assignment]

@@ -163,10 +163,8 @@ def _labelled(how: AnyArray, n: int, n_nodes: int, what: str) -> list[Indices]:
     return [np.flatnonzero(nodes == k) for k in range(n_nodes)]
 
 
-def _check_groups(result: Partition, g: object) -> Partition:
+def _check_groups(result: Partition, g: GroupLasso) -> Partition:
     """Return the partition with columns ordered by group at each node; refuse one that cuts a group."""
-    if not isinstance(g, GroupLasso):
-        return result
     lists = [result.columns_of(k) for k in range(result.n_nodes)]
     home: dict[int, int] = {}
     for node, part in enumerate(lists):

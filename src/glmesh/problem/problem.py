@@ -350,12 +350,11 @@ class Problem:
         f = self.composite.f
         if self.spec.split == "samples":
             return self.model_of(f.gradient(shared))
-        return x.copy(), f.offset(shared) if isinstance(f, Profiled) else 0.0
+        return x.copy(), f.offset(shared)
 
     def model_of(self, w: Vector) -> tuple[Vector, float]:
         """Return (coef, intercept) of a gradient w of f, split by samples."""
-        f = self.composite.f
-        return f.split(w) if isinstance(f, Anchored) else (w, 0.0)
+        return self.composite.f.split(w)
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
         """Return the objective at given coefficients.
@@ -388,6 +387,11 @@ class Problem:
         if isinstance(f, Profiled):
             return f.f.value(shared + intercept * f.direction) + g.value(coef)
         return f.value(shared) + g.value(coef)
+
+    @property
+    def n_nodes(self) -> int | None:
+        """K, the number of nodes that hold the data; None for pooled data, which a run deals out."""
+        return None if self.pooled else len(self.parts)
 
     @property
     def model(self) -> ProblemSpec:

@@ -155,7 +155,7 @@ def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str) -
             )
         return
     for penalty in penalties:
-        if not isinstance(penalty, Table):
+        if penalty.as_table() is None:
             raise UnsuitablePair(
                 f"{type(penalty).__name__} cannot be split by samples: its conjugate is not smooth. "
                 "Use split='features'."

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from glmesh.errors import UnsuitablePair
-from glmesh.functions import Separable, Table
+from glmesh.functions import Separable
 from glmesh.solvers.base import NodeTask, NodewiseSolver
 from glmesh.types import Vector
 
@@ -46,13 +46,14 @@ class SklearnCoordinateDescent(NodewiseSolver):
 
     def check(self, g: Separable) -> None:
         """Refuse all penalties but L1, L2 and elastic net, each with or without x >= 0."""
+        table = g.as_table()
         plain = (
-            isinstance(g, Table)
-            and not g.linear.any()
-            and bool(np.isposinf(g.hi).all())
-            and len(np.unique(g.l1)) <= 1
-            and len(np.unique(g.l2)) <= 1
-            and bool(np.isneginf(g.lo).all() or (g.lo == 0).all())
+            table is not None
+            and not table.linear.any()
+            and bool(np.isposinf(table.hi).all())
+            and len(np.unique(table.l1)) <= 1
+            and len(np.unique(table.l2)) <= 1
+            and bool(np.isneginf(table.lo).all() or (table.lo == 0).all())
         )
         if not plain:
             raise UnsuitablePair(
@@ -70,8 +71,9 @@ class SklearnCoordinateDescent(NodewiseSolver):
                 "scikit-learn's coordinate descent knows one curvature for all rows of the data. "
                 "Use solver=CoordinateDescent(), which takes a weight per row."
             )
-        assert isinstance(task.g, Table)
-        l1, l2 = float(task.g.l1.flat[0]), float(task.g.l2.flat[0])
+        table = task.g.as_table()
+        assert table is not None  # `check` refuses others
+        l1, l2 = float(table.l1.flat[0]), float(table.l2.flat[0])
         target = task.columns.dot(task.x) - task.w / task.q
         scale = task.q * task.columns.d  # scikit-learn divides the square by the number of rows
         total = (l1 + l2) / scale
@@ -81,7 +83,7 @@ class SklearnCoordinateDescent(NodewiseSolver):
             fit_intercept=False,
             max_iter=task.passes,
             tol=0.0 if task.accuracy is None else 0.1 * task.accuracy,
-            positive=bool(np.all(task.g.lo == 0)),
+            positive=bool(np.all(table.lo == 0)),
             warm_start=True,
             selection=self.selection,
             random_state=int(np.random.SeedSequence(task.key).generate_state(1)[0]),

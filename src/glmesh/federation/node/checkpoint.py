@@ -9,7 +9,6 @@ from glmesh.federation.config import Site
 from glmesh.federation.node.gossip_store import GossipStore
 from glmesh.federation.node.trainer import Trainer
 from glmesh.files.model_files import Model
-from glmesh.functions import Profiled
 from glmesh.problem import DataSummary, NodeData
 
 
@@ -68,7 +67,7 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) ->
         info |= {"objective_low": certificate.objective_low, "objective_high": certificate.objective_high}
     return Model(
         coef=f.gradient(v) if part.split == "samples" else x,
-        intercept=f.offset(v) if isinstance(f, Profiled) else 0.0,
+        intercept=f.offset(v),
         loss=part.loss,
         penalty=part.penalty,
         alpha=part.alpha,

@@ -84,6 +84,55 @@ class PeerLink:
     received: int = 0  # [bytes]
     dropped: int = 0  # [messages] MAIL that gave way to newer MAIL
 
+    def keep(self, content: Content) -> None:
+        """Queue MAIL; the oldest gives way where the neighbour does not read."""
+        self.mail.append(content)
+        while len(self.mail) > _MAIL_KEPT:
+            self.mail.popleft()
+            self.dropped += 1
+
+    def refuse(self, why: str) -> None:
+        """Queue the REFUSE that tells the neighbour why its stream ends."""
+        self.why = why
+        self.controls.append((Kind.REFUSE, pack_json(Refusal(why[:_WHY]).to_json())))
+        self.wake.set()
+
+    def begin(self, hello: bytes) -> None:
+        """Forget the messages of the last stream, and queue the HELLO of a new one."""
+        self.assembler, self.why = Assembler(), "its stream ended"
+        self.controls.clear()
+        self.mail.clear()
+        self.controls.append((Kind.HELLO, hello))
+        self.wake.set()
+
+    def accept(self) -> None:
+        """Let the link be up, with the longest message that this node allows by now."""
+        self.up, self.limit = True, self.limit or self.assembler.limit
+        self.assembler.limit = self.limit
+
+    def close(self) -> bool:
+        """Let the link be down, without a stream; return whether it was up."""
+        was_up, self.up, self.stream = self.up, False, None
+        return was_up
+
+    def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
+        """Take a frame; return the message that it completes, or None."""
+        self.received += len(frame)
+        return self.assembler.feed(frame)
+
+    async def write(self, write: Write) -> None:
+        """Write what is queued, other messages before MAIL, until cancelled."""
+        number = 0
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            while self.controls or self.mail:
+                kind, content = self.controls.popleft() if self.controls else (Kind.MAIL, self.mail.popleft())
+                for frame in frames(kind, number, content):
+                    await write(frame)
+                    self.sent += len(frame)
+                number += 1
+
 
 class PeerLinks:
     """All links of a node, by neighbour.
@@ -191,10 +240,7 @@ class PeerLinks:
         if not link.up:
             return
         if kind is Kind.MAIL:
-            link.mail.append(content)
-            while len(link.mail) > _MAIL_KEPT:
-                link.mail.popleft()
-                link.dropped += 1
+            link.keep(content)
         elif len(link.controls) < _CONTROLS_KEPT:
             link.controls.append((kind, content))
         else:
@@ -210,9 +256,7 @@ class PeerLinks:
     def _refuse(self, link: PeerLink, why: str) -> None:
         """Log a neighbour's violation and queue the REFUSE that tells the neighbour."""
         self.log.warning("violation", extra={"peer": link.name, "why": why})
-        link.why = why
-        link.controls.append((Kind.REFUSE, pack_json(Refusal(why[:_WHY]).to_json())))
-        link.wake.set()
+        link.refuse(why)
 
     async def _serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Serve a stream that was dialled from outside; the certificate says by whom."""
@@ -292,23 +336,16 @@ class PeerLinks:
         finally:
             if not session.done():
                 session.cancel()
-            if link.stream is session:
-                link.stream = None
-                if link.up:
-                    link.up = False
-                    self.log.info("down", extra={"peer": link.name, "why": link.why})
-                    self.inbox.put(Message(link.peer, None))
+            if link.stream is session and link.close():
+                self.log.info("down", extra={"peer": link.name, "why": link.why})
+                self.inbox.put(Message(link.peer, None))
         if not session.cancelled() and (error := session.exception()) is not None:
             raise error
 
     async def _session(self, link: PeerLink, read: Read, write: Write) -> None:
         """Talk over a stream from its HELLO to its end."""
-        link.assembler, link.why = Assembler(), "its stream ended"
-        link.controls.clear()
-        link.mail.clear()
-        link.controls.append((Kind.HELLO, self._hello))
-        link.wake.set()
-        writer = asyncio.create_task(self._write(link, write))
+        link.begin(self._hello)
+        writer = asyncio.create_task(link.write(write))
         try:
             async with asyncio.timeout(_HANDSHAKE):
                 kind, content = await self._message(link, read)
@@ -350,9 +387,7 @@ class PeerLinks:
         if why is not None:
             self.inbox.put(Message(link.peer, None))
             raise _Refused(f"{link.name} {why}") if kind is Kind.REFUSE else Violation(link.refused)
-        link.up = True
-        link.limit = link.limit or link.assembler.limit
-        link.assembler.limit = link.limit
+        link.accept()
         self._said.pop(link.peer, None)
         self.log.info("up", extra={"peer": link.name})
         self.inbox.put(Message(link.peer, None, up=True))
@@ -363,23 +398,9 @@ class PeerLinks:
             frame = await read()
             if frame is None:
                 raise EOFError
-            link.received += len(frame)
-            whole = link.assembler.feed(frame)
+            whole = link.feed(frame)
             if whole is not None:
                 return whole
-
-    async def _write(self, link: PeerLink, write: Write) -> None:
-        """Write what is queued, other messages before MAIL, until cancelled."""
-        number = 0
-        while True:
-            await link.wake.wait()
-            link.wake.clear()
-            while link.controls or link.mail:
-                kind, content = link.controls.popleft() if link.controls else (Kind.MAIL, link.mail.popleft())
-                for frame in frames(kind, number, content):
-                    await write(frame)
-                    link.sent += len(frame)
-                number += 1
 
 
 class _Refused(Violation):

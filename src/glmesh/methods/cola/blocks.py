@@ -1,7 +1,7 @@
 """CoLA's nodes one by one: found by id, changed from outside, looked at."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -10,12 +10,19 @@ from glmesh.core import Block, Event, Rounds
 from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.iterate import initial_variables
 from glmesh.methods.cola.state import ColaState
-from glmesh.solvers import local_gap
+from glmesh.solvers import LocalSolver, local_gap
 from glmesh.types import Indices, Vector
 
 
 class Algorithm(Protocol):
     """What the nodes need of `Cola`: rounds, and what follows from a change that does not come from a round."""
+
+    averages_exactly: ClassVar[bool]  # v = Ax at every node after every round, as CoCoA's server has it
+
+    @property
+    def solver(self) -> LocalSolver:
+        """The local solver."""
+        ...
 
     def round(self, block: Block, state: ColaState) -> Rounds:
         """Make one round of a block."""
@@ -61,9 +68,7 @@ class ColaBlocks:
 
     def flow_gossip(self, number: int) -> FlowGossip:
         """Return the flow gossip of a block."""
-        gossip = self.states[number].gossip
-        assert isinstance(gossip, FlowGossip)
-        return gossip
+        return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
         """Return (the flow gossip of a node's block, the node's place there)."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.core import Block, Largest, PerColumn, PerNode, Shared
-from glmesh.gossip import Gossip
+from glmesh.gossip import FlowGossip, Gossip
 from glmesh.methods.cola.relaxation import Relaxation
 from glmesh.solvers import LocalSolver
 from glmesh.solvers.screening import Screening
@@ -40,6 +40,12 @@ class Iterate:
         """Estimates v_k of Ax, shape (n_hosted, d)."""
         return self.gossip.v
 
+    @property
+    def flow_gossip(self) -> FlowGossip:
+        """The gossip of a network where messages get lost."""
+        assert isinstance(self.gossip, FlowGossip)
+        return self.gossip
+
     def parts_of_h(self, block: Block) -> Vector:
         """Return f(v_k)/K + g_k(x_k) of every hosted node; the sum over all nodes is H(x, v)."""
         members_seen = np.maximum(self.gossip.members_seen, 1.0)
@@ -54,6 +60,10 @@ class Iterate:
         """Set x; tell the local solver which columns are not where it left them, at `solved` (default: the old x)."""
         solver.moved(block, self.memory, x != (self.x if solved is None else solved))
         self.x = x
+
+    def count_overshoot(self) -> None:
+        """Record that momentum let H rise far."""
+        self.overshoots += 1
 
     def renew(self, memory: Any, relaxation: Relaxation | None) -> None:
         """Replace what the local solver and the search for sigma' keep: columns or functions are others."""

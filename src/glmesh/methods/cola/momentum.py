@@ -152,7 +152,7 @@ class Momentum:
         for nodes, decision in self.policy.review(block, state):
             self.nesterov.follow(nodes, decision)
             if decision is Decision.ROLLBACK:
-                state.overshoots += 1
+                state.count_overshoot()
                 if self.policy.good is not None:
                     state.move(block, solver, self.policy.good.x.copy())
                     state.gossip.v[:] = self.policy.good.v

@@ -14,7 +14,6 @@ import numpy as np
 
 from glmesh.collectives.pipeline import EpidemicAggregate, TreeAggregate
 from glmesh.core import Block, Halo, PerNode, Riding, Shared
-from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.types import Vector
 
@@ -87,21 +86,17 @@ class EpidemicMonitor:
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
         """Take the newer parts, and count the neighbours heard."""
         self.aggregate.incoming(block, halo)
-        gossip = state.gossip
-        assert isinstance(gossip, FlowGossip)
         senders: list[set[int]] = [set() for _ in range(block.size)]
         for mail in halo.mail:
             senders[mail.receiver - int(block.ids[0])].add(mail.sender)
         for k in np.flatnonzero(state.up):
-            links = len(gossip.node_flows[k].edges)
+            links = len(state.flow_gossip.node_flows[k].edges)
             share = min(len(senders[k]) / links, 1.0) if links else 1.0
             self.heard[k] += HEARD_GAIN * (share - self.heard[k])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
         """Return (H of round `state.round - 2 depth`, None: not known; whether no part is of an earlier round)."""
-        gossip = state.gossip
-        assert isinstance(gossip, FlowGossip)
-        members = gossip.node_flows[k].view.flags
+        members = state.flow_gossip.node_flows[k].view.flags
         h, whole = self.aggregate.at(k, state.round - 2 * block.info.depth, members)
         return None if np.isnan(h) else h, whole
 

@@ -24,6 +24,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     The states are made by `Cola.prepare`, which chooses the acceleration.
     """
 
+    method: Algorithm
+
     def __init__(self, method: Algorithm, setup: Setup, *, flows: bool) -> None:
         partition = _deal(setup)
         _refuse_free_intercept(setup)

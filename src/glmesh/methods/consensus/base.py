@@ -10,7 +10,7 @@ They are CoLA's rivals. Each says what it needs and refuses the rest by name, an
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -49,11 +49,11 @@ class Consensus(ABC):
 
     @property
     def name(self) -> str:
-        """As it is written."""
+        """The name of the method, as its class is called."""
         return type(self).__name__
 
     def check(self, problem: Problem) -> None:
-        """Refuses, by name, a problem that this method is not for."""
+        """Raise UnsuitablePair for a problem that the method is not for, and name what would do."""
         model = problem.spec
         if model.loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
@@ -75,28 +75,27 @@ class Consensus(ABC):
     def prepare(self, setup: Setup) -> Replicas:
         """Return the nodes that this process hosts, each with a copy of the coefficients; search the step if asked."""
         self.check(setup.problem)
-        nodes = Replicas(self, setup)
+        method, nodes = self, Replicas(self, setup)
         constants, start = nodes.constants(self.constants), nodes.estimates
         if self.step == "auto":
             rows = [[replace(one, constants=constants) for one in row] for row in self.grid(constants, setup.info)]
-            nodes.method = best_of(rows, _finer, partial(_reached, replace(setup, timing=None)))
-        nodes.start(start, begin=nodes.method.first_state)
+            nodes.method = method = best_of(rows, _finer, partial(_reached, replace(setup, timing=None)))
+        nodes.start(start, begin=method.first_state)
         return nodes
 
     def first_state(self, block: Samples, state: Copies) -> Copies:
         """Return the state before the first round, made of the copies that it starts from."""
         step = self.default_step(block.constants, block.info) if self.step is None else self.step
         assert not isinstance(step, str)  # `prepare` has searched the grid by now
-        state.step = float(step)
-        return self.begin(block, state)
+        return self.begin(block, replace(state, step=float(step)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """What a method prepares before its first round."""
+        """Return the state with what the method keeps beside the copies, as it is before the first round."""
         return state
 
     @abstractmethod
-    def round(self, block: Samples, state: Any) -> Rounds:
-        """One round: yields each set of rows it wants exchanged and is sent the halo."""
+    def round(self, block: Samples, state: Copies) -> Rounds:
+        """Make one round: yield each Outbox to exchange and be sent the Halo that came back."""
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
         """Rows of candidates, ascending in the step, among which "auto" climbs: 1/L times powers of two."""

@@ -1,7 +1,7 @@
 """Decentralised consensus ADMM (Shi, Ling, Yuan, Wu and Yin, 2014)."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,7 @@ from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.problem import CompositeObjective, Problem
 from glmesh.solvers import CoordinateDescent, Subproblems
+from glmesh.solvers.compiled import DescentMemory
 from glmesh.types import Flags, Matrix, Vector
 
 _DENSE = 1024  # nodes up to which the eigenvalues of the graph are computed, not bounded
@@ -25,10 +26,18 @@ _SWEEPS, _CALLS, _STILL = 50, 400, 1e-14  # of an exact solve: passes a call, ca
 class AdmmState(Copies):
     """The local problems over the features of each node's samples, and the duals."""
 
-    local: Any = None  # a Block: node k's columns are the p features of its own samples
-    memory: Any = None
-    predictions: Matrix = field(default_factory=lambda: np.zeros((0, 0)))  # A_k w_k, a row per node
-    dual: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+    local: Block = field(kw_only=True)  # node k's columns are the p features of its own samples
+    memory: DescentMemory = field(kw_only=True)  # what coordinate descent keeps between rounds
+    predictions: Matrix = field(kw_only=True)  # (n_hosted, most samples of a node) A_k w_k
+    dual: Matrix = field(kw_only=True)  # (n_hosted, p) d_k
+
+    def update_dual(self, change: Matrix) -> None:
+        """Set d <- d + change, the dual ascent of the round."""
+        self.dual = self.dual + change
+
+    def end_round(self, w: Matrix, visited: Vector) -> None:
+        """Take the new copies, and the nonzeros that finding them visited."""
+        self.w, self.visited, self.round = w, visited, self.round + 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class DAdmm(Consensus):
     def check(self, problem: Problem) -> None:
         """Coordinate descent needs a penalty per coefficient."""
         super().check(problem)
-        if not isinstance(problem.spec.penalty, Table):
+        if problem.spec.penalty_of(None).as_table() is None:
             raise UnsuitablePair(
                 f"DAdmm needs a penalty that is separable over coefficients and {type(problem.spec.penalty).__name__} "
                 f"is not. Use Cola, {self.instead}."
@@ -88,8 +97,8 @@ class DAdmm(Consensus):
     def begin(self, block: Samples, state: Copies) -> AdmmState:
         """The features of every node's samples, as columns."""
         most = int(np.diff(block.starts.astype(np.int64)).max())
-        rest = Table() if block.rest is None else block.rest
-        assert isinstance(rest, Table)
+        rest = Table() if block.rest is None else block.rest.as_table()
+        assert rest is not None  # `check` refuses others
         g = Table(rest.l1, block.l2, block.linear, rest.lo, rest.hi)
         forms = []
         for k in range(block.size):
@@ -99,17 +108,23 @@ class DAdmm(Consensus):
         local.table[:, 1] += 2.0 * state.step * np.repeat(_degrees(block), block.p)
         w = np.ascontiguousarray(np.clip(state.w, rest.lo, rest.hi))
         solver = CoordinateDescent(order="cyclic")
-        ready = AdmmState(w, state.step, state.visited, local=local, memory=solver.prepare(local))
-        ready.predictions = local.shares(w.reshape(-1))
-        ready.dual = np.zeros_like(w)
-        return ready
+        return AdmmState(
+            w,
+            state.step,
+            state.visited,
+            local=local,
+            memory=solver.prepare(local),
+            predictions=local.shares(w.reshape(-1)),
+            dual=np.zeros_like(w),
+        )
 
-    def round(self, block: Samples, state: AdmmState) -> Rounds:
-        """One exchange, then everybody's local problem."""
+    def round(self, block: Samples, state: Copies) -> Rounds:
+        """Make one round: an exchange, then the local problem of every node."""
+        assert isinstance(state, AdmmState)  # what `begin` returned
         halo = yield Outbox(state.w)
         around = _sum_of_neighbours(halo, state.w)
         degrees, c = _degrees(block)[:, None], state.step
-        state.dual = state.dual + c * (degrees * state.w - around)
+        state.update_dual(c * (degrees * state.w - around))
         linear = block.linear + state.dual - c * (degrees * state.w + around)
         state.local.table[:, 2] = linear.reshape(-1)
         w = state.w.copy()  # what was sent stays as it is
@@ -121,7 +136,7 @@ class DAdmm(Consensus):
             moving &= change > _STILL * (1.0 + size)  # each node by itself, however they are grouped
             if not moving.any():
                 break
-        state.w, state.visited, state.round = w, visited, state.round + 1
+        state.end_round(w, visited)
 
     def _descend(self, block: Samples, state: AdmmState, w: Matrix, moving: Flags) -> Vector:
         """Passes of coordinate descent on the quadratic bound at the present predictions; nonzeros visited."""

@@ -44,7 +44,7 @@ class Dapg(Consensus):
             raise InvalidInput(f"gossip_steps must be a whole number >= 1 or None, got {self.gossip_steps!r}")
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """1/L."""
+        """Return 1/L, the largest step that is proven to converge."""
         return 1.0 / positive(constants.smoothness)
 
     def steps(self, constants: Constants, info: NetworkInfo) -> int:
@@ -61,8 +61,7 @@ class Dapg(Consensus):
     def begin(self, block: Samples, state: Copies) -> Copies:
         """s tracks the mean gradient from zero."""
         zero = np.zeros_like(state.w)
-        state.old = {"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))}
-        return state
+        return replace(state, old={"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, two mixes."""

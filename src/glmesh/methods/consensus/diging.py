@@ -1,13 +1,12 @@
 """DIGing, gradient tracking (Nedić, Olshevsky and Shi, 2017)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from glmesh.core import NetworkInfo, Outbox, Rounds
 from glmesh.errors import InvalidInput
-from glmesh.functions import Table
 from glmesh.methods.consensus.base import Consensus, positive
 from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
@@ -74,20 +73,20 @@ class Diging(Consensus):
     def check(self, problem: Problem) -> None:
         """Smooth objectives; with subgradients, L1 too."""
         penalty = problem.spec.penalty
-        if not (self.subgradients and isinstance(penalty, Table) and np.isinf(penalty.support_bound).all()):
+        table = None if isinstance(penalty, list) else penalty.as_table()
+        if not self.subgradients or table is None or not np.isinf(table.support_bound).all():
             super().check(problem)
 
     def _gradients(self, block: Samples, w: Matrix) -> Matrix:
         gradients = block.gradients(w)
-        if self.subgradients and isinstance(block.rest, Table):
-            gradients += block.rest.l1 * np.sign(w)
+        if self.subgradients and block.rest is not None and (rest := block.rest.as_table()) is not None:
+            gradients += rest.l1 * np.sign(w)
         return gradients
 
     def begin(self, block: Samples, state: Copies) -> Copies:
         """y_k is the gradient."""
         gradient = self._gradients(block, state.w)
-        state.old = {"gradient": gradient, "y": gradient.copy()}
-        return state
+        return replace(state, old={"gradient": gradient, "y": gradient.copy()})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient; two vectors to each neighbour."""

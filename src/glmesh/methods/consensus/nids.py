@@ -1,6 +1,6 @@
 """NIDS (Li, Shi and Yan, 2019): a step that does not depend on the network."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,9 +37,7 @@ class Nids(Consensus):
         z = block.gradients(state.w)
         z *= -state.step
         z += state.w
-        state.old = {"z": z, "stepped": z}
-        state.w = block.prox(z, state.step)
-        return state
+        return replace(state, w=block.prox(z, state.step), old={"z": z, "stepped": z})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
         """One gradient, one exchange, one prox."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.core import HostedNodes, Measures, Setup
+from glmesh.core import HostedNodes, Measures, RoundMaker, Setup
 from glmesh.errors import InvalidInput
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.consensus.samples import Constants, Pool, Samples, observe_copies
@@ -51,7 +51,7 @@ class Replicas(HostedNodes[Samples, Copies]):
 
     replicates = True
 
-    def __init__(self, method: Any, setup: Setup) -> None:
+    def __init__(self, method: RoundMaker[Samples, Copies], setup: Setup) -> None:
         name = type(method).__name__
         if setup.certify:
             raise InvalidInput(f"{name} has no certificates; use stop='gap', or Cola")
