@@ -19,6 +19,7 @@ from glmesh.files import data_files
 from glmesh.transports.mpi import ranks
 from glmesh.transports.mpi.process_group import Ranks
 from tests.cases import SOAK
+from tests.strangers import gradient_descent
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 40))
@@ -32,6 +33,7 @@ METHODS = {
     "sums": Cola(acceleration="sums"),
     "chebyshev": Cola(gossip="chebyshev", gossip_steps=2, sigma="safe"),
 }
+CONSENSUS = [methods.DAdmm, methods.Dapg, methods.Dgd, methods.Diging, methods.Extra, methods.Nids, methods.PgExtra]
 ROUNDS = 200 if SOAK else 20
 NETWORKS = [("ring", "gap"), ("erdos-renyi", "certificate")]
 if SOAK:
@@ -44,6 +46,10 @@ def lasso() -> Problem:
 
 def logistic() -> Problem:
     return Problem.glm(X, SIGNS, loss="logistic", alpha=1.0, split="samples")
+
+
+def ridge() -> Problem:
+    return Problem.glm(X, Y, alpha=3.0)
 
 
 def apart() -> Problem:
@@ -79,6 +85,11 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
     free = {"loss": "logistic", "split": "samples", "fit_intercept": True}
     found["free intercept"] = lambda: Problem.glm(X, SIGNS, **free), {"max_rounds": 40, "tol": 1e-2, "record_every": 5}
     found["warm start"] = logistic, {"warm_start": 0.1 * SIGNS, "max_rounds": 15, "record_every": 5}
+    brief = {"max_rounds": 12, "record_every": 4, "stop": "rounds"}
+    for kind in CONSENSUS:
+        found[f"consensus {kind.__name__}"] = ridge, {"method": kind()} | brief
+    found["consensus Nids, step searched"] = ridge, {"method": methods.Nids("auto"), "topology": "torus"} | brief
+    found["method of a stranger"] = ridge, {"method": gradient_descent()(1e-3)} | brief
     found["called off"] = lasso, {"callback": lambda run: run.rounds == 10, "record_every": 5, "tol": 1e-9}
     return {name: (problem, {"n_nodes": 16} | options) for name, (problem, options) in found.items()}
 
@@ -113,7 +124,6 @@ def refuse(folder: Path) -> None:
     required_theta: dict[str, dict[str, Any]] = {
         "clock": {"network": Network()},
         "faults": {"faults": {"random": [{"dropout": 0.1}]}},
-        "rival": {"method": methods.Nids()},
         "ledger": {"method": Cola(gossip="flows")},
         "few nodes": {"n_nodes": 3, "topology": "complete"},
     }

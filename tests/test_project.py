@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+import pkgutil
 import re
 from pathlib import Path
 
@@ -10,7 +13,9 @@ import pytest
 import glmesh
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HOW_TO = sorted((ROOT / "docs" / "how-to").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *HOW_TO]
+MODULES = [module.name for module in pkgutil.walk_packages(glmesh.__path__, "glmesh.") if "__main__" not in module.name]
 
 
 def test_public_names() -> None:
@@ -105,3 +110,28 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     places = [ROOT, ROOT / "src" / "glmesh", page.parent]
     for name in re.findall(r"`((?:[\w.-]+/)+[\w.-]*\.py)`", page.read_text()):
         assert any((place / name).exists() for place in places), f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.name)
+def test_a_how_to_is_shorter_than_40_lines(page: Path) -> None:
+    assert len(page.read_text().splitlines()) < 40
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_docstrings_hold_examples() -> None:
+    """Else the test above would run nothing."""
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = [test for name in MODULES for test in finder.find(importlib.import_module(name)) if test.examples]
+    assert len(found) > 50
+
+
+def test_every_package_says_what_it_is_for_and_what_may_not_enter() -> None:
+    for name in ["glmesh", *MODULES]:
+        module = importlib.import_module(name)
+        if hasattr(module, "__path__"):
+            assert len(re.findall(r"[.!?](?=\s|$)", module.__doc__ or "")) > 1, name

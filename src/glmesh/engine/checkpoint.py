@@ -215,6 +215,8 @@ def _feed(hasher: Any, tree: Any) -> None:
         hasher.update(f"list {len(tree)}".encode())
         for part in tree:
             _feed(hasher, part)
+    elif type(tree).__repr__ is object.__repr__:  # a method of somebody's own; its repr would be where it is in memory
+        _feed(hasher, (type(tree).__name__, vars(tree)))
     else:
         hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 

@@ -82,8 +82,9 @@ class GraphLaplacian:
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Return -tau t - log det(L - t) - log det(1 - L) - sum log w at point = (w, t), on vectors of mean zero; infinite
-        where a logarithm is not defined.
+        """Return -tau t - log det(L - t) - log det(1 - L) - sum log w at point = (w, t), on vectors of mean zero.
+
+        The value is infinite where a logarithm is not defined.
         """
         if point.min() <= 0.0:
             return np.inf

@@ -238,7 +238,8 @@ def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeyp
     flooded, tree = runs
     np.testing.assert_allclose(flooded.x, tree.x, atol=1e-6)
     if graph != "complete":
-        assert tree.communications > flooded.communications
+        # from the centre of a star the tree has depth 1: up and down takes as long as flooding
+        assert (tree.communications > flooded.communications) == (graph != "star")
         assert tree.bytes < flooded.bytes
 
 

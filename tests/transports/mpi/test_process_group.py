@@ -77,7 +77,7 @@ def four(tmp_path_factory):
 
 
 def test_four_ranks_have_the_simulators_bits(four):
-    """Default, printed, exact sums, Chebyshev; both splits; by gap and by certificate; figures, history and bytes."""
+    """Default, printed, exact sums, Chebyshev, consensus methods, one of a stranger; figures, history and bytes."""
     expected = {name: figures(solve(make(), **options)) for name, (make, options) in cases().items()}
     path = solve_path(lasso(), [8.0, 4.0, 2.0], n_nodes=16, max_rounds=20, tol=1e-2, record_every=5)
     expected["path"] = {"coefs": path.coefs, "bytes": np.asarray(path.bytes)}
@@ -99,7 +99,6 @@ def test_impossible_options_are_refused_by_all_ranks(four):
         told = dict(line.split(": ", 1) for line in (four / f"refuse-{rank}.txt").read_text().splitlines())
         assert "clock for simulations" in told["clock"]
         assert "fault plans are for simulations" in told["faults"]
-        assert "Nids" in told["rival"]
         assert "gossip='auto'" in told["ledger"]
         assert told["few nodes"].startswith("3 nodes on 4 ranks")
         own = "ZeroDivisionError: a bug in a callback"

@@ -26,8 +26,12 @@ from glmesh.problem import Problem
 class Consensus(ABC):
     """A method of consensus: sum_k [F_k(w_k) + r(w_k)/K], all w_k equal at the end.
 
-    step: its step size; None is what theory allows, "auto" the best of a grid. constants: of the problem, if you know
-    better than what is computed from each node's data.
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Step size; None is the one that the theory allows, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
     """
 
     step: float | Literal["auto"] | None = None

@@ -42,11 +42,24 @@ class AdmmState(Copies):
 
 @dataclass(frozen=True)
 class DAdmm(Consensus):
-    """w_k <- argmin_w F_k(w) + r(w)/K + <d_k, w> + c sum_l |w - (w_k + w_l)/2|^2;  d_k <- d_k + c sum_l (w_k - w_l).
+    """Alternating directions, in a round at every node k::
 
-    l runs over the neighbours. step: c; None is the one that Shi et al. prove the best rate for. local_solve: "inexact"
-    does `local_passes` passes of coordinate descent over the node's data, as the paper's comparison did; "exact" goes
-    on until nothing moves. A loss that is no square is replaced by its quadratic bound for the time of a call.
+        w_k <- argmin_w F_k(w) + r(w)/K + <d_k, w> + c sum_l |w - (w_k + w_l)/2|^2
+        d_k <- d_k + c sum_l (w_k - w_l)
+
+    l runs over the neighbours. A loss that is no square is replaced by its quadratic bound for the time of a call.
+
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Weight c of the neighbours; None is the one that Shi et al. prove the best rate for, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
+    local_solve : {"inexact", "exact"}, default "inexact"
+        "inexact" makes `local_passes` passes of coordinate descent over the node's data, as the paper's comparison did;
+        "exact" goes on until nothing moves.
+    local_passes : int, default 1
+        Passes of an inexact local solve.
     """
 
     local_solve: Literal["inexact", "exact"] = field(default="inexact", kw_only=True)

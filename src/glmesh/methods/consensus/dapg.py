@@ -21,8 +21,17 @@ class Dapg(Consensus):
     """Accelerated proximal gradients on tracked gradients, with M steps of accelerated gossip after each.
 
     s' = mix(s + grad F(y) - grad F(y_before));  w' = mix(prox_{a r}(y - a s'));  y' = w' + b (w' - w).
-    b = (1 - q)/(1 + q), q = (mu a)^(1/2); without strong convexity b is that of FISTA. gossip_steps: M; None is enough
-    to divide disagreement by 4 (L/mu)^(1/2), and by 50 at least. A round costs 2M exchanges of one vector.
+    b = (1 - q)/(1 + q), q = (mu a)^(1/2); without strong convexity b is that of FISTA.
+    A round costs 2M exchanges of one vector.
+
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Step size a; None is the one that the theory allows, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
+    gossip_steps : int, optional
+        M; None is enough to divide disagreement by 4 (L/mu)^(1/2), and by 50 at least.
     """
 
     gossip_steps: int | None = field(default=None, kw_only=True)

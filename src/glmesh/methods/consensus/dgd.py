@@ -17,6 +17,13 @@ class Dgd(Consensus):
     With a constant step it ends near the optimum, not at it. So the step shrinks, unless one is given:
     a_t = 1 / (1/a + mu t/2) if F_k is mu-strongly convex, else a/(t + 1)^(1/2), with a = min(1, 1 + lambda_min(W))/L.
     The distance then falls like 1/t, and no faster.
+
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Constant step size a; None shrinks it as above, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
     """
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:

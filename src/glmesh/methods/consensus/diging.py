@@ -18,10 +18,21 @@ from glmesh.types import Matrix
 class Diging(Consensus):
     """w_k <- sum_l W_kl w_l - a y_k;  y_k <- sum_l W_kl y_l + grad F_k(new w_k) - grad F_k(w_k).
 
-    y_k tracks the mean of all gradients. order: "combine-first" as above, two vectors in one exchange; "adapt-first"
-    mixes after the step, W(w - a y) and W(y + change), one vector in each of two exchanges, and stands larger steps.
-    On the complete graph the latter is gradient descent. subgradients: take them where the penalty has a kink, as the
-    paper's comparison on a Lasso must have done; no theory covers that, and it ends near the optimum, not at it.
+    y_k tracks the mean of all gradients.
+
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Step size a; None is the one that the theory allows, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
+    order : {"combine-first", "adapt-first"}, default "combine-first"
+        "combine-first" as above, two vectors in one exchange; "adapt-first" mixes after the step, W(w - a y) and
+        W(y + change), one vector in each of two exchanges, and stands larger steps. On the complete graph the latter is
+        gradient descent.
+    subgradients : bool, default False
+        Take subgradients where the penalty has a kink, as the paper's comparison on a Lasso must have done; no theory
+        covers that, and the method ends near the optimum, not at it.
     """
 
     order: Literal["combine-first", "adapt-first"] = field(default="combine-first", kw_only=True)

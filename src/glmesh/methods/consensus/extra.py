@@ -17,7 +17,15 @@ def extra_step(constants: Constants, info: NetworkInfo) -> float:
 
 @dataclass(frozen=True)
 class Extra(Consensus):
-    """w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w)."""
+    """w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w).
+
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Step size a; None is the one that the theory allows, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
+    """
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """lambda_min((I + W)/2) / L."""

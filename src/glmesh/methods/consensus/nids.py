@@ -16,7 +16,14 @@ _OF_LIMIT = 0.95  # of 2/L, below which it converges on any network
 class Nids(Consensus):
     """z' = z - w + (I + W)/2 (2 w - w_before - a (grad F(w) - grad F(w_before)));  w' = prox_{a r/K}(z').
 
-    It begins with z = w - a grad F(w), which needs no exchange.
+    The first round begins with z = w - a grad F(w), which needs no exchange.
+
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Step size a; None is the one that the theory allows, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
     """
 
     composite = True

@@ -13,7 +13,15 @@ from glmesh.methods.consensus.samples import Constants, Samples
 
 @dataclass(frozen=True)
 class PgExtra(Consensus):
-    """z' = z + W w - (I + W)/2 w_before - a (grad F(w) - grad F(w_before));  w' = prox_{a r/K}(z')."""
+    """z' = z + W w - (I + W)/2 w_before - a (grad F(w) - grad F(w_before));  w' = prox_{a r/K}(z').
+
+    Parameters
+    ----------
+    step : float, "auto" or None, default None
+        Step size a; None is the one that the theory allows, "auto" the best of a grid.
+    constants : Constants, optional
+        Smoothness and strong convexity; None computes both from every node's data.
+    """
 
     composite = True
 

@@ -33,7 +33,12 @@ _SLACK = 1e-3  # of an eigenvalue that was found by iteration, from below
 class Constants:
     """What the steps of consensus methods depend on.
 
-    smoothness: a Lipschitz constant of the gradient of every F_k. strong_convexity: every F_k has at least this much.
+    Parameters
+    ----------
+    smoothness : float
+        Lipschitz constant L of the gradient of every F_k.
+    strong_convexity : float, default 0.0
+        mu: every F_k is at least mu-strongly convex.
     """
 
     smoothness: float
