@@ -39,7 +39,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run, write, say."""
+    """Run the experiments, write their files, print their verdicts; return the exit code."""
     from glmesh import paper
 
     names = list(NAMES) if options.name == "all" else [options.name]

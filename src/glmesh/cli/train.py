@@ -22,7 +22,7 @@ from glmesh.engine.result import Result
 from glmesh.engine.scatter import load as load_part
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
-from glmesh.files.data_files import load
+from glmesh.files import data_files
 from glmesh.files.model_files import Model
 from glmesh.formatting import size
 from glmesh.network import Plan, topology
@@ -111,7 +111,7 @@ def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[
         return options.split if options.split != "auto" else choice.split_for(*shape[:2])
 
     if options.runtime == "simulation":
-        X, y = load(options.data, target=options.target)
+        X, y = data_files.load(options.data, target=options.target)
         shape = (*X.shape, int(X.nnz) if hasattr(X, "nnz") else None)
         return Problem.glm(X, y, split=split_for(shape), **fit), shape, (X, y)
     X, y = load_part(options.data, processes, target=options.target)

@@ -33,17 +33,17 @@ class Path:
 
     @property
     def intercepts(self) -> Vector:
-        """One per alpha."""
+        """Intercept for every alpha, shape (n_alphas,)."""
         return np.array([result.intercept for result in self.results])
 
     @property
     def communications(self) -> int:
-        """Of the whole path."""
+        """Exchanges that a node waited for along the whole path."""
         return sum(result.communications for result in self.results)
 
     @property
     def bytes(self) -> int:
-        """Of the whole path."""
+        """Bytes over all links along the whole path."""
         return sum(result.bytes for result in self.results)
 
 

@@ -24,7 +24,10 @@ _NONE = np.iinfo(np.int32).max
 def load(
     path: str | PathLike[str], processes: ProcessGroup, *, target: str | int | None = None
 ) -> tuple[AnyArray, Vector]:
-    """This process's rows of a file, or of the files of all; as wide as the widest."""
+    """Return (X, y) of the rows of a file, or of one of several files, that are dealt to this process.
+
+    X has as many columns as the widest part has.
+    """
     X, y, raw = datasets.load_part(path, processes.rank, processes.size, target=target)
     if sum(processes.all_gather([len(y)])) == 0:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
@@ -38,7 +41,7 @@ def load(
 
 
 def shape_of(X: AnyArray, processes: ProcessGroup) -> tuple[int, int, int | None]:
-    """(samples, features, nonzeros) of all processes together; None: X is dense."""
+    """Return (samples, features, nonzeros) of all processes; nonzeros is None where X is dense."""
     shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
     return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored

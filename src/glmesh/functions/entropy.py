@@ -70,7 +70,7 @@ class LogisticDual(Columnwise):
         return np.asarray(self.y * self.c * expit(self.y * u))
 
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """c expit(u) expit(-u)."""
+        """Return c expit(u) expit(-u), the second derivatives of g*."""
         return np.asarray(self.c * expit(u) * expit(-u))
 
     def conjugate_majorant(self, u: Vector) -> Vector:
@@ -96,7 +96,7 @@ class LogisticDual(Columnwise):
 
     @property
     def support_bound(self) -> Vector:
-        """abs(x) <= c."""
+        """Bounds c of abs(x)."""
         return self.c
 
     @property

@@ -70,7 +70,7 @@ class Columns:
 
     @property
     def n(self) -> int:
-        """Number of columns."""
+        """Number of columns of A."""
         return len(self.indptr) - 1
 
     @property
@@ -107,7 +107,7 @@ class Columns:
         return self.indptr[:-1][self.counts > 0].astype(np.int64)
 
     def take(self, order: Indices) -> Columns:
-        """These columns, in this order."""
+        """Return these columns, in this order."""
         if self.dense:
             data = self.data.reshape(self.n, self.d)[order].reshape(-1)
             return Columns(self.d, self.indptr[: len(order) + 1].copy(), self.indices, data, dense=True)
@@ -117,7 +117,7 @@ class Columns:
         )
 
     def between(self, begin: int, end: int) -> Columns:
-        """The columns begin..end-1."""
+        """Return the columns begin..end-1."""
         a, b = int(self.indptr[begin]), int(self.indptr[end])
         indices = self.indices if self.dense else self.indices[a:b]
         return Columns(self.d, self.indptr[begin : end + 1] - self.indptr[begin], indices, self.data[a:b], self.dense)
@@ -135,7 +135,7 @@ class Columns:
         return Columns(self.d, self.indptr, self.indices, data, self.dense)
 
     def widen(self, d: int) -> Columns:
-        """The same columns with zero rows below, up to d rows."""
+        """Return the columns with zero rows below, up to d rows."""
         if d == self.d:
             return self
         if self.dense:
@@ -147,7 +147,7 @@ class Columns:
         return Columns(d, self.indptr, self.indices, self.data, dense=False)
 
     def with_row(self, entry: float) -> Columns:
-        """The same columns with this entry below each."""
+        """Return the columns with `entry` below each."""
         indptr: Unsigned = (self.indptr + np.arange(self.n + 1, dtype=np.uint64)).astype(np.uint64)
         if self.dense:
             wide = np.empty((self.n, self.d + 1))
@@ -162,7 +162,7 @@ class Columns:
         return Columns(self.d + 1, indptr, rows, data, dense=False)
 
     def dot(self, x: Vector) -> Vector:
-        """A x."""
+        """Return A x, shape (d,)."""
         out = np.zeros((1, self.d))
         self.add_product(x, out)
         return np.asarray(out[0])
@@ -173,7 +173,7 @@ class Columns:
         products(whole, self.indptr, self.indices, self.data, x, _ONE_ROW, out)
 
     def transposed_dot(self, w: Vector) -> Vector:
-        """A^T w."""
+        """Return A^T w, shape (n,)."""
         out = np.empty(self.n)
         whole = np.array([0, self.n], dtype=np.uint64)
         transposed_products(whole, self.indptr, self.indices, self.data, _ONE_ROW, w[None, :], out)

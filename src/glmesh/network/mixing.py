@@ -50,7 +50,7 @@ class Mixing:
 
     @property
     def n_nodes(self) -> int:
-        """K."""
+        """K, the number of nodes."""
         return int(self.matrix.shape[0])
 
     @property
@@ -76,7 +76,7 @@ class Mixing:
 
     @property
     def spectral_gap(self) -> float:
-        """1 - β."""
+        """Spectral gap 1 - β of W."""
         return 1.0 - self.beta
 
     @cached_property
@@ -423,7 +423,7 @@ def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> flo
 
 
 def _beta(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
-    """max(λ_2, -λ_K)."""
+    """Return max(λ_2, -λ_K) of W."""
     if _is_averaging(matrix):
         return 0.0
     if 1.0 - 2.0 * matrix.diagonal().min() <= lambda2:  # Gershgorin: λ_K >= 2 min W_kk - 1

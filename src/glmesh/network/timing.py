@@ -11,15 +11,31 @@ from glmesh.types import Indices, Vector
 
 @dataclass(frozen=True)
 class Network:
-    """What the simulated network is like.
+    """Speed of a simulated network; every node has its own virtual clock and waits only for its own neighbours.
 
-    latency: seconds from sending to arrival. bandwidth: bytes a second that a node can send; its messages to several
-    neighbours queue. nonzeros_per_second: how fast a node works through its data (one pass visits each once), for all
-    nodes or one per node. Every node has its own clock and waits only for its own neighbours.
+    Parameters
+    ----------
+    latency : float, default 1e-3
+        Seconds from sending to arrival.
+    bandwidth : float, default 125e6
+        Bytes a second that a node can send (the default is a gigabit); messages to several neighbours queue.
+    nonzeros_per_second : float or sequence of K floats, default 5e8
+        Nonzeros of its data that a node works through in a second (a pass visits each once).
+
+    Raises
+    ------
+    InvalidInput
+        latency is negative, or a speed is not positive.
+
+    Examples
+    --------
+    >>> from glmesh import Network
+    >>> Network(latency=0.05).bandwidth
+    125000000.0
     """
 
     latency: float = 1e-3
-    bandwidth: float = 125e6  # a gigabit a second
+    bandwidth: float = 125e6
     nonzeros_per_second: float | Sequence[float] = 5e8
 
     def __post_init__(self) -> None:
@@ -41,15 +57,15 @@ class Clock:
         self._sent: Vector = np.zeros(n)  # when each node's link is free again
 
     def compute(self, nonzeros: Vector) -> None:
-        """Every node worked through so many nonzeros."""
+        """Advance every node by the time that its `nonzeros` take, shape (K,)."""
         self.times = self.times + nonzeros / self.speeds
 
     def wait(self, seconds: Vector) -> None:
-        """Nodes were held up by so many seconds."""
+        """Advance every node by `seconds`, shape (K,)."""
         self.times = self.times + seconds
 
     def exchange(self, senders: Indices, receivers: Indices, sizes: Vector) -> None:
-        """Messages of so many bytes each were sent, and every node waited for those that it was sent."""
+        """Advance every receiver to the arrival of the last message sent to it; `sizes` are bytes, one per message."""
         # messages of the round before may still be queueing at a node with many neighbours
         begin = np.maximum(self.times, self._sent)
         load = np.bincount(senders, sizes, minlength=len(begin))
@@ -63,7 +79,7 @@ class Clock:
         return [self.times, self._sent]
 
     def restore(self, state: list[Vector]) -> None:
-        """Sets the times."""
+        """Set the time of every node."""
         self.times, self._sent = state
 
     @property

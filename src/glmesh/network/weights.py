@@ -32,7 +32,7 @@ class Links:
         return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
 
     def laplacian(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """L."""
+        """Laplacian L of the links, weighted."""
         matrix = np.diag(self.degrees(weights))
         matrix[self.tails, self.heads] = matrix[self.heads, self.tails] = -weights
         return matrix
@@ -43,7 +43,7 @@ class Links:
         return float(spectrum[1]), float(spectrum[-1])
 
     def ratio(self, weights: NDArray[np.float64]) -> float:
-        """λ_2/λ_max of L."""
+        """Return λ_2/λ_max of L."""
         lowest, highest = self.ends(weights)
         return lowest / highest
 
@@ -81,7 +81,7 @@ class Links:
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Its value, infinite where the point is not allowed."""
+        """Return the value of the barrier, infinite where the point is not allowed."""
         if point.min() <= 0.0:
             return np.inf
         try:

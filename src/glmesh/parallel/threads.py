@@ -37,7 +37,7 @@ class ThreadPool:
             other.result()
 
     def close(self) -> None:
-        """Join the threads."""
+        """Wait for the threads and end them."""
         if self._pool is not None:
             self._pool.shutdown()
 

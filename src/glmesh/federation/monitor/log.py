@@ -64,7 +64,7 @@ class RecentLines(logging.Handler):
         self.lines: deque[str] = deque(maxlen=_RECENT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record."""
+        """Keep the line of a log record."""
         self.lines.append(self.format(record))
 
 

@@ -42,7 +42,7 @@ class Server:
     def __init__(self, figures: Callable[[], dict[str, Any]], site: Site) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                """Answer a request."""
+                """Answer a request for the status or the metrics."""
                 if self.path not in ("/status", "/metrics"):
                     self.send_error(404)
                     return
@@ -70,7 +70,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Close the port and end its thread."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(1.0)

@@ -137,7 +137,7 @@ class Samples:
 
     @property
     def p(self) -> int:
-        """Number of coefficients."""
+        """Number of coefficients of a copy."""
         return self.columns.d
 
     def node_columns(self, k: int) -> Columns:
