@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
@@ -11,4 +12,6 @@ Indices = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
+Data = npt.ArrayLike | sp.sparray | sp.spmatrix  # samples or a matrix as users have them: arrays, data frames, sparse
+Design = Matrix | sp.csr_array  # (m, p) samples that were read from a file or checked
 AnyArray = Any  # what a user hands in: lists, arrays, sparse matrices, data frames

@@ -5,18 +5,19 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from glmesh.cli.failures import CHECKPOINT
 from glmesh.cli.options import USAGE
 from glmesh.errors import GlmeshError
+from glmesh.parallel import ProcessGroup
 from glmesh.transports.mpi import ranks
 
 # what is left to say when the program was ended from outside: it waits for its input to end, without a last word
 _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.endswith('.') else said)"
 
 
-def run(options: Namespace, command: Callable[[Namespace, Any], int]) -> int:
+def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -> int:
     """Runs a command on all ranks; the exit code is that of each."""
     with_all = ranks()
     options = Namespace(**vars(options) | {"quiet": options.quiet or with_all.rank > 0})

@@ -2,7 +2,8 @@
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+
+import networkx as nx
 
 from glmesh.cli.output import count
 from glmesh.engine import checkpoint
@@ -20,7 +21,7 @@ _EVENTS = {
 }
 
 
-def read_plan(options: Namespace, graph: Any) -> Plan | None:
+def read_plan(options: Namespace, graph: nx.Graph) -> Plan | None:
     """The plan of --faults, known to fit the network."""
     if options.faults is None:
         return None

@@ -4,10 +4,11 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from glmesh.errors import InvalidInput
 from glmesh.files.archive import write_text
+from glmesh.types import Vector
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -82,7 +83,7 @@ def write_lines(path: str, lines: Iterable[str]) -> None:
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def write_history(path: str, history: Mapping[str, Any]) -> None:
+def write_history(path: str, history: Mapping[str, Vector]) -> None:
     """A CSV file with the keys as header; numbers are written so that they are read back to the last bit."""
     columns = [values.tolist() for values in history.values()]
     write_lines(path, [",".join(history), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))])

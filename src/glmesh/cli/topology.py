@@ -3,7 +3,6 @@
 import math
 import sys
 from argparse import Namespace
-from typing import Any
 
 from glmesh import plot
 from glmesh.cli.options import REACHED, Parser, add_network
@@ -91,7 +90,7 @@ def _table(nodes: int, seed: int) -> str:
     form = "  {:<17}{:>8}{:>10}{:>10}  {}"
     lines = [form.format(f"{nodes:,} nodes", "links", "diameter", "1 - beta", "")]
     for name in topology.names():
-        figures: list[Any] = ["-"] * 3
+        figures: list[object] = ["-"] * 3
         try:
             weights = mixing.metropolis(graph := topology.build(name, nodes, seed))
             figures = [f"{weights.edges // 2:,}", topology.diameter(graph), f"{weights.spectral_gap:.3g}"]

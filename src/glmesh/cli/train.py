@@ -27,6 +27,7 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import size
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
+from glmesh.problem import Split
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
@@ -107,7 +108,7 @@ def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[
         "fit_intercept": options.intercept,
     }
 
-    def split_for(shape: Shape) -> Any:
+    def split_for(shape: Shape) -> Split:
         return options.split if options.split != "auto" else choice.split_for(*shape[:2])
 
     if options.runtime == "simulation":

@@ -5,12 +5,12 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser
 from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
+from glmesh.federation.config import Site
 from glmesh.files import model_files as modelfile
 
 HELP = "start all nodes of a federation on this machine, to try it out"
@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
         raise InvalidInput(f"{missing[0]}: no such file; `glmesh federation add {path} NAME=DATA` writes it")
     sites = {name: Site.read(file) for name, file in files.items()}
     began = time.monotonic()
-    nodes: dict[str, Any] = {}
+    nodes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, file in files.items():
             command = [sys.executable, "-m", "glmesh", "node", str(file), "--plain"]
@@ -59,7 +59,7 @@ def run(options: Namespace) -> int:
     return _tell(nodes, sites, time.monotonic() - began)
 
 
-def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
+def _wait(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], began: float) -> None:
     """Print how far the first node is until all have ended, or one has failed."""
     from glmesh.federation.monitor.history import read_lines
 
@@ -81,7 +81,7 @@ def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
             shown = line
 
 
-def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
+def _tell(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], seconds: float) -> int:
     """Print how each node ended; return the exit code."""
     from glmesh.federation.monitor.history import read_lines
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import GlmeshError
 from glmesh.types import AnyArray, Vector
@@ -33,7 +34,7 @@ class Packed(NamedTuple):
     body: tuple[Buffer, ...] = ()
 
 
-def array_bytes(vector: AnyArray, kind: str = "<f8") -> memoryview:
+def array_bytes(vector: ArrayLike, kind: str = "<f8") -> memoryview:
     """Return the bytes of an array as numbers of this kind, without a copy where it has that kind already."""
     return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
 

@@ -10,6 +10,7 @@ The file is an archive (`glmesh.files.archive`) of kind "checkpoint" with
 | `state`    | all that changes from round to round                                        |
 """
 
+import hashlib
 from dataclasses import dataclass, fields, is_dataclass, replace
 from hashlib import blake2b
 from os import PathLike
@@ -31,7 +32,7 @@ from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
 KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
 
 
-def write(path: str | PathLike[str], tree: dict[str, Any]) -> None:
+def write(path: str | PathLike[str], tree: dict[str, object]) -> None:
     """Write the four parts of a checkpoint to a file, whole or not at all."""
     archive.save(path, tree, kind=KIND, version=VERSION, package=PACKAGE)
 
@@ -187,19 +188,19 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
     return tree
 
 
-def own_classes(*parts: Any) -> list[str]:
+def own_classes(*parts: object) -> list[str]:
     """Return the names of the parts' classes that no file can hold, because they are not of this package."""
     return [type(part).__name__ for part in parts if archive.name_of(type(part), PACKAGE) is None]
 
 
-def digest(tree: Any) -> str:
+def digest(tree: object) -> str:
     """A short name of plain data: equal data has equal names, whatever machine it is on."""
     hasher = blake2b(digest_size=12)
     _feed(hasher, tree)
     return hasher.hexdigest()
 
 
-def _feed(hasher: Any, tree: Any) -> None:
+def _feed(hasher: hashlib.blake2b, tree: object) -> None:
     if isinstance(tree, np.generic):
         tree = tree.item()  # as a file gives it back
     if isinstance(tree, np.ndarray):

@@ -1,27 +1,34 @@
 """Changes of a run's problem in mid-run: columns that come and go, and the anchor of a free intercept."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.collectives.flood import flood_max
 from glmesh.core import Measures, drive
 from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.errors import InvalidInput
-from glmesh.functions import Anchored
+from glmesh.functions import Anchored, Separable
 from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.problem import Problem
 from glmesh.problem.partition import partition as make_partition
-from glmesh.types import AnyArray, Indices
+from glmesh.types import Data, Indices
 from glmesh.validation import whole_number
 
 # part of a move of the anchor that the next move is taken to repeat; more would be a guess
 STEADIEST = 0.95
 
 
-def add_columns(driver: Driver, node: int, X: AnyArray, y: AnyArray, sample_weight: AnyArray, penalty: Any) -> Indices:
+def add_columns(
+    driver: Driver,
+    node: int,
+    X: Data,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    penalty: Separable | None,
+) -> Indices:
     """Give a node new columns; return their numbers."""
     nodes = _of_simulation(driver, "add_columns")
     node = whole_number(node, "node", 0, nodes.setup.n_nodes)
@@ -36,7 +43,7 @@ def add_columns(driver: Driver, node: int, X: AnyArray, y: AnyArray, sample_weig
     return new
 
 
-def remove_columns(driver: Driver, columns: AnyArray) -> None:
+def remove_columns(driver: Driver, columns: ArrayLike) -> None:
     """Remove columns by their numbers."""
     nodes = _of_simulation(driver, "remove_columns")
     problem, partition = nodes.problem, nodes.partition

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.errors import InvalidInput
 from glmesh.problem import Problem
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Matrix, Vector
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Path:
 
 def solve_path(
     problem: Problem,
-    alphas: AnyArray,
+    alphas: ArrayLike,
     *,
     tol: float = 1e-4,
     max_rounds: int = 10_000,

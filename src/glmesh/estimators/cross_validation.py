@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import KFold, check_cv
 
 from glmesh.engine.path import Path
@@ -12,7 +13,7 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.least_squares import ElasticNetRegressor, net_objective
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.estimators.paths import alpha_grid, elastic_net_path
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import AnyArray, Data, Indices, Vector
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -111,7 +112,7 @@ class ElasticNetCV(ElasticNetRegressor):
 
     l1_ratio: Any = 0.5
     eps: float = 1e-3
-    alphas: AnyArray = 100
+    alphas: ArrayLike = 100
     cv: Any = None
     precompute: Any = "auto"
 
@@ -139,7 +140,7 @@ class ElasticNetCV(ElasticNetRegressor):
         del self._variables
         return self
 
-    def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
         Parameters

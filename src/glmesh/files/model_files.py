@@ -27,7 +27,7 @@ from scipy.special import expit
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Data, Matrix, Vector
 
 FORMAT = "glmesh-model"
 VERSION = 2
@@ -46,7 +46,7 @@ class Model:
     classes: tuple[float | str, ...] | None = None  # of the negative and the positive side; None for a regression
     info: dict[str, str | float | int] = field(default_factory=dict)  # anything worth keeping about the run
 
-    def decision(self, X: AnyArray) -> Vector:
+    def decision(self, X: Data) -> Vector:
         """X @ coef + intercept, with more than two classes a column each.
 
         A sparse X may lack trailing columns: svmlight files drop what is zero.
@@ -59,7 +59,7 @@ class Model:
         scores: Vector = X @ self.coef[..., : X.shape[1]].T + self.intercept
         return scores
 
-    def predict(self, X: AnyArray) -> Vector:
+    def predict(self, X: Data) -> Vector:
         """The class on x's side of the plane, or with the largest decision; for a regression, the decision itself."""
         scores = self.decision(X)
         if self.classes is None:
@@ -67,7 +67,7 @@ class Model:
         predicted: Vector = np.array(self.classes)[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0) * 1]
         return predicted
 
-    def predict_probability(self, X: AnyArray) -> Vector:
+    def predict_probability(self, X: Data) -> Vector:
         """P(positive class | x) = 1 / (1 + exp(-decision)), which only the logistic loss stands for.
 
         With more than two classes a column each, made to sum up to one.

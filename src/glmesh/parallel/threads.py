@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
-
-from glmesh.types import AnyArray
+from numpy.typing import ArrayLike
 
 
 class ThreadPool:
@@ -16,7 +15,7 @@ class ThreadPool:
         self.n_jobs = n_jobs
         self._pool = ThreadPoolExecutor(n_jobs - 1) if n_jobs > 1 else None
 
-    def spans(self, work: AnyArray) -> list[slice]:
+    def spans(self, work: ArrayLike) -> list[slice]:
         """Return at most `n_jobs` contiguous ranges of nodes that share the sum of `work` (one entry per node) evenly.
 
         Where there is no work, one range holds all nodes.

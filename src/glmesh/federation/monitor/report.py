@@ -64,7 +64,7 @@ def page(folders: Sequence[str]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as HTML text."""
     return html.escape(str(value))
 

@@ -54,7 +54,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, format: str, *args: object) -> None:
                 """Log nothing: requests are no events of the node."""
 
         try:

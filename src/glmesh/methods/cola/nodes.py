@@ -15,7 +15,7 @@ from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
 from glmesh.problem import CompositeObjective, DataSummary, Partition, Problem, Shard
 from glmesh.problem.partition import partition as make_partition
-from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 class ColaNodes(HostedNodes[Block, ColaState]):
@@ -157,7 +157,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         each = self.processes.all_gather([(state.skipped, state.work_saved) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
-    def data_of(self, k: int) -> list[AnyArray]:
+    def data_of(self, k: int) -> list[object]:
         """Return [columns, labels, weights] of the k-th node of this process."""
         node = int(np.concatenate([block.ids for block in self.blocks])[k])
         data = self.problem.node_data(node, self.partition.columns_of(node))
@@ -328,7 +328,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             watch.block = block
         self._of_members = self.proof = None
 
-    def warm_start(self, start: AnyArray) -> list[Vector | None]:
+    def warm_start(self, start: object) -> list[Vector | None]:
         """Return the variables of each block that a run starts from; None: from zero."""
         if start is None:
             return [None] * len(self.blocks)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile
 from glmesh.network.faults.entries import (
@@ -35,7 +36,7 @@ from glmesh.network.faults.entries import (
     stated,
     whole,
 )
-from glmesh.types import AnyArray, Flags, Indices, Vector
+from glmesh.types import Flags, Indices, Vector
 
 LATEST = 3  # exchanges that a delayed message is late at most
 
@@ -82,7 +83,7 @@ class Plan:
         except InvalidInput as error:
             raise InvalidInput(f"{plan}: {error}") from None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The plan as plain data without what is left at its default; `of` reads it back."""
         return {key: plain(value) for key, value in stated(self).items()}
 
@@ -154,7 +155,7 @@ class Plan:
         away = self._away(round, n_nodes, ("reset",))
         return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
 
-    def links_up(self, exchange: int, round: int, pairs: AnyArray) -> Flags:
+    def links_up(self, exchange: int, round: int, pairs: Indices) -> Flags:
         """Which of the links (rows of `pairs`, in either order) carry messages at all; says nothing of the nodes."""
         ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
         low, high = ends[:, 0], ends[:, 1]
@@ -188,7 +189,7 @@ class Plan:
         starts = {window.start for window in windows if window.end is None}
         return sorted({0, *(entry.round for entry in self.join + self.leave), *starts})
 
-    def lost(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Flags:
+    def lost(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Flags:
         """Which of these messages are lost, whatever happens to the answers."""
         source, target = _ends(senders, receivers)
         lost = np.zeros(source.shape, dtype=np.bool_)
@@ -199,7 +200,7 @@ class Plan:
                 lost |= (source == entry.between[0]) & (target == entry.between[1])
         return lost
 
-    def copies(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+    def copies(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
         """How often each of these messages arrives, unless it is lost: once or twice."""
         source, target = _ends(senders, receivers)
         copies = np.ones(source.shape, dtype=np.int64)
@@ -207,7 +208,7 @@ class Plan:
             copies[draw < phase.duplicate] = 2
         return copies
 
-    def lateness(self, exchange: int, round: int, senders: AnyArray, receivers: AnyArray) -> Indices:
+    def lateness(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
         """How many exchanges late each of these messages arrives, unless it is lost: 0, or 1 to 3 alike."""
         source, target = _ends(senders, receivers)
         late = np.zeros(source.shape, dtype=np.int64)
@@ -321,7 +322,7 @@ def _reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
     return reached
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -332,7 +333,7 @@ def _load(path: Path) -> dict[str, Any]:
         raise UnreadableFile(f"{path}: not a TOML file ({error})") from error
 
 
-def _plan(data: Mapping[str, Any]) -> Plan:
+def _plan(data: Mapping[str, object]) -> Plan:
     refuse_unknown(data, _TOP, "fault plan")
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -344,7 +345,7 @@ def _plan(data: Mapping[str, Any]) -> Plan:
     return Plan(**values)
 
 
-def _ends(senders: AnyArray, receivers: AnyArray) -> tuple[Indices, Indices]:
+def _ends(senders: ArrayLike, receivers: ArrayLike) -> tuple[Indices, Indices]:
     source, target = np.broadcast_arrays(np.asarray(senders, dtype=np.int64), np.asarray(receivers, dtype=np.int64))
     return source, target
 
