@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from glmesh.files import data_files as datasets
+from glmesh.files import data_files
 
 REPORTS = Path(__file__).parent / "reports"
 FILES = {
@@ -26,7 +26,7 @@ def load(name: str) -> tuple[sp.csr_array, np.ndarray]:
     if not folder:
         sys.exit("set GLMESH_DATA to the folder that holds " + ", ".join(file for file, _ in FILES.values()))
     file, n_features = FILES[name]
-    X, y = datasets.load(Path(folder) / file, n_features=n_features)
+    X, y = data_files.load(Path(folder) / file, n_features=n_features)
     if name == "news20":  # classes 1-10 against 11-20
         y = np.where(y <= 10, -1.0, 1.0)
     return normalize(X), np.where(y > 0, 1.0, -1.0)

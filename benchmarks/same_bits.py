@@ -842,7 +842,12 @@ def child(role: str, checkout: Path, folder: Path, only: str, first_port: int) -
 
 def tidy() -> None:
     """From now on SIGTERM ends this process as Ctrl-C does, so that no child and no worktree is left behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would cut the tidying short
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 @contextlib.contextmanager
@@ -1030,6 +1035,7 @@ def main() -> int:
         finally:
             for lane in lanes:
                 lane.call_off()
+            for lane in lanes:
                 lane.join()
         well = report(*(lane.records() for lane in lanes))
         for lane in lanes:

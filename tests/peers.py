@@ -27,7 +27,7 @@ from glmesh.engine import checkpoint
 from glmesh.federation.config import keys
 from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart
 from glmesh.federation.monitor.history import read_lines
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(["tests.peers_warm"])
@@ -42,7 +42,7 @@ def _main(arguments: list[str], output: str) -> None:
     from glmesh.cli import main
 
     sys.stdout.flush()
-    os._exit(main(arguments))
+    sys.exit(main(arguments))
 
 
 LOW, HIGH = 10_000, 32_000  # ports below those that the kernel hands out by itself: they stay free until they are used
@@ -170,8 +170,8 @@ class Sites:
         path = self.folder / f"n{k}.state" / "log.jsonl"
         return [entry for entry in read_lines(path) if entry["event"] == event] if path.exists() else []
 
-    def model(self, k: int) -> modelfile.Model:
-        return modelfile.load(self.folder / f"n{k}.state" / "model.npz")
+    def model(self, k: int) -> model_files.Model:
+        return model_files.load(self.folder / f"n{k}.state" / "model.npz")
 
     def saved(self, k: int) -> dict[str, Any]:
         tree: dict[str, Any] = checkpoint.read(self.folder / f"n{k}.state" / "checkpoint")["state"]["trainer"]

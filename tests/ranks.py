@@ -15,7 +15,7 @@ from glmesh.engine.path import solve_path
 from glmesh.engine.scatter import load, scatter
 from glmesh.engine.solve import advance
 from glmesh.errors import InvalidInput, RankFailed
-from glmesh.files import data_files as datasets
+from glmesh.files import data_files
 from glmesh.transports.mpi import ranks
 from glmesh.transports.mpi.process_group import Ranks
 from tests.cases import SOAK
@@ -177,7 +177,7 @@ def hold(folder: Path) -> None:
 
 def resume(folder: Path) -> None:
     """From one checkpoint on three ranks, on two of them, and on one."""
-    world, (X, y) = MPI.COMM_WORLD, datasets.load(folder / "data.svm")
+    world, (X, y) = MPI.COMM_WORLD, data_files.load(folder / "data.svm")
     problem = Problem.glm(X, y, loss="logistic", split="samples")
     for n_ranks in (3, 2, 1):
         inside = world.Get_rank() < n_ranks

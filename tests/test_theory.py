@@ -145,10 +145,15 @@ def test_exact_averaging_is_the_limit_of_beta_to_zero() -> None:
 # --- nodes that are away, and graphs that change ---------------------------------------------------
 
 
-def some_constants() -> theory.Constants:
+def test_the_former_name_of_the_constants_warns_and_works() -> None:
+    with pytest.warns(DeprecationWarning, match="RateConstants"):
+        assert getattr(theory, "Constants") is theory.RateConstants  # noqa: B009  # the type checker knows no such name
+
+
+def some_constants() -> theory.RateConstants:
     """Made up, and covered by both theorems."""
     values = {"tau": 1.0, "mu": 0.5, "support": 1.0, "sigma_max": 2.0, "sigma": 20.0, "beta": 0.6}
-    return theory.Constants(**values, relaxation=5.0, gamma=1.0, n_nodes=5)
+    return theory.RateConstants(**values, relaxation=5.0, gamma=1.0, n_nodes=5)
 
 
 def promises(**accuracy: float) -> list[float]:
@@ -225,7 +230,7 @@ def test_theorem_1_bounds_the_mean_of_runs_whose_nodes_are_away_at_times(away: f
         for t in range(1, rounds + 1):
             works = rng.random(n_nodes) >= away
             works[rng.integers(n_nodes)] |= not works.any()
-            run.method = dataclasses.replace(run.method, local_passes=(200 * works).tolist())
+            run.nodes.method = dataclasses.replace(run.nodes.method, local_passes=(200 * works).tolist())
             next(run)
             worst_theta = max(worst_theta, float(run.theta[works].max()))
             above[seed, t] = run.measure().h - best

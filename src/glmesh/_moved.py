@@ -59,6 +59,8 @@ class _Alias(Loader):
             return getattr(importlib.import_module(f"glmesh.{home}"), own) if home else getattr(module, name)
 
         old.__dict__["__getattr__"] = find
+        if spec.submodule_search_locations is not None:
+            old.__path__ = []  # else modules in the folder of the new one would be found by their old names, twice
         return old
 
     def exec_module(self, module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong, as types.
+"""Errors that glmesh raises on purpose.
 
 GlmeshError
 ├── InvalidInput (ValueError)     the caller's data, options or configuration
@@ -11,27 +11,38 @@ GlmeshError
 
 
 class GlmeshError(Exception):
-    """Anything that glmesh raises on purpose."""
+    """Base class of all errors that glmesh raises on purpose.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import GlmeshError, Problem
+    >>> try:
+    ...     Problem.glm(np.eye(2), [1.0, np.nan])
+    ... except GlmeshError as error:
+    ...     print(type(error).__name__)
+    InvalidData
+    """
 
 
 class InvalidInput(GlmeshError, ValueError):
-    """The caller's data, options or configuration cannot be used."""
+    """Data, options or configuration of the caller cannot be used; also a ValueError."""
 
 
 class InvalidData(InvalidInput):
-    """A matrix, labels or weights that no problem can be made of."""
+    """No problem can be made of this matrix, these labels or weights."""
 
 
 class InvalidNetwork(InvalidInput):
-    """A graph or mixing matrix that cannot carry a run."""
+    """No run can be carried by this graph or mixing matrix."""
 
 
 class UnsuitablePair(InvalidInput):
-    """Loss, penalty, split or solver that do not go together; the message says what would do."""
+    """Loss, penalty, split, method or solver do not go together; the message says what would do."""
 
 
 class UnreadableFile(GlmeshError, ValueError):
-    """A data, model, plan or checkpoint file that is damaged, truncated or of another format."""
+    """A data, model, plan or checkpoint file is missing, damaged or of another format; also a ValueError."""
 
 
 class RankFailed(GlmeshError):

@@ -1,8 +1,15 @@
-"""Numbers as people read them."""
+"""Numbers as people read them, for messages, tables and axes."""
 
 
 def size(n_bytes: float) -> str:
-    """1234567 -> 1.23 MB."""
+    """Return a number of bytes in words.
+
+    Examples
+    --------
+    >>> from glmesh.formatting import size
+    >>> size(1234567), size(12)
+    ('1.23 MB', '12 B')
+    """
     for unit in ("B", "kB", "MB", "GB"):
         if not n_bytes >= 999.5:
             return f"{n_bytes:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Array types used throughout."""
+"""Array types that all packages share; a name says the dtype, a comment or a docstring the shape."""
 
 from typing import Any
 

@@ -61,7 +61,7 @@ def test_a_file_is_read_from_the_folder_or_the_variable(tmp_path: Path, monkeypa
     assert not data.load("a9a", real=False).real
 
 
-def test_a_missing_file_is_told_with_where_to_get_it(tmp_path: Path) -> None:
+def test_the_message_about_a_missing_file_says_where_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match=r"RCV1.*no file rcv1_subsets.*libsvmtools.*GLMESH_DATA"):
         data.load("rcv1", folder=tmp_path, real=True)
     with pytest.raises(InvalidInput, match=r"unknown data set 'mnist'; did you mean .*Known: rcv1"):

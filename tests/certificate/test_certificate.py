@@ -144,7 +144,7 @@ def ring_problem(kind: str) -> Problem:
     ["lasso", "elastic net", "ridge", "ridge by samples", "svm", "logistic", "logistic by features", "sparse logistic",
      "group lasso", "lasso with intercept"],
 )  # fmt: skip
-def test_it_fires_on_a_ring_of_16(kind: str, record_property) -> None:
+def test_a_certificate_stops_a_run_on_a_ring_of_16(kind: str, record_property) -> None:
     problem = ring_problem(kind)
     result = glmesh.solve(
         problem, method=Cola(local_passes=5), tol=1e-6, stop="certificate", max_rounds=20_000, record_every=20_000

@@ -164,9 +164,9 @@ def _in_a_terminal(arguments: list[str], output: str) -> None:
                     stream.write(os.read(terminal, 1 << 16))
                 except OSError:
                     break
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
-    os._exit(main(arguments))
+    sys.exit(main(arguments))
 
 
 def test_the_live_view_in_a_terminal(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from glmesh import Cocoa, Cola, Network, Problem, Run, Status, solve
 from glmesh.engine import checkpoint
 from glmesh.errors import InvalidInput, UnreadableFile
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 from glmesh.functions import GroupLasso
 from glmesh.network import mixing, topology
 from glmesh.solvers import CoordinateDescent, NodewiseSolver, SklearnCoordinateDescent
@@ -261,7 +261,7 @@ def test_a_run_that_is_cut_goes_on_to_the_last_bit(name, tmp_path):
         run.close()
 
 
-def test_the_settings_do_show_what_they_are_about():
+def test_every_setting_does_what_its_name_says():
     """Else the test above would compare nothing with nothing."""
     names = (
         "heavy",
@@ -626,7 +626,7 @@ def test_damaged_files_are_told(kept, tmp_path):
 
 
 def test_other_files_are_told_by_kind(tmp_path):
-    modelfile.Model(X[0], 0.0, "squared", "l2", 1.0, 0.0).save(tmp_path / "model")
+    model_files.Model(X[0], 0.0, "squared", "l2", 1.0, 0.0).save(tmp_path / "model")
     np.savez(tmp_path / "arrays.npz", x=X)
     (tmp_path / "text").write_text("rounds = 3\n" * 100)
     (tmp_path / "empty").touch()

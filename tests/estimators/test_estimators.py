@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import glmesh
@@ -26,7 +27,7 @@ from glmesh.engine.path import solve_path
 from glmesh.errors import InvalidInput
 from glmesh.estimators.cross_validation import folds_of
 from glmesh.estimators.objective import TrainingData
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 from glmesh.functions import SmoothedHingeLoss
 from tests.cases import SOAK
 
@@ -130,7 +131,7 @@ def test_pipelines_grids_and_pandas_work_as_with_scikit_learn():
         cv=2,
     ).fit(IRIS, NAMES)
     assert grid.best_params_ == {"logisticregression__C": 1.0}
-    assert "LogisticRegression" in grid.best_estimator_._repr_html_()
+    assert "LogisticRegression" in estimator_html_repr(grid.best_estimator_)
 
 
 def test_a_pickle_leaves_the_data_behind():
@@ -175,12 +176,12 @@ def test_models_in_files_and_as_plain_scikit_learn_predict_alike(name, tmp_path)
         np.testing.assert_array_equal(again.classes_, model.classes_)
         if hasattr(model, "predict_proba"):
             np.testing.assert_allclose(plain.predict_proba(data), model.predict_proba(data), rtol=1e-9)
-    stored = modelfile.load(tmp_path / "model.npz")
+    stored = model_files.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(stored.predict(data), model.predict(data))
 
 
 def test_a_file_of_glmesh_train_is_an_estimator(tmp_path):
-    modelfile.Model(X[0], 1.5, "huber", "elasticnet", 2.0, 0.25).save(tmp_path / "model")
+    model_files.Model(X[0], 1.5, "huber", "elasticnet", 2.0, 0.25).save(tmp_path / "model")
     model = glmesh.load_model(tmp_path / "model")
     assert isinstance(model, glmesh.GLMRegressor)
     assert (model.loss, model.penalty, model.alpha, model.l1_ratio) == ("huber", "elasticnet", 2.0, 0.25)

@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
-from glmesh.files import data_files as datasets
+from glmesh.files import data_files
 
 SVM = b"# a comment\n+1 1:0.5 3:-2\n\n-1 qid:7 2:1e-3  # another\n+1\n"
 SVM_X = np.array([[0.5, 0, -2], [0, 1e-3, 0], [0, 0, 0]])
@@ -31,7 +31,7 @@ def write(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize("name", ["a.svm", "a.libsvm", "a.svmlight", "a.txt", "a9a", "a9a.t", "A.SVM"])
 def test_svmlight_under_every_name(tmp_path: Path, name: str, compression: str) -> None:
-    X, y = datasets.load(write(tmp_path / (name + compression), COMPRESS[compression](SVM)))
+    X, y = data_files.load(write(tmp_path / (name + compression), COMPRESS[compression](SVM)))
     assert isinstance(X, sparse.csr_array)
     assert X.dtype == np.float64
     assert X.indices.dtype == X.indptr.dtype == np.int32
@@ -40,12 +40,12 @@ def test_svmlight_under_every_name(tmp_path: Path, name: str, compression: str) 
 
 
 def test_svmlight_pads_to_n_features(tmp_path: Path) -> None:
-    X, _ = datasets.load(write(tmp_path / "a.svm", SVM), n_features=5)
+    X, _ = data_files.load(write(tmp_path / "a.svm", SVM), n_features=5)
     np.testing.assert_array_equal(X.toarray(), np.pad(SVM_X, ((0, 0), (0, 2))))
 
 
 def test_svmlight_may_count_from_zero(tmp_path: Path) -> None:
-    X, _ = datasets.load(write(tmp_path / "a.svm", b"1 0:4 2:5\n"))
+    X, _ = data_files.load(write(tmp_path / "a.svm", b"1 0:4 2:5\n"))
     np.testing.assert_array_equal(X.toarray(), [[4, 0, 5]])
 
 
@@ -53,7 +53,7 @@ def test_svmlight_may_count_from_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("suffix", "delimiter"), [(".csv", b","), (".tsv", b"\t")])
 def test_table(tmp_path: Path, suffix: str, delimiter: bytes, compression: str) -> None:
     text = b"1,2,3\n\n4,nan,-6e1\r\n".replace(b",", delimiter)
-    X, y = datasets.load(write(tmp_path / f"t{suffix}{compression}", COMPRESS[compression](text)))
+    X, y = data_files.load(write(tmp_path / f"t{suffix}{compression}", COMPRESS[compression](text)))
     np.testing.assert_array_equal(X, [[1, 2], [4, np.nan]])
     np.testing.assert_array_equal(y, [3, -60])
 
@@ -61,7 +61,7 @@ def test_table(tmp_path: Path, suffix: str, delimiter: bytes, compression: str) 
 @pytest.mark.parametrize("target", ["b", 1, "1", -2])
 def test_table_target_by_name_or_position(tmp_path: Path, target: str | int) -> None:
     path = write(tmp_path / "t.csv", b'\xef\xbb\xbfa, b ,"c, d"\n1,2,3\n4,5,6\n')
-    X, y = datasets.load(path, target=target)
+    X, y = data_files.load(path, target=target)
     np.testing.assert_array_equal(X, [[1, 3], [4, 6]])
     np.testing.assert_array_equal(y, [2, 5])
 
@@ -69,7 +69,7 @@ def test_table_target_by_name_or_position(tmp_path: Path, target: str | int) -> 
 @pytest.mark.parametrize("target", [None, "y", 3, "3", -1])
 def test_table_with_names_of_rows_and_a_target_by_name_or_position(tmp_path: Path, target: str | int | None) -> None:
     path = write(tmp_path / "t.csv", b"a,id,b,y\n1,ann,2,0\n3,7,4,1\n")
-    X, y, names = datasets.load_named(path, target=target, ids="id")
+    X, y, names = data_files.load_named(path, target=target, ids="id")
     assert names == ["ann", "7"]
     np.testing.assert_array_equal(X, [[1, 2], [3, 4]])
     np.testing.assert_array_equal(y, [0, 1])
@@ -77,43 +77,43 @@ def test_table_with_names_of_rows_and_a_target_by_name_or_position(tmp_path: Pat
 
 def test_target_zero_is_the_first_column_with_and_without_ids(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", b"y,a,id\n5,1,8\n6,2,9\n")
-    _, with_ids, names = datasets.load_named(path, target="0", ids="id")
-    _, without = datasets.load(path, target="0")
+    _, with_ids, names = data_files.load_named(path, target="0", ids="id")
+    _, without = data_files.load(path, target="0")
     assert names == ["8", "9"]
     np.testing.assert_array_equal(with_ids, without)
 
 
 def test_default_target_is_the_last_column_that_does_not_name_rows(tmp_path: Path) -> None:
-    X, y, _ = datasets.load_named(write(tmp_path / "t.csv", b"a,y,id\n1,5,8\n2,6,9\n"), ids="id")
+    X, y, _ = data_files.load_named(write(tmp_path / "t.csv", b"a,y,id\n1,5,8\n2,6,9\n"), ids="id")
     np.testing.assert_array_equal(X, [[1], [2]])
     np.testing.assert_array_equal(y, [5, 6])
 
 
 def test_names_of_rows_in_an_npz(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", X=np.eye(2), y=np.ones(2), who=["ann", "ben"], few=["ann"])
-    assert datasets.load_named(tmp_path / "d.npz", ids="who")[2] == ["ann", "ben"]
-    assert datasets.load_named(tmp_path / "d.npz")[2] is None
+    assert data_files.load_named(tmp_path / "d.npz", ids="who")[2] == ["ann", "ben"]
+    assert data_files.load_named(tmp_path / "d.npz")[2] is None
     with pytest.raises(UnreadableFile, match=r"'few' has shape \(1,\), expected one name for each of 2 rows"):
-        datasets.load_named(tmp_path / "d.npz", ids="few")
+        data_files.load_named(tmp_path / "d.npz", ids="few")
 
 
 def test_unsuitable_names_of_rows_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", b"id,a,y\nann,1,0\nann,3,1\n")
     with pytest.raises(InvalidData, match="two rows have the name 'ann'"):
-        datasets.load_named(path, ids="id")
+        data_files.load_named(path, ids="id")
     with pytest.raises(InvalidInput, match="no column 'x'; there are id, a, y"):
-        datasets.load_named(path, ids="x")
+        data_files.load_named(path, ids="x")
     with pytest.raises(InvalidInput, match="target=0 and ids='a' are one column, expected two"):
-        datasets.load_named(write(tmp_path / "u.csv", b"a,y\n1,2\n"), target=0, ids="a")
+        data_files.load_named(write(tmp_path / "u.csv", b"a,y\n1,2\n"), target=0, ids="a")
     with pytest.raises(UnreadableFile, match=r"t\.csv, line 2, column 0 \(id\): expected a number, got 'ann'"):
-        datasets.load_named(path, ids="a")
+        data_files.load_named(path, ids="a")
     with pytest.raises(InvalidInput, match="svmlight files have no names of rows"):
-        datasets.load_named(write(tmp_path / "a.svm", SVM), ids="id")
+        data_files.load_named(write(tmp_path / "a.svm", SVM), ids="id")
 
 
 def test_npz_dense(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", X=np.arange(6).reshape(3, 2), y=np.array([1, 0, 1], dtype=np.int8), names=["a", "b"])
-    X, y = datasets.load(tmp_path / "d.npz")
+    X, y = data_files.load(tmp_path / "d.npz")
     assert X.dtype == y.dtype == np.float64
     np.testing.assert_array_equal(X, [[0, 1], [2, 3], [4, 5]])
 
@@ -131,7 +131,7 @@ def test_npz_sparse(tmp_path: Path, layout: str | None) -> None:
     if layout:
         parts["format"] = layout.encode()
     np.savez_compressed(tmp_path / "s.npz", **parts)
-    X, y = datasets.load(tmp_path / "s.npz", n_features=3)
+    X, y = data_files.load(tmp_path / "s.npz", n_features=3)
     assert isinstance(X, sparse.csr_array)
     assert X.indices.dtype == np.int32
     np.testing.assert_array_equal(X.toarray(), SVM_X)
@@ -171,7 +171,7 @@ def test_npz_sparse(tmp_path: Path, layout: str | None) -> None:
 def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     path = write(tmp_path / name, content)
     with pytest.raises(UnreadableFile, match=says) as caught:
-        datasets.load(path)
+        data_files.load(path)
     assert str(path) in str(caught.value)
 
 
@@ -180,7 +180,7 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, says
 def test_truncated_compression(tmp_path: Path, name: str, content: bytes, compression: str) -> None:
     path = write(tmp_path / (name + compression), COMPRESS[compression](content)[:-9])
     with pytest.raises(UnreadableFile, match="cannot be read to its end"):
-        datasets.load(path)
+        data_files.load(path)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_truncated_compression(tmp_path: Path, name: str, content: bytes, compre
 def test_unsuitable_npz(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:
     np.savez(tmp_path / "d.npz", **arrays)
     with pytest.raises(UnreadableFile, match=says):
-        datasets.load(tmp_path / "d.npz")
+        data_files.load(tmp_path / "d.npz")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_unsuitable_sparse_npz(tmp_path: Path, change: dict[str, Any], says: str
     arrays = {"data": A.data, "indices": A.indices, "indptr": A.indptr, "shape": np.array(A.shape), "y": SVM_Y}
     np.savez(tmp_path / "s.npz", **(arrays | change))
     with pytest.raises(UnreadableFile, match=says):
-        datasets.load(tmp_path / "s.npz")
+        data_files.load(tmp_path / "s.npz")
 
 
 def test_one_flipped_bit_in_an_npz_is_noticed(tmp_path: Path) -> None:
@@ -225,38 +225,38 @@ def test_one_flipped_bit_in_an_npz_is_noticed(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "d.npz").read_bytes())
     content[content.index(np.ones(3).tobytes()[:8])] ^= 1
     with pytest.raises(UnreadableFile, match=r"X\.npy fails its checksum"):
-        datasets.load(write(tmp_path / "d.npz", bytes(content)))
+        data_files.load(write(tmp_path / "d.npz", bytes(content)))
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     for name in ("a.svm", "a.svm.gz", "a.svm.xz", "t.csv", "d.npz"):
         with pytest.raises(UnreadableFile, match="no such file"):
-            datasets.load(tmp_path / name)
+            data_files.load(tmp_path / name)
     with pytest.raises(UnreadableFile, match="cannot be read"):
-        datasets.load(tmp_path)
+        data_files.load(tmp_path)
 
 
 def test_more_features_than_allowed(tmp_path: Path) -> None:
     path = write(tmp_path / "a.svm", b"1 1:1\n1 2:1 5:1\n1 4:1\n")
     with pytest.raises(UnreadableFile, match=r"has 5 features \(sample 2 .* at most n_features=3"):
-        datasets.load(path, n_features=3)
+        data_files.load(path, n_features=3)
     with pytest.raises(UnreadableFile, match="has 1 features, expected n_features=2"):
-        datasets.load(write(tmp_path / "t.csv", b"1,2\n"), n_features=2)
+        data_files.load(write(tmp_path / "t.csv", b"1,2\n"), n_features=2)
 
 
 @pytest.mark.parametrize("target", ["z", "x", 3, -4])
 def test_wrong_target(tmp_path: Path, target: str | int) -> None:
     path = write(tmp_path / "t.csv", b"x,x,y\n1,2,3\n")
     with pytest.raises(InvalidInput, match="expected one of x, x, y, a position from 0 to 2"):
-        datasets.load(path, target=target)
+        data_files.load(path, target=target)
     with pytest.raises(InvalidInput, match="there is no header"):
-        datasets.load(write(tmp_path / "u.csv", b"1,2,3\n"), target=target)
+        data_files.load(write(tmp_path / "u.csv", b"1,2,3\n"), target=target)
     with pytest.raises(InvalidInput, match="leave it out"):
-        datasets.load(write(tmp_path / "a.svm", SVM), target=target)
+        data_files.load(write(tmp_path / "a.svm", SVM), target=target)
 
 
 def test_demo_is_standardised_and_of_full_rank() -> None:
-    X, y = datasets.demo()
+    X, y = data_files.demo()
     assert X.shape == (442, 64)
     np.testing.assert_allclose(np.linalg.norm(X, axis=0), 1)
     np.testing.assert_allclose(X.mean(axis=0), 0, atol=1e-12)

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 from glmesh.files.model_files import Model
 
 MODEL = Model(
@@ -28,7 +28,7 @@ META = {"loss": "hinge", "penalty": "l2", "alpha": 1.0, "l1_ratio": 0.0, "classe
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     MODEL.save(tmp_path / "m.npz")
-    loaded = modelfile.load(tmp_path / "m.npz")
+    loaded = model_files.load(tmp_path / "m.npz")
     np.testing.assert_array_equal(loaded.coef, MODEL.coef)
     assert vars(loaded) | {"coef": None} == vars(MODEL) | {"coef": None}
 
@@ -36,7 +36,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 def test_regression_and_numpy_scalars(tmp_path: Path) -> None:
     info: dict[str, Any] = {"rounds": np.int64(9), "gap": np.float32(0.5)}
     replace(MODEL, classes=None, intercept=np.float64(2), info=info).save(str(tmp_path / "plain_name"))
-    loaded = modelfile.load(str(tmp_path / "plain_name"))
+    loaded = model_files.load(str(tmp_path / "plain_name"))
     assert loaded.classes is None
     assert loaded.info == {"rounds": 9, "gap": 0.5}
 
@@ -88,11 +88,11 @@ def test_every_truncation_and_flipped_byte_is_noticed(tmp_path: Path) -> None:
     for end in range(0, len(content), 31):
         path.write_bytes(content[:end])
         with pytest.raises(UnreadableFile, match=r"m\.npz"):
-            modelfile.load(path)
+            model_files.load(path)
     for i in range(0, len(content), 11):
         path.write_bytes(content[:i] + bytes([content[i] ^ 0x55]) + content[i + 1 :])
         try:
-            loaded = modelfile.load(path)
+            loaded = model_files.load(path)
         except UnreadableFile:
             continue
         np.testing.assert_array_equal(loaded.coef, MODEL.coef)  # only dates and the like of the archive were hit
@@ -115,7 +115,7 @@ def test_foreign_meta(tmp_path: Path, meta: Any, says: str) -> None:
     arrays: dict[str, Any] = {} if meta is None else {"meta": np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)}
     np.savez(tmp_path / "m.npz", coef=np.ones(2), intercept=np.float64(0), **arrays)
     with pytest.raises(UnreadableFile, match=says):
-        modelfile.load(tmp_path / "m.npz")
+        model_files.load(tmp_path / "m.npz")
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def test_unsuitable_arrays(tmp_path: Path, arrays: dict[str, Any]) -> None:
     text = json.dumps({"format": "glmesh-model", "version": 1} | META)
     np.savez(tmp_path / "m.npz", meta=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
     with pytest.raises(UnreadableFile, match="save the model again"):
-        modelfile.load(tmp_path / "m.npz")
+        model_files.load(tmp_path / "m.npz")
 
 
 def test_pickles_are_never_opened(tmp_path: Path) -> None:
     np.savez(tmp_path / "m.npz", coef=np.ones(2), intercept=0.0, meta=np.array([{"format": "glmesh-model"}]))
     with pytest.raises(UnreadableFile, match=r"key 'meta' cannot be read .* pickled"):
-        modelfile.load(tmp_path / "m.npz")
+        model_files.load(tmp_path / "m.npz")

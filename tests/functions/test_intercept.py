@@ -83,7 +83,7 @@ def test_data_that_is_apart():
 
 
 @pytest.mark.parametrize("options", [{"stop": "certificate"}, {"faults": {"random": [{"loss": 0.1}]}}])
-def test_what_does_not_go_with_it_is_refused(options):
+def test_what_does_not_go_with_a_free_intercept_is_refused(options):
     with pytest.raises(InvalidInput, match=r"free intercept.*split='features'.*column of ones"):
         solve(Problem.glm(X, Y, split="samples", fit_intercept=True), n_nodes=3, **options)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glmesh.errors import InvalidInput, InvalidNetwork
-from glmesh.network import mixing, topology
+from glmesh.network import mixing, spectrum, topology
 from tests.cases import prop
 
 ANY_SIZE = [name for name in topology.names() if name != "hypercube" and "regular" not in name]
@@ -278,7 +278,7 @@ def test_top_is_a_tight_upper_bound(w):
 def test_top_by_lanczos_is_an_upper_bound(name, make):
     w = make(topology.build(name, 256))
     top, bound = 1 - eigenvalues(w)[0], 2 * (1 - w.matrix.diagonal().min())
-    assert top - 1e-14 <= mixing._top(w.matrix, dense_limit=0) <= min(1.0011 * top, bound)
+    assert top - 1e-14 <= spectrum.laplacian_bound(w.matrix, dense_limit=0) <= min(1.0011 * top, bound)
 
 
 def test_top_of_networks_with_little_to_say():
@@ -292,11 +292,11 @@ def test_top_of_networks_with_little_to_say():
 
 def test_top_without_convergence_is_the_free_bound(monkeypatch):
     def fails(*args, **kwargs):
-        raise mixing.splinalg.ArpackNoConvergence("none", np.zeros(0), np.zeros((0, 0)))
+        raise spectrum.splinalg.ArpackNoConvergence("none", np.zeros(0), np.zeros((0, 0)))
 
     matrix = mixing.metropolis(topology.star(600)).matrix
-    monkeypatch.setattr(mixing.splinalg, "eigsh", fails)
-    assert mixing._top(matrix) == pytest.approx(2 * 599 / 600)
+    monkeypatch.setattr(spectrum.splinalg, "eigsh", fails)
+    assert spectrum.laplacian_bound(matrix) == pytest.approx(2 * 599 / 600)
 
 
 # --- large networks: the sparse ways agree with the dense one --------------------------------------
@@ -305,20 +305,23 @@ def test_top_without_convergence_is_the_free_bound(monkeypatch):
 @pytest.mark.parametrize("name", [name for name in topology.names() if name != "complete"])
 def test_sparse_and_dense_spectra_agree(name):
     matrix = mixing.metropolis(topology.build(name, 128)).matrix
-    lambda2, beta = mixing._second_eigenvalue(matrix), mixing._beta(matrix, mixing._second_eigenvalue(matrix))
-    assert mixing._second_eigenvalue(matrix, dense_limit=0) == pytest.approx(lambda2, abs=1e-9)
-    assert mixing._beta(matrix, lambda2, dense_limit=0) == pytest.approx(beta, abs=1e-9)
-    assert 0.99 * (1 - lambda2) <= mixing._consensus_gap(matrix, lambda2, dense_limit=0) <= 1 - lambda2
+    lambda2, beta = (
+        spectrum.second_eigenvalue(matrix),
+        spectrum.absolute_eigenvalue(matrix, spectrum.second_eigenvalue(matrix)),
+    )
+    assert spectrum.second_eigenvalue(matrix, dense_limit=0) == pytest.approx(lambda2, abs=1e-9)
+    assert spectrum.absolute_eigenvalue(matrix, lambda2, dense_limit=0) == pytest.approx(beta, abs=1e-9)
+    assert 0.99 * (1 - lambda2) <= spectrum.consensus_gap(matrix, lambda2, dense_limit=0) <= 1 - lambda2
 
 
 @many
 @given(random_mixings().filter(lambda w: w.n_nodes > 3))
 def test_sparse_and_dense_spectra_agree_on_small_graphs(w):
     gap = 1 - w.lambda2
-    assert mixing._second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(w.lambda2, abs=1e-9)
+    assert spectrum.second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(w.lambda2, abs=1e-9)
     # β is the root of an eigenvalue of W², so near zero half the digits are left
-    assert mixing._beta(w.matrix, w.lambda2, dense_limit=0) == pytest.approx(w.beta, abs=1e-5)
-    assert 0.99 * gap <= mixing._consensus_gap(w.matrix, w.lambda2, dense_limit=0) <= gap + 1e-15
+    assert spectrum.absolute_eigenvalue(w.matrix, w.lambda2, dense_limit=0) == pytest.approx(w.beta, abs=1e-5)
+    assert 0.99 * gap <= spectrum.consensus_gap(w.matrix, w.lambda2, dense_limit=0) <= gap + 1e-15
 
 
 @pytest.mark.parametrize(
@@ -347,26 +350,26 @@ def test_a_negative_eigenvalue_of_a_large_odd_ring_dominates():
 def test_a_negative_second_eigenvalue_is_found():
     n = 40
     w = mixing.from_matrix((np.ones((n, n)) - np.eye(n)) / (n - 1))
-    assert mixing._second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(-1 / (n - 1))
+    assert spectrum.second_eigenvalue(w.matrix, dense_limit=0) == pytest.approx(-1 / (n - 1))
 
 
 @many
 @given(random_mixings(), st.floats(1.001, 3.0))
 def test_a_gap_that_is_too_large_is_never_proven(w, factor):
     gap = 1 - w.lambda2
-    assert mixing._proven_gap(w.matrix, factor * gap) <= gap
+    assert spectrum.proven_gap(w.matrix, factor * gap) <= gap
 
 
 def test_a_gap_that_ends_on_an_eigenvalue_is_not_proven():
     w = mixing.metropolis(topology.hypercube(8))  # eigenvalues 1, 1/2, 0, -1/2
-    assert mixing._proven_gap(w.matrix, 1.0) == 0.0
+    assert spectrum.proven_gap(w.matrix, 1.0) == 0.0
 
 
 def test_without_a_proof_the_free_bound_remains():
     w = mixing.metropolis(topology.ring(12))
     free = 4 * (1 / 3) / (12 * 6)
     wrong_lambda2 = w.lambda2 - 0.1
-    assert mixing._consensus_gap(w.matrix, wrong_lambda2, dense_limit=0) == pytest.approx(free)
+    assert spectrum.consensus_gap(w.matrix, wrong_lambda2, dense_limit=0) == pytest.approx(free)
     assert free <= w.consensus_gap
 
 
@@ -573,7 +576,7 @@ def test_a_hypercube_taken_by_dimensions_averages_exactly(n):
 def test_sparse_and_dense_window_betas_agree(graphs):
     factors = [w.matrix for w in mixing.sequence(graphs)]
     # the root of an eigenvalue, so near zero half the digits are left
-    assert mixing._product_beta(factors, dense_limit=0) == pytest.approx(mixing._product_beta(factors), abs=1e-5)
+    assert spectrum.product_beta(factors, dense_limit=0) == pytest.approx(spectrum.product_beta(factors), abs=1e-5)
 
 
 def test_a_sequence_that_mixes_slowly_takes_the_factorisation():

@@ -150,7 +150,7 @@ def test_weights_per_row_reach_a_solver_of_single_nodes():
     np.testing.assert_array_equal(spy.tasks[1].rows, rows[2])
 
 
-def test_weights_per_row_are_refused_where_they_cannot_be_used():
+def test_weights_per_row_are_refused_by_solvers_without_them():
     case, rows = Case("l1", 0, False), np.ones((3, 9))
     for name in ("sklearn", "sklearn_random"):
         with pytest.raises(UnsuitablePair, match=r"CoordinateDescent\(\)"):
@@ -244,7 +244,7 @@ def test_a_run_depends_on_nothing_but_its_seed(solver):
 
 @pytest.mark.parametrize("g", REST)
 @pytest.mark.parametrize("name", ["sklearn", "sklearn_random"])
-def test_scikit_learn_refuses_what_it_cannot_do(g, name):
+def test_the_scikit_learn_solver_refuses_unsupported_subproblems(g, name):
     case = Case(g, 0, False)
     with pytest.raises(UnsuitablePair, match=r"CoordinateDescent\(\)"):
         SOLVERS[name].prepare(case.block)

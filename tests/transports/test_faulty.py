@@ -410,7 +410,7 @@ def test_stragglers_add_seconds_and_keep_the_largest_theta():
         ({"graphs": [[[0, 1]]]}, False, True, None),
     ],
 )
-def test_a_plan_knows_what_it_does_and_when_it_is_over(plain, empty, loses, quiet):
+def test_a_plan_knows_its_faults_and_its_last_round(plain, empty, loses, quiet):
     plan = Plan.of(plain)
     assert (plan.is_empty, plan.loses_messages, plan.quiet_from()) == (empty, loses, quiet)
     assert plan.changes_members == bool(plain and ("join" in plain or "leave" in plain))

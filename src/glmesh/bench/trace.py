@@ -110,8 +110,9 @@ def follow(
                     break
             due = run.rounds + max(1, run.rounds // _FINER)
             looks.append(_look(run, best, watch, spent))
-        edges, setting = run.mixing.edges, _setting(run)
+        edges, length, setting = run.mixing.edges, run.estimates.shape[1], _setting(run)
     history = {key: np.array([look[key] for look in looks], dtype=np.float64) for key in KEYS}
+    history["vectors"] = history["bytes"] / (8 * length * max(edges, 1))
     return Trace(name or type(method).__name__, history, edges, setting)
 
 
@@ -122,7 +123,7 @@ def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, fl
     return {
         "round": run.rounds,
         "communications": run.communications,
-        "vectors": run.bytes / max(run.mixing.edges, 1) / (8 * run.estimates.shape[1]),
+        "vectors": np.nan,  # counted at the end, from the bytes
         "bytes": run.bytes,
         "seconds": spent if run.network is None else run.seconds,
         "objective": value,

@@ -1,12 +1,15 @@
-"""What a bird's eye sees: O_A, H, the consensus violation and the decentralised duality gap G_H.
+"""Measures of all nodes at once: O_A, H, the consensus violation and the decentralised duality gap G_H.
 
-These need everybody's vectors at once, so only a simulation (or a test) has them; nodes use `glmesh.certificate`.
+They need the vectors of all nodes, so only a simulation (or a cluster between rounds) has them; nodes themselves use
+`glmesh.certificate.bound`.
 """
 
 import numpy as np
 
 from glmesh.core import Block, Measures
 from glmesh.functions import Anchored
+from glmesh.kernels.columns import products
+from glmesh.linalg.columns import ONE_ROW
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.types import Matrix, Vector
 
@@ -21,11 +24,11 @@ def observe(
     conserved: bool = True,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Measures:
-    """Measures the variables xs and estimates vs of all blocks, those of other processes included.
+    """Return the measures of the variables xs and estimates vs of all blocks, those of other processes included.
 
-    constant: what others add to Ax for good. conserved: whether the mean of all v_k is sure to be Ax; if a lost message
-    may have moved it, G_H is no bound any more, and the gap has f(Ax) in the place of the mean of f(v_k).
-    Sums go over nodes in ascending order, so they have the same bits however nodes are grouped into blocks.
+    `constant` (d,) is what nodes that left add to Ax for good. `conserved` says whether the mean of all v_k is sure to
+    be Ax: a lost message may have moved it, G_H is then no bound any more, and the gap has f(Ax) in the place of the
+    mean of f(v_k). Sums go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
     """
     f, d = blocks[0].f, blocks[0].d
     rows = [row for v in vs for row in v]
@@ -34,21 +37,19 @@ def observe(
     if constant is not None:
         shared = shared + constant
 
-    def add(carry: Vector) -> Vector:
-        """What this process adds to the means of w, v, f(v), <v, w> and <v - Ax, w>."""
-        mean_w, mean_v = carry[:d], carry[d : 2 * d]
-        mean_f, mean_vw, apart = carry[2 * d :].tolist()
-        for row in rows:
-            w = f.gradient(row)
-            mean_w += w / n_nodes
-            mean_v += row / n_nodes
-            mean_f += f.value(row) / n_nodes
-            mean_vw += float(row @ w) / n_nodes
-            apart += float((row - shared) @ w) / n_nodes
-        carry[2 * d :] = mean_f, mean_vw, apart
-        return carry
-
-    carry = processes.fold(np.zeros(2 * d + 3), add)
+    # the means of w, v, f(v), <v, w> and <v - Ax, w>, to which every process adds its nodes
+    carry = processes.fold_in(np.zeros(2 * d + 3))
+    mean_w, mean_v = carry[:d], carry[d : 2 * d]
+    mean_f, mean_vw, apart = carry[2 * d :].tolist()
+    for row in rows:
+        w = f.gradient(row)
+        mean_w += w / n_nodes
+        mean_v += row / n_nodes
+        mean_f += f.value(row) / n_nodes
+        mean_vw += float(row @ w) / n_nodes
+        apart += float((row - shared) @ w) / n_nodes
+    carry[2 * d :] = mean_f, mean_vw, apart
+    carry = processes.fold_out(carry)
     mean_w, mean_v = carry[:d], carry[d : 2 * d]
     mean_f, mean_vw, apart = carry[2 * d :].tolist()
     us = [-b.columns.transposed_dot(mean_w) for b in blocks]
@@ -74,30 +75,35 @@ def observe(
     if isinstance(f, Anchored):
         pull = f.pull(mean_w)
         objective -= pull
-        gap = max(float(objective + _balanced_dual(f, blocks, xs, processes)), 0.0)
+        xs = _balanced(xs, processes)  # where the problem without an anchor is finite
+        dual = f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
+        gap = max(float(objective + dual), 0.0)
     return processes.broadcast(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
+    """Return g(x)."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
-def _balanced_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """f + g without an anchor, at x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
+def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
+    """Return x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
 
-    Every g_i is finite between zero and where it is finite.
+    Every g_i stays finite, because it is finite between zero and where it is finite.
     """
     x = processes.all_gather_rows(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
     up, down = (below / above if above > below else 1.0), (above / below if below > above else 1.0)
-    xs = [np.where(part > 0, up * part, down * part) for part in xs]
-    return f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
+    return [np.where(part > 0, up * part, down * part) for part in xs]
 
 
 def _scaled_dual(
     blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, processes: ProcessGroup
 ) -> float:
-    """(1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best s that is dual feasible; infinite if there is none."""
+    """Return (1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best feasible s in [0, 1]; infinite if there is none.
+
+    `rows` are the v_k, `us` = -A^T mean w of each block, `offset` = <constant, mean w>.
+    """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
     if limit < 0:
@@ -116,21 +122,20 @@ def _scaled_dual(
 
 
 def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -> float:
+    """Return g*(u), u given by block."""
     return float(processes.all_gather_rows([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
 
 
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
-    """Ax, column after column."""
-
-    def add(carry: Vector) -> Vector:
-        for block, x in zip(blocks, xs, strict=True):
-            block.columns.add_product(x, carry[None])
-        return carry
-
-    return processes.fold(np.zeros(blocks[0].d), add)
+    """Return A x, shape (d,), added up column after column in the order of nodes."""
+    total = processes.fold_in(np.zeros(blocks[0].d))
+    for block, x in zip(blocks, xs, strict=True):
+        columns, whole = block.columns, np.array([0, block.columns.n], dtype=np.uint64)
+        products(whole, columns.indptr, columns.indices, columns.data, x, ONE_ROW, total[None])
+    return processes.fold_out(total)
 
 
 def best_scale(ray: Vector, limit: float) -> float:
-    """argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself where nothing is gained below it."""
+    """Return argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself if c2 is not positive."""
     _, c1, c2 = ray
     return float(np.clip(-c1 / (2 * c2), 0.0, limit)) if c2 > 0 else limit

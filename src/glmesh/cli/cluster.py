@@ -18,7 +18,7 @@ _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.en
 
 
 def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -> int:
-    """Runs a command on all ranks; the exit code is that of each."""
+    """Run a command on all ranks; return the exit code of this one. One rank prints the error of all."""
     with_all = ranks()
     options = Namespace(**vars(options) | {"quiet": options.quiet or with_all.rank > 0})
     try:
@@ -34,7 +34,7 @@ def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -
 
 
 class Sentinel:
-    """A small process beside the first rank: should all ranks be killed at once, it says from where to go on."""
+    """A small process beside the first rank that says how to go on, should all ranks be killed at once."""
 
     def __init__(self, options: Namespace, *, on: bool) -> None:
         path = None if options.checkpoint is None else Path(options.checkpoint, CHECKPOINT)

@@ -11,18 +11,18 @@ from glmesh.cli.output import can_plot, check_picture, check_writable, plain
 from glmesh.cli.progress import Progress
 from glmesh.cli.train import exit_code
 from glmesh.engine.result import Result
-from glmesh.files import data_files as datasets
+from glmesh.files import data_files
 from glmesh.formatting import size
 from glmesh.types import Matrix, Vector
 
 HELP = "see it work: a Lasso over a ring of 16 nodes"
 
-_NODES, _TOL, _ROUNDS = 16, 1e-4, 20_000
+_NODES, TOL, ROUNDS = 16, 1e-4, 20_000
 _SHRINK = 10  # alpha, as a part of the smallest one that makes all coefficients zero
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `demo`."""
+    """Add the options of `demo`."""
     parser.describe(
         "Sixteen nodes on a ring, each holding four of the 64 features of the diabetes data (it comes with "
         "scikit-learn), fit a Lasso by talking to their two neighbours only, until each of them can prove that the "
@@ -36,28 +36,28 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Announce, solve, prove, compare, draw."""
+    """Solve a Lasso over 16 nodes, compare it with scikit-learn, draw; return the exit code."""
     draws = not options.no_plot and can_plot()
     if draws:
         check_picture("--out", options.out)
         check_writable({"--out": options.out})
 
-    X, y = datasets.demo()
+    X, y = data_files.demo()
     alpha = float(np.abs(X.T @ y).max()) / _SHRINK
     print(
         f"{_NODES} nodes stand in a ring. Each holds {X.shape[1] // _NODES} of the {X.shape[1]} features of "
         f"{X.shape[0]} diabetes\npatients and talks to its two neighbours only. Together they fit a Lasso, and\n"
-        f"stop when every node can prove that the objective is within {_TOL:.2%} of the best.\n",
+        f"stop when every node can prove that the objective is within {TOL:.2%} of the best.\n",
         flush=True,
     )
-    progress = Progress(stop="certificate", tol=_TOL, max_rounds=_ROUNDS)
+    progress = Progress(stop="certificate", tol=TOL, max_rounds=ROUNDS)
     result = solve(
         Problem.glm(X, y, penalty="l1", alpha=alpha),
         n_nodes=_NODES,
         topology="ring",
         stop="certificate",
-        tol=_TOL,
-        max_rounds=_ROUNDS,
+        tol=TOL,
+        max_rounds=ROUNDS,
         callback=progress,
         record_every=10,
     )

@@ -12,8 +12,8 @@ from glmesh.errors import InvalidInput
 from glmesh.network import Plan
 
 CHECKPOINT = "run.ckpt"
-EVERY = 100  # rounds between two checkpoints
-_LISTED = 12  # events that are told one by one
+EVERY = 100  # [rounds] between two checkpoints
+_LISTED = 12  # [events] told one by one
 _EVENTS = {
     "join": "node {} joined",
     "leave": "node {} left, and its variables with it",
@@ -22,7 +22,7 @@ _EVENTS = {
 
 
 def read_plan(options: Namespace, graph: nx.Graph) -> Plan | None:
-    """The plan of --faults, known to fit the network."""
+    """Return the plan of --faults, None without one; refuse a plan that does not fit the network."""
     if options.faults is None:
         return None
     plan = Plan.of(options.faults)
@@ -39,7 +39,7 @@ def read_plan(options: Namespace, graph: nx.Graph) -> Plan | None:
 
 
 def plan_text(plan: Plan | None) -> str:
-    """A line of the introduction: until when things fail."""
+    """Return a line that says until when things fail; empty without a plan."""
     if plan is None:
         return ""
     end = plan.quiet_from()
@@ -47,7 +47,7 @@ def plan_text(plan: Plan | None) -> str:
 
 
 def checkpoint_output(options: Namespace) -> str | None:
-    """What --checkpoint would write first: the folder, or the file in a folder that is there."""
+    """Return what --checkpoint would write first: the folder, or the file in a folder that exists; None without it."""
     if options.checkpoint is None:
         if options.checkpoint_every is not None:
             raise InvalidInput("--checkpoint-every goes with --checkpoint DIR, which says where to")
@@ -59,7 +59,7 @@ def checkpoint_output(options: Namespace) -> str | None:
 
 
 def rounds_done(options: Namespace) -> int | None:
-    """The rounds that the checkpoint holds, None without one; a damaged file is refused."""
+    """Return the rounds that the checkpoint holds, None without one; refuse a damaged file."""
     if options.checkpoint is None:
         return None
     path = Path(options.checkpoint, CHECKPOINT)
@@ -67,7 +67,7 @@ def rounds_done(options: Namespace) -> int | None:
 
 
 def make_checkpoint(options: Namespace) -> Path | None:
-    """The file to go on from and to write to, in a folder that is there."""
+    """Return the file to go on from and to write to, None without --checkpoint; make its folder."""
     if options.checkpoint is None:
         return None
     folder = Path(options.checkpoint)
@@ -76,7 +76,7 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 
 def told(result: Result) -> list[tuple[str, str]]:
-    """Lines of the summary: who stayed, how often nodes were away, who joined and left, what was not solved."""
+    """Return lines of the summary: members, rounds away, who joined and left, subproblems that were skipped."""
     lines = []
     presence = result.presence
     if presence.size and (presence == 0).any():

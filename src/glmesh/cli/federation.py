@@ -9,6 +9,7 @@ from glmesh.cli.models import MODELS
 from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import rows
 from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.files.archive import write_text
 from glmesh.network import topology
 
 HELP = "write and check the file that all nodes of a federation share"
@@ -131,7 +132,7 @@ def _add(options: Namespace) -> int:
             raise InvalidInput(f"{file} is there already; remove it first")
     replace(federation, members=tuple(members)).write(path)
     for file, tree in files:
-        file.write_bytes(tomli_w.dumps(tree).encode())
+        write_text(file, tomli_w.dumps(tree))
     print(f"{path}: {len(members)} members" + "".join(f"\n{file}" for file, _ in files))
     return REACHED
 

@@ -1,4 +1,4 @@
-"""The models that `--model` knows by name, and what a choice of loss and penalty can be split by."""
+"""Models that `--model` knows by name, and the splits that a loss and a penalty allow."""
 
 from argparse import Namespace
 from dataclasses import dataclass, fields
@@ -7,7 +7,7 @@ from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss
 from glmesh.problem import Split, refusals, shorter
 
-# name: loss, penalty
+# name: (loss, penalty)
 MODELS = {
     "ridge": ("squared", "l2"),
     "lasso": ("squared", "l1"),
@@ -23,14 +23,14 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What to fit, known to have a form for each of `splits`."""
+    """A loss and a penalty that can be split in each of `splits`."""
 
     loss: Loss
     penalty: str
     splits: tuple[Split, ...]
 
     def split_for(self, n_samples: int, n_features: int) -> Split:
-        """The split with the shorter messages: they hold a number per feature, or one per sample."""
+        """Return the split with the shorter messages: they hold a number per sample (features), or per feature."""
         return shorter(self.splits, n_samples, n_features)
 
 
@@ -39,25 +39,23 @@ def choose(options: Namespace) -> Choice:
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
     refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
-    splits: list[Split] = [
-        split for split, reason in refused.items() if reason is None and options.split in ("auto", split)
-    ]
-    if options.split == "auto" and options.intercept and (options.stop == "certificate" or options.faults):
-        splits = [split for split in splits if split != "samples"] or splits  # an intercept stands in the way there
-    if not splits and options.split != "auto":
+    if options.split != "auto":
         reason = refused[options.split]
-        assert reason is not None
-        raise reason
+        if reason is not None:
+            raise reason
+        return Choice(loss, penalty, (options.split,))
+    splits = tuple(split for split, reason in refused.items() if reason is None)
     if not splits:
         raise UnsuitablePair(
             f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
             "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
         )
-    return Choice(loss, penalty, tuple(splits))
+    apart = options.intercept and (options.stop == "certificate" or options.faults)  # then samples would not do
+    return Choice(loss, penalty, ("features",) if apart and "features" in splits else splits)
 
 
 def parse_loss(text: str) -> Loss:
-    """A loss from NAME or NAME=PARAMETER, as in huber=1.35."""
+    """Return the loss of NAME or NAME=PARAMETER, as in huber=1.35."""
     name, equals, parameter = text.partition("=")
     if name not in LOSSES:
         raise InvalidInput(f"--loss {name}: unknown; choose from {', '.join(LOSSES)}")
@@ -74,6 +72,6 @@ def parse_loss(text: str) -> Loss:
 
 
 def loss_text(loss: Loss) -> str:
-    """The loss in words: huber (delta 1.35)."""
+    """Return the loss in words: huber (delta 1.35)."""
     parameters = ", ".join(f"{field.name} {getattr(loss, field.name):g}" for field in fields(loss))
     return f"{loss.name} ({parameters})" if parameters else loss.name

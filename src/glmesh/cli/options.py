@@ -1,4 +1,4 @@
-"""Parsing of options, and the exit codes; standard library only."""
+"""Parsing of options, and the exit codes. Needs the standard library alone."""
 
 import argparse
 import math
@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 from glmesh.errors import InvalidInput
 
-REACHED, USAGE, OUT_OF_ROUNDS, INTERRUPTED = 0, 2, 3, 130
+REACHED, USAGE, OUT_OF_ROUNDS, INTERRUPTED = 0, 2, 3, 130  # exit codes; `glmesh train --help` explains them
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are exceptions, and whose texts keep their line breaks."""
+    """An argument parser that raises its errors and keeps the line breaks of its texts."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **options)
@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
         self.description, self.epilog, self.usage = text, examples(*lines, after=after), usage
 
     def error(self, message: str) -> NoReturn:
-        """An InvalidInput that says where help is."""
+        """Raise InvalidInput that says where help is."""
         raise InvalidInput(f"{message} (`{self.prog} --help` explains)")
 
 
@@ -39,12 +39,12 @@ class _Help(argparse.HelpFormatter):
 
 
 def examples(*lines: str, after: str = "") -> str:
-    """An epilog that shows command lines."""
+    """Return an epilog that shows command lines, and the text `after` below them."""
     return "\n".join(["examples:", *(f"  {line}" for line in lines), *(["", after] if after else [])])
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """A whole number, at least so large."""
+    """Return a converter of texts to whole numbers >= `least`."""
 
     def convert(text: str) -> int:
         try:
@@ -59,7 +59,7 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False) -> Callable[[str], float]:
-    """A finite number between two bounds; with `positive`, not zero either."""
+    """Return a converter of texts to finite numbers between two bounds; with `positive`, not zero either."""
     bounds = "> 0" if positive else f">= {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
 
     def convert(text: str) -> float:
@@ -75,6 +75,6 @@ def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False
 
 
 def add_network(parser: argparse._ActionsContainer) -> None:
-    """--nodes and --seed, which mean the same everywhere."""
+    """Add --nodes and --seed, which mean the same everywhere."""
     parser.add_argument("--nodes", type=whole(1), default=16, metavar="K", help="number of nodes (default 16)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of all that is random (default 0)")

@@ -14,7 +14,7 @@ PICTURES = (".png", ".pdf", ".svg")
 
 
 def duration(seconds: float) -> str:
-    """3.21 -> 3.2 s, 75 -> 1 min 15 s, 0.0004 -> 0.4 ms."""
+    """Return seconds in words: 3.21 -> 3.2 s, 75 -> 1 min 15 s, 0.0004 -> 0.4 ms."""
     if seconds < 0.1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 59.95:
@@ -24,19 +24,19 @@ def duration(seconds: float) -> str:
 
 
 def count(n: int, what: str) -> str:
-    """1 -> 1 node, 1234 -> 1,234 nodes."""
+    """Return a number with its noun: 1 -> 1 node, 1234 -> 1,234 nodes."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def rows(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and values in two columns."""
+    """Return names and values in two columns."""
     pairs = list(pairs)
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"  {name:<{width}}   {value}" for name, value in pairs)
 
 
 def plain(stream: TextIO) -> bool:
-    """Whether a stream cannot show braille and block characters."""
+    """Return whether a stream cannot show braille and block characters."""
     try:
         "⣿█░×≤".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeError, LookupError):
@@ -74,7 +74,7 @@ def check_picture(option: str, name: str | None) -> None:
 
 
 def can_plot() -> bool:
-    """Whether matplotlib is there."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
@@ -84,6 +84,6 @@ def write_lines(path: str, lines: Iterable[str]) -> None:
 
 
 def write_history(path: str, history: Mapping[str, Vector]) -> None:
-    """A CSV file with the keys as header; numbers are written so that they are read back to the last bit."""
+    """Write a CSV file with the keys as header; numbers are read back to the last bit."""
     columns = [values.tolist() for values in history.values()]
     write_lines(path, [",".join(history), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))])

@@ -1,4 +1,4 @@
-"""How far a run is: one line that updates itself in a terminal, a line now and then elsewhere."""
+"""Progress of a run: one line that updates itself in a terminal, a line now and then elsewhere."""
 
 import math
 import shutil
@@ -11,10 +11,10 @@ from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.formatting import size
 
-_REFRESH = 0.15  # seconds between two pictures of the line; faster cannot be read
-_SHARE = 10  # looking at the gap is work too: at most one part in so many of a run's time
-_LONGEST = 30.0  # seconds of silence where lines are not overwritten
-_BAR, _FACTS = 24, 70  # columns of the bar at most, and of the text beside it
+_REFRESH = 0.15  # [s] between two pictures of the line; faster cannot be read
+_SHARE = 10  # measuring the gap takes at most a tenth of a run's time
+_LONGEST = 30.0  # [s] of silence where lines are not overwritten
+_BAR, _BESIDE = 24, 70  # [columns] of the bar at most, and of the text beside it
 
 
 class Progress:
@@ -37,7 +37,7 @@ class Progress:
             self._show("starting (the first run ever compiles the solver, which takes some seconds)")
 
     def __call__(self, run: "Run") -> None:
-        """Shows the line if it is time to."""
+        """Show the line if it is time to."""
         now = self._elapsed()
         if self._quiet or now < self._next:
             return
@@ -58,7 +58,7 @@ class Progress:
         self._next = self._elapsed() + self._pause
 
     def finish(self, result: "Result") -> None:
-        """Shows the line for the last time and moves on."""
+        """Show the line for the last time and move on."""
         if self._quiet:
             return
         gap = certified(result.certificate) if self._stop == "certificate" else result.relative_gap
@@ -67,14 +67,14 @@ class Progress:
             print(file=self._stream, flush=True)
 
     def line(self, rounds: int, relative_gap: float, n_bytes: int) -> str:
-        """The text of the line."""
+        """Return the text of the line."""
         name = "certified" if self._stop == "certificate" else "gap"
         gap = f"{relative_gap:.1e}" if math.isfinite(relative_gap) else "-"
         aim = "" if self._stop == "rounds" else f" (goal {self._tol:.0e})"
         info = f"round {rounds:,}  {name} {gap}{aim}  {size(n_bytes)}  {duration(self._elapsed())}"
         if not self._terminal:
             return info
-        width = min(max(_columns() - _FACTS, 0), _BAR)
+        width = min(max(_columns() - _BESIDE, 0), _BAR)
         full = int(width * self._fraction(rounds, relative_gap))
         on, off = "#-" if plain(self._stream) else "█░"
         return f"{on * full}{off * (width - full)}  {info}"
@@ -106,10 +106,10 @@ class Progress:
 
 
 def certified(certificate: "Certificate | None") -> float:
-    """The relative gap that the nodes could prove, infinite as long as they could not prove any."""
+    """Return the relative gap that the nodes proved, infinite as long as they proved none."""
     return math.inf if certificate is None else certificate.relative
 
 
 def _columns() -> int:
-    """What fits on a line; the last column is left free, because some terminals wrap there."""
+    """Return the columns that fit on a line; the last is left free, because some terminals wrap there."""
     return shutil.get_terminal_size().columns - 1

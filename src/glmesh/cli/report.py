@@ -4,6 +4,7 @@ from argparse import Namespace
 
 from glmesh.cli.options import REACHED, Parser
 from glmesh.cli.output import check_writable
+from glmesh.files.archive import write_text
 
 HELP = "make a page with plots of what a node went through"
 
@@ -25,8 +26,6 @@ def run(options: Namespace) -> int:
     check_writable({"--out": options.out})
     from glmesh.federation.monitor.report import page
 
-    text = page(options.folders)
-    with open(options.out, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    write_text(options.out, page(options.folders))
     print(options.out)
     return REACHED

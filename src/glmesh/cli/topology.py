@@ -8,10 +8,11 @@ from glmesh import plot
 from glmesh.cli.options import REACHED, Parser, add_network
 from glmesh.cli.output import check_picture, check_writable, count, plain, rows
 from glmesh.errors import InvalidNetwork
-from glmesh.network import Mixing, mixing, topology
+from glmesh.network import mixing, topology
+from glmesh.network.mixing import Mixing
 
 HELP = "draw a network and say how fast it mixes"
-_DRAWN = 150  # more links are a blot in a terminal
+_DRAWN = 150  # [links] more are a blot in a terminal
 
 DESCRIPTIONS = {
     "ring": "each node between two others",
@@ -31,7 +32,7 @@ DESCRIPTIONS = {
 
 
 def add_options(parser: Parser) -> None:
-    """The options of `topology`."""
+    """Add the options of `topology`."""
     parser.describe(
         "Draw a network of nodes and print what matters for a run on it: a message travels along each link in both "
         "directions every round, and the disagreement between nodes shrinks by the factor beta with each exchange "
@@ -47,7 +48,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Draw and measure one network, or compare all."""
+    """Draw and measure one network, or compare all; return the exit code."""
     check_picture("--plot", options.plot)
     check_writable({"--plot": options.plot})
     if options.name == "list":
@@ -86,7 +87,7 @@ def _per_digit(beta: float) -> str:
 
 
 def _table(nodes: int, seed: int) -> str:
-    """All names with what they are, and their figures for so many nodes."""
+    """Return a table of all names with a description, and their figures for this number of nodes."""
     form = "  {:<17}{:>8}{:>10}{:>10}  {}"
     lines = [form.format(f"{nodes:,} nodes", "links", "diameter", "1 - beta", "")]
     for name in topology.names():

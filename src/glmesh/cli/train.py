@@ -31,7 +31,7 @@ from glmesh.problem import Split
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
-Shape = tuple[int, int, int | None]
+Shape = tuple[int, int, int | None]  # samples, features and, if sparse, nonzeros
 
 HELP = "fit a model to a data file, over a simulated network"
 

@@ -11,7 +11,7 @@ from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser
 from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
-from glmesh.files import model_files as modelfile
+from glmesh.files import model_files
 
 HELP = "start all nodes of a federation on this machine, to try it out"
 
@@ -94,7 +94,7 @@ def _tell(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], s
             why = f": {errors[-1]['why']}" if errors else ""
             print(f"{name} ended with code {node.returncode}{why}")
             continue
-        model = modelfile.load(sites[name].state / "model.npz")
+        model = model_files.load(sites[name].state / "model.npz")
         gap = float(model.info.get("relative_gap", float("nan")))
         print(f"{name}: relative gap proven to be at most {gap:.1e}; {sites[name].state / 'model.npz'}")
     print(f"{len(nodes)} nodes, {duration(seconds)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -63,7 +64,7 @@ def _depths(block: Block) -> Indices:
     return depths
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, eq=False)
 class ObjectiveDigest:
     """What a node has heard of all nodes' parts of H, and of restarts; part of every message under momentum."""
 
@@ -71,7 +72,7 @@ class ObjectiveDigest:
     parts: Vector  # (K,) f(v_k)/K + g_k(x_k); NaN where not heard of
     restart: int  # round of the newest restart of momentum; -1: none
 
-    @property
+    @cached_property  # a node sends one digest to all its neighbours
     def nbytes(self) -> int:
         """4 bytes, and 16 per part that was heard of: the number, its round and its node."""
         return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))

@@ -11,8 +11,8 @@ from glmesh.collectives.tree import TreeGather, tree_sum
 from glmesh.core import Block, Contents, Halo, Rounds, Shared
 from glmesh.types import Matrix, Vector
 
-_LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector
-_SHORT_VECTORS = 2**17  # [bytes] of all nodes' vectors up to which they are flooded: waiting costs more than 128 KB
+LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector
+SHORT_VECTORS = 2**17  # [bytes] of all nodes' vectors up to which they are flooded: waiting costs more than 128 KB
 
 
 class Gather(Protocol):
@@ -35,13 +35,13 @@ class Gather(Protocol):
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
     """Start totals of the hosted nodes' rows (minima of the columns `smallest`): a flood of few nodes, else a tree."""
-    kind = FloodGather if block.info.n_nodes <= _LARGEST_FLOOD else TreeGather
+    kind = FloodGather if block.info.n_nodes <= LARGEST_FLOOD else TreeGather
     return kind.of(block, rows, smallest)
 
 
 def floods(block: Block, width: int) -> bool:
     """Return whether vectors of this length are summed by flooding."""
-    return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= _SHORT_VECTORS
+    return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= SHORT_VECTORS
 
 
 def exchanges_per_sum(block: Block, width: int) -> int:

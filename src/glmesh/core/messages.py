@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -128,10 +129,10 @@ class Halo:
             own = np.repeat(self.own, counts) == self.neighbours
             weights = scale * weights + np.where(own, 1.0 - scale, 0.0)
 
-        def share(span: slice) -> None:
-            mix(self.pointers[span.start : span.stop + 1], self.neighbours, weights, vectors, out[span])
-
-        threads.each(share, threads.spans(np.diff(self.pointers.astype(np.int64))))
+        spans = threads.spans(np.diff(self.pointers.astype(np.int64)))
+        pointers = [self.pointers[span.start : span.stop + 1] for span in spans]
+        shared = repeat(self.neighbours), repeat(weights), repeat(vectors)
+        list(threads.map(mix, pointers, *shared, [out[span] for span in spans]))
         return out
 
     def of_scalars(self, which: slice) -> Halo:

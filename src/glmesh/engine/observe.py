@@ -18,19 +18,18 @@ class Observer:
         history = run.history
         while len(history) > 1 and history[-1]["round"] % record_every:  # where an earlier part of the run had stopped
             history.pop()
-        if not history:
-            self._append()
 
-    def record(self) -> dict[str, Any] | None:
-        """Record the present round if it is due, and return its record; None between records."""
+    def record(self, *, due: bool = False) -> dict[str, Any] | None:
+        """Record the present round if it is due, and return its record; None between records.
+
+        A certificate is noted once, when it becomes known.
+        """
         run, history = self._run, self._run.history
-        if history[-1]["round"] != run.rounds and (run.rounds % self._every == 0 or run.rounds == self._last):
-            self._append()
-        return history[-1] if history[-1]["round"] == run.rounds else None
-
-    def _append(self) -> None:
-        """Append a record of the present round; a certificate is noted once, when it becomes known."""
-        run, m, certificate = self._run, self._run.measure(), self._run.certificate
+        if history and history[-1]["round"] == run.rounds:
+            return history[-1]
+        if history and not (due or run.rounds % self._every == 0 or run.rounds == self._last):
+            return None
+        m, certificate = run.measure(), run.certificate
         theta = run.theta if run.rounds else np.full(run.n_nodes, np.nan)
         known = run.history[-1]["certificate_round"] if run.history else -1
         news = certificate is not None and certificate.round != known and np.isfinite(certificate.bound)
@@ -50,12 +49,12 @@ class Observer:
                 "thetas": theta,
             }
         )
+        return history[-1]
 
     def result(self, status: Status, tol: float | None) -> Result:
         """Return what came of the run, which ended with this status; tol: the relative gap aimed at, if any."""
         run, history = self._run, self._run.history
-        if history[-1]["round"] != run.rounds:
-            self._append()
+        self.record(due=True)
         last, nodes = history[-1], run.nodes
         x, estimates, gap, objective = run.x, run.estimates, last["gap"], last["objective"]
         if status is Status.CERTIFIED and run.certificate is not None:

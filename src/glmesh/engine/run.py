@@ -60,6 +60,8 @@ class Run(Iterator[int]):
         Blocks that host the nodes side by side.
     processes : ProcessGroup, default one process
         All processes that host nodes, such as the ranks of `glmesh.transports.mpi.ranks()`.
+    together : ProcessGroup, optional
+        Deprecated name of `processes`.
 
     Notes
     -----
@@ -95,26 +97,30 @@ class Run(Iterator[int]):
         n_jobs: int | None = None,
         n_blocks: int = 1,
         processes: ProcessGroup = SINGLE_PROCESS,
+        together: ProcessGroup | None = None,
     ) -> None:
+        if together is not None:
+            warnings.warn("Run(together=...) is now Run(processes=...)", DeprecationWarning, stacklevel=2)
+            processes = together
         self.options = RunOptions(
             method, topology, n_nodes, mixing, partition, seed, warm_start, network, certify, tol, faults, n_jobs,
             n_blocks, processes,
         )  # fmt: skip
-        self._driver = start(problem, self.options)
+        self.driver = start(problem, self.options)
         self.history: list[dict[str, Any]] = []  # what `solve` noted along the way
         self.anchors: list[tuple[float, float]] = []  # of a free intercept: where it was held, and went
         self._measured: tuple[int, Measures] | None = None
         self._identity: dict[str, str] | None = None  # until the data changes
 
     def __next__(self) -> int:
-        return next(self._driver)
+        return next(self.driver)
 
     # what a run is made of
 
     @property
     def nodes(self) -> HostedNodes[Any, Any]:
         """The nodes that this process hosts, as the method prepared them."""
-        return self._driver.nodes
+        return self.driver.nodes
 
     @property
     def problem(self) -> Problem:
@@ -164,7 +170,7 @@ class Run(Iterator[int]):
     @property
     def membership(self) -> PlannedChanges | None:
         """What carries the fault plan out; None where nothing fails."""
-        return self._driver.membership
+        return self.driver.membership
 
     @property
     def processes(self) -> ProcessGroup:
@@ -176,12 +182,12 @@ class Run(Iterator[int]):
     @property
     def rounds(self) -> int:
         """Rounds made so far."""
-        return self._driver.made
+        return self.driver.made
 
     @property
     def events(self) -> list[Event]:
         """Who joined and left, and whose data changed."""
-        return self._driver.events
+        return self.driver.events
 
     @property
     def x(self) -> Vector:
@@ -216,7 +222,7 @@ class Run(Iterator[int]):
     @property
     def seconds(self) -> float:
         """Seconds of the rounds so far: on the virtual clock if there is a network, else on the wall."""
-        return self._driver.seconds
+        return self.driver.seconds
 
     @property
     def faults(self) -> Plan:
@@ -299,13 +305,13 @@ class Run(Iterator[int]):
         array of int
             Numbers of the new columns: on pooled data after all others, on data that is apart after the node's own.
         """
-        new = data_changes.add_columns(self._driver, node, X, y, sample_weight, penalty)
+        new = data_changes.add_columns(self.driver, node, X, y, sample_weight, penalty)
         self.forget()
         return new
 
     def remove_columns(self, columns: ArrayLike) -> None:
         """Remove columns (features, or samples) by their numbers; the rest is numbered anew, in the same order."""
-        data_changes.remove_columns(self._driver, columns)
+        data_changes.remove_columns(self.driver, columns)
         self.forget()
 
     def set_alpha(self, alpha: float) -> None:
@@ -321,7 +327,7 @@ class Run(Iterator[int]):
         bool
             Whether the anchor moved.
         """
-        moved = data_changes.move_anchor(self._driver, self.anchors, self.measure)
+        moved = data_changes.move_anchor(self.driver, self.anchors, self.measure)
         if moved:
             self.forget()
         return moved
@@ -347,7 +353,7 @@ class Run(Iterator[int]):
         data : bool, default True
             Without it the file is small, and the problem must be brought along when the run is resumed.
         """
-        checkpoint.save(self._driver, self._saved(), self.options, path, data=data)
+        checkpoint.save(self.driver, self._saved(), self.options, path, data=data)
 
     def _saved(self) -> checkpoint.Saved:
         return checkpoint.Saved(self.identity(), self.history, self.anchors)
@@ -377,7 +383,7 @@ class Run(Iterator[int]):
         self._restore(checkpoint.read(path) if self.processes.rank == 0 else None, path)
 
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
-        checkpoint.restore(self._driver, self._saved(), tree, path)
+        checkpoint.restore(self.driver, self._saved(), tree, path)
         self._measured = None
 
     def identity(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, UnreadableFile
-from glmesh.files import data_files as datasets
+from glmesh.files import data_files
 from glmesh.functions import Loss, Separable
 from glmesh.linalg import Columns
 from glmesh.parallel import ProcessGroup
@@ -29,7 +29,7 @@ def load(
 
     X has as many columns as the widest part has.
     """
-    X, y, raw = datasets.load_part(path, processes.rank, processes.size, target=target)
+    X, y, raw = data_files.load_part(path, processes.rank, processes.size, target=target)
     if sum(processes.all_gather([len(y)])) == 0:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
     if raw:
@@ -42,7 +42,7 @@ def load(
 
 
 def shape_of(X: Design, processes: ProcessGroup) -> tuple[int, int, int | None]:
-    """Return (samples, features, nonzeros) of all processes; nonzeros is None where X is dense."""
+    """(samples, features, nonzeros) of all processes together; None: X is dense."""
     shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
     return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored
@@ -105,7 +105,8 @@ def _loads(rows: Design, processes: ProcessGroup, *, by_samples: bool) -> Indice
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
         return np.asarray(processes.all_gather_rows([counts.astype(np.int64)]))
-    return processes.fold(np.zeros(rows.shape[1]), lambda carry: carry + counts).astype(np.int64)
+    total = processes.fold_out(processes.fold_in(np.zeros(rows.shape[1])) + counts)
+    return total.astype(np.int64)
 
 
 def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:

@@ -62,7 +62,9 @@ def start(problem: Problem, options: RunOptions) -> Driver:
     n_blocks = min(whole_number(options.n_blocks, "n_blocks", 1), mixing.n_nodes)
     threads = ThreadPool(_n_threads(problem, mixing, options))
     links = sorted(topology_module.links_of(mixing.matrix))
-    mixing, schedule = schedule_of(plan, mixing, options.mixing)
+    schedule: tuple[Mixing, ...] = (mixing,)
+    if not plan.is_empty:
+        mixing, schedule = schedule_of(plan, mixing, options.mixing)
     if plan.loses_messages:
         diameter = diameter_of(mixing, plan)
     setup = Setup(

@@ -187,7 +187,7 @@ def advance(
             if status is None:
                 if entry is not None:
                     run.move_anchor()
-                next(run)
+                next(run.driver)
                 observer.record()
                 status = wishes.ask(run)
     return observer.result(status, None if stop == "rounds" else tol)

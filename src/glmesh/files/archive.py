@@ -99,11 +99,29 @@ def save(
     classes: Sequence[type] = (),
     package: str = "",
 ) -> None:
-    """Write None, bool, int, float, str, list, tuple, dict, arrays, enums and dataclasses, atomically.
-
-    The enums and dataclasses are those in `classes` and all of `package`.
+    """Write a tree of plain data to a file, whole or not at all.
 
     Arrays and dataclass instances that occur twice come back as one object; views of one buffer come back apart.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    tree : object
+        None, bool, int, float, str, list, tuple, dict, arrays, enums and dataclasses, nested up to 100 levels.
+    kind : str
+        What the file holds, as messages name it; `load` refuses another.
+    version : int
+        Of the layout of the tree; `load` refuses another.
+    classes : sequence of type, default ()
+        Enums and dataclasses that the tree may hold, named in the file by their own names.
+    package : str, default ""
+        All enums and dataclasses of this package may be in the tree too, by their full names.
+
+    Raises
+    ------
+    InvalidInput
+        The tree holds something else; the message says where.
     """
     encoder = _Encoder(kind, classes, package)
     root = encoder.node(tree, "", 0)
@@ -126,7 +144,25 @@ def save(
 
 
 def load(path: str | PathLike[str], *, kind: str, version: int, classes: Sequence[type] = (), package: str = "") -> Any:
-    """Read what `save` wrote, after checking every byte of it."""
+    """Read what `save` wrote, after checking every byte of it.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    kind, version, classes, package
+        As they were given to `save`.
+
+    Returns
+    -------
+    object
+        The tree.
+
+    Raises
+    ------
+    UnreadableFile
+        The file is missing, damaged, or holds another kind or version.
+    """
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -151,39 +187,36 @@ class _Encoder:
         self._classes = {cls.__name__: cls for cls in classes}
         self._seen: dict[int, tuple[object, dict[str, int]]] = {}  # id to what keeps it alive, and its node
 
-    def node(self, value: object, place: str, depth: int) -> object:
+    def node(self, value: Any, place: str, depth: int) -> object:
+        """Return the JSON node of a value that stands at `place` of the tree; refuse what a file cannot hold."""
         if depth > MAX_DEPTH:
             start = place.removeprefix(".")[:40]
             raise InvalidInput(
                 f"{self._kind}: {start}... is nested deeper than {MAX_DEPTH} levels, or contains itself; flatten it"
             )
-        if value is None or type(value) is bool:
-            return value
         if id(value) in self._seen:
             return self._seen[id(value)][1]
         if isinstance(value, np.generic) and (value.dtype.kind in "biu" or value.dtype in (np.half, np.single, float)):
             value = value.item()
-        match value:
-            case bool():
-                return value
-            case int() if type(value) is int:
-                return value if -(2**63) <= value < 2**63 else {"int": hex(value)}
-            case float() if type(value) is float:
-                return value if math.isfinite(value) else {"float": struct.pack(">d", value).hex()}
-            case str() if type(value) is str:
-                return value if _encodable(value) else {"str": value.encode("utf-8", "surrogatepass").hex()}
-            case list() if type(value) is list:
-                return self._items(value, place, depth)
-            case tuple() if type(value) is tuple:
-                return {"tuple": self._items(value, place, depth)}
-            case dict() if type(value) is dict:
-                return {"dict": [self._entry(key, item, place, depth) for key, item in value.items()]}
-            case np.ndarray() if type(value) is np.ndarray and value.dtype.kind in "biuf":
-                self.arrays.append(value)
-                return self._remember(value, {"array": len(self.arrays) - 1})
+        cls = type(value)
+        if cls in _SCALARS:
+            return _SCALARS[cls](value)
+        if cls is list:
+            return self._items(value, place, depth)
+        if cls is tuple:
+            return {"tuple": self._items(value, place, depth)}
+        if cls is dict:
+            return {"dict": [self._entry(key, item, place, depth) for key, item in value.items()]}
+        if cls is np.ndarray and value.dtype.kind in "biuf":
+            self.arrays.append(value)
+            return self._remember(value, {"array": len(self.arrays) - 1})
+        return self._instance(value, place, depth)
+
+    def _instance(self, value: Any, place: str, depth: int) -> object:
+        """Return the node of an enum or a dataclass instance."""
         cls = type(value)
         name = cls.__name__ if self._classes.get(cls.__name__) is cls else name_of(cls, self._package)
-        if name and isinstance(value, Enum) and value.name in type(value).__members__:
+        if name and isinstance(value, Enum) and value.name in cls.__members__:
             return {"enum": [name, value.name]}
         if name and is_dataclass(cls):
             content = {f.name: self.node(getattr(value, f.name), f"{place}.{f.name}", depth + 1) for f in fields(cls)}
@@ -220,16 +253,26 @@ def _whole(key: object) -> bool:
     return type(key) is int or (isinstance(key, np.integer) and key.dtype.kind in "iu")
 
 
-def _encodable(text: str) -> bool:
+def _text_node(text: str) -> Any:
+    """Return a text as it is, or its bytes where it has lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        return {"str": text.encode("utf-8", "surrogatepass").hex()}
+    return text
+
+
+_SCALARS: dict[type, Callable[[Any], Any]] = {  # exact type to the JSON node of a value
+    type(None): lambda value: value,
+    bool: lambda value: value,
+    int: lambda value: value if -(2**63) <= value < 2**63 else {"int": hex(value)},
+    float: lambda value: value if math.isfinite(value) else {"float": struct.pack(">d", value).hex()},
+    str: _text_node,
+}
 
 
 def _seal(stream: BinaryIO, end: int) -> bytes:
-    """The comment of an archive whose other bytes are the first `end` ones of the stream."""
+    """Return the comment of an archive whose other bytes are the first `end` ones of the stream."""
     digest = blake2b()
     stream.seek(0)
     while block := stream.read(min(_BLOCK, end - stream.tell())):

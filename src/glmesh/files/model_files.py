@@ -1,4 +1,4 @@
-"""A trained model, and the file that holds it.
+"""Trained models, and the files that hold them.
 
 The file is an npz archive of plain arrays, so NumPy alone can read it and nothing in it is ever executed:
 
@@ -35,7 +35,31 @@ VERSION = 2
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """x ↦ xᵀcoef + intercept, and how it was trained."""
+    """A linear model x -> x.coef + intercept, and how it was trained.
+
+    Parameters
+    ----------
+    coef : array of shape (p,) or (c, p)
+        Coefficients; a row per class where there are c > 2, each against the rest.
+    intercept : float, or array of shape (c,)
+        Added to x.coef.
+    loss, penalty : str
+        Names of what was minimised.
+    alpha, l1_ratio : float
+        Weight of the penalty, and the share of L1 in it.
+    classes : tuple, optional
+        Labels, of the negative and the positive side where there are two; None for a regression.
+    info : dict, default {}
+        Anything worth keeping about the run: texts and numbers by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.files.model_files import Model
+    >>> model = Model(np.array([1.0, -1.0]), 0.5, "logistic", "l2", alpha=1.0, l1_ratio=0.0, classes=(0.0, 1.0))
+    >>> model.predict([[2.0, 1.0], [0.0, 1.0]])
+    array([1., 0.])
+    """
 
     coef: Vector | Matrix
     intercept: float | Vector
@@ -43,13 +67,26 @@ class Model:
     penalty: str
     alpha: float
     l1_ratio: float
-    classes: tuple[float | str, ...] | None = None  # of the negative and the positive side; None for a regression
-    info: dict[str, str | float | int] = field(default_factory=dict)  # anything worth keeping about the run
+    classes: tuple[float | str, ...] | None = None
+    info: dict[str, str | float | int] = field(default_factory=dict)
 
     def decision(self, X: Data) -> Vector:
-        """X @ coef + intercept, with more than two classes a column each.
+        """Return X @ coef + intercept, of shape (m,), or (m, c) with c > 2 classes.
 
-        A sparse X may lack trailing columns: svmlight files drop what is zero.
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, p)
+            Samples; a sparse X may lack trailing columns, since svmlight files drop what is zero.
+
+        Returns
+        -------
+        array
+            Decisions.
+
+        Raises
+        ------
+        InvalidData
+            X has other columns than the model.
         """
         if not issparse(X):
             X = np.asarray(X, dtype=np.float64)
@@ -60,7 +97,18 @@ class Model:
         return scores
 
     def predict(self, X: Data) -> Vector:
-        """The class on x's side of the plane, or with the largest decision; for a regression, the decision itself."""
+        """Return (m,) labels by the sign, or by the largest, of the decisions; the decisions of a regression.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, p)
+            Samples.
+
+        Returns
+        -------
+        array
+            Labels, or decisions of a regression.
+        """
         scores = self.decision(X)
         if self.classes is None:
             return scores
@@ -68,9 +116,22 @@ class Model:
         return predicted
 
     def predict_probability(self, X: Data) -> Vector:
-        """P(positive class | x) = 1 / (1 + exp(-decision)), which only the logistic loss stands for.
+        """Return P(positive class) = 1 / (1 + exp(-decision)) of each sample, which needs the logistic loss.
 
-        With more than two classes a column each, made to sum up to one.
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, p)
+            Samples.
+
+        Returns
+        -------
+        array
+            Probabilities of shape (m,); with c > 2 classes (m, c), scaled to sum up to one.
+
+        Raises
+        ------
+        UnsuitablePair
+            The model was trained with another loss.
         """
         if self.loss != "logistic":
             raise UnsuitablePair(
@@ -80,7 +141,13 @@ class Model:
         return probabilities / probabilities.sum(axis=1, keepdims=True) if probabilities.ndim == 2 else probabilities
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model whole or not at all: a crash leaves the old file."""
+        """Write the model to a file, whole or not at all: a crash leaves the old file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        """
         meta = {
             "format": FORMAT,
             "version": VERSION,
@@ -101,7 +168,36 @@ class Model:
 
 
 def load(path: str | PathLike[str]) -> Model:
-    """Read what `Model.save` wrote."""
+    """Read what `Model.save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    Model
+        The model.
+
+    Raises
+    ------
+    UnreadableFile
+        The file is missing, damaged, of a later version, or no model.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from glmesh.files import model_files
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "model.npz")
+    ...     model_files.Model(np.ones(2), 0.0, "squared", "l2", alpha=1.0, l1_ratio=0.0).save(path)
+    ...     model = model_files.load(path)
+    >>> model.coef
+    array([1., 1.])
+    """
     path = Path(path)
     arrays = read_arrays(path, (), optional=("coef", "intercept", "meta"))
     meta = _meta(arrays.get("meta", np.array(0)), path)

@@ -59,11 +59,9 @@ class MatrixGossip(Gossip):
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
         """v_k <- v_k + theta_k (v_k - before_k)."""
-
-        def share(span: slice) -> None:
-            extrapolate(self.v[span], self.before[span], theta[span])
-
-        block.threads.each(share, block.spans)
+        spans = block.spans
+        parts = ([array[span] for span in spans] for array in (self.v, self.before, theta))
+        list(block.threads.map(extrapolate, *parts))
         self.v, self.before = self.before, self.v
 
     def move(self, block: Block, k: int, change: Vector) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from glmesh.kernels.columns import add, dot, weighted_add, weighted_square
 from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, ZERO, inlined, kernel
 from glmesh.kernels.order import SHUFFLED, SYMMETRIC, hash64, shuffle
-from glmesh.kernels.subproblem import NodeProblem, gap_and_decrease, terms
+from glmesh.kernels.subproblem import NodeView, gap_and_decrease, terms
 from glmesh.kernels.terms import GROUPS, LOGISTIC_DUAL, logistic_step, pinned_margin, row_of, table_step
 
 _ROUNDING = 1e-12  # of |a_i| |r|: rounding error of a slope; a margin is trusted only beyond it
@@ -171,7 +171,7 @@ def _pass(design, task, memory, scratch, node, pass_):
 
 @kernel
 def _begin(design, task, memory, scratch, k):
-    """Set r_k = w_k and the scratch arrays that node k needs; return its `NodeProblem`."""
+    """Set r_k = w_k and the scratch arrays that node k needs; return its `NodeView`."""
     first, last = design.unit_starts[k], design.unit_starts[k + ONE]
     weighted = task.rows.size > 0
     w, r = task.w[k if task.w.shape[0] > 1 else ZERO], memory.r[k]
@@ -188,7 +188,7 @@ def _begin(design, task, memory, scratch, k):
     if weighted:
         for j in range(first, last):
             scratch.squares[j] = -1.0
-    return NodeProblem(k, first, last, task.q[k], w, r, task.rows[k] if weighted else task.x[:0], scale)
+    return NodeView(k, first, last, task.q[k], w, r, task.rows[k] if weighted else task.x[:0], scale)
 
 
 @kernel

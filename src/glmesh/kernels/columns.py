@@ -10,43 +10,34 @@ from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, inlined, kernel
 
 
 @inlined
+def _row(indices, begin, j):
+    """Return the row of entry j, of a column that begins at entry `begin`."""
+    return np.uint64(indices[j]) if indices.size > 0 else j - begin
+
+
+@inlined
 def dot(indptr, indices, data, i, r):
     """Return <a_i, r>; four partial sums hide the latency of an addition."""
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
-    if indices.size > 0:
-        while j + FOUR <= end:
-            s0 += data[j] * r[indices[j]]
-            s1 += data[j + ONE] * r[indices[j + ONE]]
-            s2 += data[j + TWO] * r[indices[j + TWO]]
-            s3 += data[j + THREE] * r[indices[j + THREE]]
-            j += FOUR
-        while j < end:
-            s0 += data[j] * r[indices[j]]
-            j += ONE
-    else:
-        while j + FOUR <= end:
-            s0 += data[j] * r[j - begin]
-            s1 += data[j + ONE] * r[j - begin + ONE]
-            s2 += data[j + TWO] * r[j - begin + TWO]
-            s3 += data[j + THREE] * r[j - begin + THREE]
-            j += FOUR
-        while j < end:
-            s0 += data[j] * r[j - begin]
-            j += ONE
+    while j + FOUR <= end:
+        s0 += data[j] * r[_row(indices, begin, j)]
+        s1 += data[j + ONE] * r[_row(indices, begin, j + ONE)]
+        s2 += data[j + TWO] * r[_row(indices, begin, j + TWO)]
+        s3 += data[j + THREE] * r[_row(indices, begin, j + THREE)]
+        j += FOUR
+    while j < end:
+        s0 += data[j] * r[_row(indices, begin, j)]
+        j += ONE
     return (s0 + s1) + (s2 + s3)
 
 
 @inlined
 def add(indptr, indices, data, i, factor, r):
     """Add factor a_i to r, in place."""
-    begin, end = indptr[i], indptr[i + ONE]
-    if indices.size > 0:
-        for j in range(begin, end):
-            r[indices[j]] += factor * data[j]
-    else:
-        for j in range(begin, end):
-            r[j - begin] += factor * data[j]
+    begin = indptr[i]
+    for j in range(begin, indptr[i + ONE]):
+        r[_row(indices, begin, j)] += factor * data[j]
 
 
 @inlined
@@ -54,39 +45,25 @@ def weighted_square(indptr, indices, data, i, h):
     """Return sum_j h_j a_ij^2, in four partial sums."""
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
-    if indices.size > 0:
-        while j + FOUR <= end:
-            s0 += data[j] * data[j] * h[indices[j]]
-            s1 += data[j + ONE] * data[j + ONE] * h[indices[j + ONE]]
-            s2 += data[j + TWO] * data[j + TWO] * h[indices[j + TWO]]
-            s3 += data[j + THREE] * data[j + THREE] * h[indices[j + THREE]]
-            j += FOUR
-        while j < end:
-            s0 += data[j] * data[j] * h[indices[j]]
-            j += ONE
-    else:
-        while j + FOUR <= end:
-            s0 += data[j] * data[j] * h[j - begin]
-            s1 += data[j + ONE] * data[j + ONE] * h[j - begin + ONE]
-            s2 += data[j + TWO] * data[j + TWO] * h[j - begin + TWO]
-            s3 += data[j + THREE] * data[j + THREE] * h[j - begin + THREE]
-            j += FOUR
-        while j < end:
-            s0 += data[j] * data[j] * h[j - begin]
-            j += ONE
+    while j + FOUR <= end:
+        s0 += data[j] * data[j] * h[_row(indices, begin, j)]
+        s1 += data[j + ONE] * data[j + ONE] * h[_row(indices, begin, j + ONE)]
+        s2 += data[j + TWO] * data[j + TWO] * h[_row(indices, begin, j + TWO)]
+        s3 += data[j + THREE] * data[j + THREE] * h[_row(indices, begin, j + THREE)]
+        j += FOUR
+    while j < end:
+        s0 += data[j] * data[j] * h[_row(indices, begin, j)]
+        j += ONE
     return (s0 + s1) + (s2 + s3)
 
 
 @inlined
 def weighted_add(indptr, indices, data, i, factor, h, r):
     """Add factor h o a_i to r, in place."""
-    begin, end = indptr[i], indptr[i + ONE]
-    if indices.size > 0:
-        for j in range(begin, end):
-            r[indices[j]] += factor * data[j] * h[indices[j]]
-    else:
-        for j in range(begin, end):
-            r[j - begin] += factor * data[j] * h[j - begin]
+    begin = indptr[i]
+    for j in range(begin, indptr[i + ONE]):
+        row = _row(indices, begin, j)
+        r[row] += factor * data[j] * h[row]
 
 
 @kernel

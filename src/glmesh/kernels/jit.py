@@ -2,7 +2,7 @@
 
 Kernels release the GIL, divide like numpy and are cached on disk. They neither allocate nor own arrays, so reference
 counting is off (`_nrt=False`): an array or a tuple of arrays is then an argument as cheap as a number. With counting,
-the five arrays of an inner product cost as much as twenty nonzeros.
+the five arrays of an inner product cost as much as twenty nonzeros. A kernel that would allocate does not compile.
 
 Loop indices are unsigned, and so are the constants beside them: numba tests signed indices for wrap-around, which makes
 loops twice as slow, and the sum of a signed and an unsigned index is a float.

@@ -8,6 +8,15 @@ from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, ZERO, kernel
 
 
 @kernel
+def _largest(values):
+    """Return the largest absolute value, 0 if there is none."""
+    largest = 0.0
+    for i in range(np.uint64(values.size)):
+        largest = max(largest, abs(values[i]))
+    return largest
+
+
+@kernel
 def plane_terms(starts, table, x, p, d, a, b, out):
     """Write for every node k: out_k[:6] = g(x), its slopes along p and d and its curvatures pp, pd, dd.
 
@@ -16,11 +25,7 @@ def plane_terms(starts, table, x, p, d, a, b, out):
     """
     n_a, n_b = np.uint64(a.size), np.uint64(b.size)
     model = np.uint64(out.shape[1]) - n_a * n_b
-    far_a = far_b = 0.0
-    for i in range(n_a):
-        far_a = max(far_a, abs(a[i]))
-    for j in range(n_b):
-        far_b = max(far_b, abs(b[j]))
+    far_a, far_b = _largest(a), _largest(b)
     for k in range(np.uint64(starts.size) - ONE):
         g = along_p = along_d = pp = pd = dd = 0.0
         out[k, model:] = 0.0

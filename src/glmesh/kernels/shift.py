@@ -25,6 +25,34 @@ def _derivatives(kind, y, c, delta, z):
 
 
 @kernel
+def _slope(kind, y, c, delta, e, v, b):
+    """Return (sum of the slopes in b, with twice the digits; size of its terms; second derivative)."""
+    slope = lost = size = bend = 0.0
+    for i in range(np.uint64(v.size)):
+        z = v[i] + b * e[i]
+        first, second = _derivatives(kind, y[i], c[i], delta, z)
+        first *= e[i]
+        second *= e[i]
+        size += abs(first) + abs(second * z)
+        bend += second * e[i]
+        term = first - lost  # Kahan's summation
+        total = slope + term
+        lost = (total - slope) - term
+        slope = total
+    return slope, size, bend
+
+
+@kernel
+def _mean_step(kind, y, c, e, v, b):
+    """Return the move of b that makes the weighted mean of y - v - b e zero (of labels, y = 0); NaN without weights."""
+    pull = weight = 0.0
+    for i in range(np.uint64(v.size)):
+        pull += c[i] * e[i] * ((y[i] if kind == HUBER else 0.0) - (v[i] + b * e[i]))
+        weight += c[i] * e[i] * e[i]
+    return pull / weight if weight > 0 else math.nan
+
+
+@kernel
 def best_shift(kind, y, c, delta, e, v, near):
     """Return argmin_b sum_i c_i loss(y_i, v_i + b e_i), starting at `near`; `delta` is the width of Huber's loss.
 
@@ -32,21 +60,7 @@ def best_shift(kind, y, c, delta, e, v, near):
     """
     low, high, b, last, grow = -math.inf, math.inf, near, math.inf, 1.0
     for step in range(200):
-        slope = lost = size = bend = pull = weight = 0.0
-        for i in range(np.uint64(v.size)):
-            z = v[i] + b * e[i]
-            first, second = _derivatives(kind, y[i], c[i], delta, z)
-            first *= e[i]
-            second *= e[i]
-            size += abs(first) + abs(second * z)
-            bend += second * e[i]
-            term = first - lost  # as if it were summed up with twice the digits
-            total = slope + term
-            lost = (total - slope) - term
-            slope = total
-            if step == 0:
-                pull += c[i] * e[i] * ((y[i] if kind == HUBER else 0.0) - z)
-                weight += c[i] * e[i] * e[i]
+        slope, size, bend = _slope(kind, y, c, delta, e, v, b)
         if abs(slope) <= 4e-16 * size:  # a zero, as far as the rounding of the slopes and of v + b e can tell
             break
         if slope < 0:
@@ -55,10 +69,11 @@ def best_shift(kind, y, c, delta, e, v, near):
             high = b
         newton = b - slope / bend if bend > 0 else math.nan
         follows = low < newton < high and abs(newton - b) <= min(0.5 * last, grow)
+        mean = b + _mean_step(kind, y, c, e, v, b) if step == 0 else math.nan
         if follows:
             new = newton
-        elif step == 0 and weight > 0 and low < b + pull / weight < high:  # to where the mean is about right
-            new = b + pull / weight
+        elif low < mean < high:
+            new = mean
         elif math.isinf(high - low):
             new = b - math.copysign(grow, slope)
             grow *= 4.0

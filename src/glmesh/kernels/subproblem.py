@@ -6,6 +6,9 @@ Node k minimises over D
 
 The loss enters through w_k alone, its gradient at the node's estimate. A *unit* is a column, or a group of columns
 (kind GROUPS).
+
+The tuple classes are part of the signatures in numba's cache, by name: after renaming or moving one, delete
+`__pycache__/*.nbi`.
 """
 
 import math
@@ -72,7 +75,7 @@ class Scratch(NamedTuple):
     squares: Vector  # (units,) curvature/q under row weights; -1: not computed yet
 
 
-class NodeProblem(NamedTuple):
+class NodeView(NamedTuple):
     """Views and numbers of one node."""
 
     k: np.uint64

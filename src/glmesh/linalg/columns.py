@@ -1,4 +1,4 @@
-"""A matrix stored by columns, as the kernels read it."""
+"""Matrices stored by columns, as the kernels read them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from glmesh.errors import InvalidData
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.types import Data, Design, Indices, Matrix, Unsigned, Vector
 
-_ONE_ROW = np.zeros(1, dtype=np.uint64)
+ONE_ROW = np.zeros(1, dtype=np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A d x n matrix by columns: compressed sparse, or dense where `indices` is empty.
+    """A d x n matrix by columns, compressed sparse or dense.
 
     Whatever the input (dense, CSR, CSC, float32, 32- or 64-bit indices), the arrays have one type each, so kernels
     compile once.
     """
 
-    d: int
-    indptr: Unsigned
-    indices: npt.NDArray[np.uint32]
-    data: Vector
+    d: int  # rows
+    indptr: Unsigned  # (n + 1,) column i has the entries indptr[i]..indptr[i + 1]
+    indices: npt.NDArray[np.uint32]  # (nnz,) rows, ascending in each column; (0,) if dense
+    data: Vector  # (nnz,) or (n d,)
     dense: bool
 
     @staticmethod
     def of(matrix: Data, *, rows: bool = False, name: str = "X") -> Columns:
-        """The columns of a matrix or, with `rows=True`, its rows."""
+        """Return the columns of a matrix or, with `rows=True`, its rows.
+
+        Raises InvalidData for what is no matrix of finite real numbers; the message calls it `name`.
+        """
         if sp.issparse(matrix):
             if matrix.dtype.kind not in "biuf":
                 raise InvalidData(f"{name} holds {matrix.dtype}; real numbers are needed")
@@ -59,6 +62,7 @@ class Columns:
         return columns
 
     def _check_finite(self, rows: bool, name: str) -> None:
+        """Raise InvalidData for the first entry that is NaN or infinite."""
         if np.isfinite(self.data).all():
             return
         at = int(np.flatnonzero(~np.isfinite(self.data))[0])
@@ -70,7 +74,7 @@ class Columns:
 
     @property
     def n(self) -> int:
-        """Number of columns of A."""
+        """Number of columns, n."""
         return len(self.indptr) - 1
 
     @property
@@ -80,18 +84,18 @@ class Columns:
 
     @cached_property
     def counts(self) -> Indices:
-        """Stored entries of each column."""
+        """Stored entries of each column, shape (n,)."""
         return np.asarray(np.diff(self.indptr.astype(np.int64)), dtype=np.int64)
 
     @cached_property
     def nonzeros(self) -> Indices:
-        """Entries of each column that are not zero: the same however it is stored."""
+        """Entries of each column that are not zero, shape (n,), whether it is stored dense or sparse."""
         so_far = np.concatenate([[0], np.cumsum(self.data != 0)])[self.indptr.astype(np.int64)]
         return np.asarray(np.diff(so_far), dtype=np.int64)
 
     @cached_property
     def norms(self) -> Vector:
-        """|a_i|_2 of each column, without overflow or underflow of the squares."""
+        """``|a_i|_2`` of each column, shape (n,), without overflow or underflow of the squares."""
         largest = np.maximum.reduceat(np.abs(self.data), self._starts) if self.nnz else np.zeros(0)
         top = np.zeros(self.n)
         top[self.counts > 0] = largest
@@ -104,10 +108,11 @@ class Columns:
 
     @property
     def _starts(self) -> Indices:
+        """Return the first entry of each column that has any."""
         return self.indptr[:-1][self.counts > 0].astype(np.int64)
 
     def take(self, order: Indices) -> Columns:
-        """Return these columns, in this order."""
+        """Return the columns `order`, in this order."""
         if self.dense:
             data = self.data.reshape(self.n, self.d)[order].reshape(-1)
             return Columns(self.d, self.indptr[: len(order) + 1].copy(), self.indices, data, dense=True)
@@ -117,25 +122,25 @@ class Columns:
         )
 
     def between(self, begin: int, end: int) -> Columns:
-        """Return the columns begin..end-1."""
+        """Return the columns begin..end-1; values are not copied."""
         a, b = int(self.indptr[begin]), int(self.indptr[end])
         indices = self.indices if self.dense else self.indices[a:b]
         return Columns(self.d, self.indptr[begin : end + 1] - self.indptr[begin], indices, self.data[a:b], self.dense)
 
     def to_scipy(self) -> Design:
-        """As a scipy CSC array or a (Fortran-ordered) numpy array; no copy of the values."""
+        """Return a scipy CSC array or a Fortran-ordered numpy array; values are not copied."""
         if self.dense:
             return self.data.reshape(self.n, self.d).T
         parts = (self.data, self.indices.view(np.int32), self.indptr.view(np.int64))
         return sp.csc_array(parts, shape=(self.d, self.n))
 
     def scale_rows(self, factors: Vector) -> Columns:
-        """diag(factors) times the matrix."""
+        """Return diag(factors) A; row j is multiplied by factors[j]."""
         data = self.data * (np.tile(factors, self.n) if self.dense else factors[self.indices])
         return Columns(self.d, self.indptr, self.indices, data, self.dense)
 
     def widen(self, d: int) -> Columns:
-        """Return the columns with zero rows below, up to d rows."""
+        """Return the columns with zero rows appended, d rows in all."""
         if d == self.d:
             return self
         if self.dense:
@@ -147,7 +152,7 @@ class Columns:
         return Columns(d, self.indptr, self.indices, self.data, dense=False)
 
     def with_row(self, entry: float) -> Columns:
-        """Return the columns with `entry` below each."""
+        """Return the columns with `entry` appended to each."""
         indptr: Unsigned = (self.indptr + np.arange(self.n + 1, dtype=np.uint64)).astype(np.uint64)
         if self.dense:
             wide = np.empty((self.n, self.d + 1))
@@ -168,20 +173,20 @@ class Columns:
         return np.asarray(out[0])
 
     def add_product(self, x: Vector, out: Matrix) -> None:
-        """out += A x, for a 1 x d row."""
+        """Add A x to `out`, of shape (1, d), in place."""
         whole = np.array([0, self.n], dtype=np.uint64)
-        products(whole, self.indptr, self.indices, self.data, x, _ONE_ROW, out)
+        products(whole, self.indptr, self.indices, self.data, x, ONE_ROW, out)
 
     def transposed_dot(self, w: Vector) -> Vector:
         """Return A^T w, shape (n,)."""
         out = np.empty(self.n)
         whole = np.array([0, self.n], dtype=np.uint64)
-        transposed_products(whole, self.indptr, self.indices, self.data, _ONE_ROW, w[None, :], out)
+        transposed_products(whole, self.indptr, self.indices, self.data, ONE_ROW, w[None, :], out)
         return out
 
     @staticmethod
     def join(parts: list[Columns]) -> Columns:
-        """Side by side; sparse if any part is."""
+        """Return the matrices side by side; sparse if any part is."""
         dense = all(part.dense for part in parts)
         parts = parts if dense else [part._sparse() for part in parts]
         offsets = np.cumsum([0] + [part.nnz for part in parts]).astype(np.uint64)
@@ -195,10 +200,12 @@ class Columns:
         )
 
     def _sparse(self) -> Columns:
+        """Return the columns stored sparse."""
         return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
 
 
 def _dense(matrix: Data, name: str) -> npt.NDArray[np.float64]:
+    """Return a matrix of real numbers as float64, or raise InvalidData that says what it is."""
     try:
         array = np.asarray(matrix)
     except ValueError as error:

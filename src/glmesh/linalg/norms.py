@@ -1,14 +1,33 @@
-"""Norms of sparse and dense columns."""
+"""Norms of matrices that are stored by columns."""
 
 import numpy as np
 
 from glmesh.linalg.columns import Columns
 
-_LARGEST_GRAM = 512  # columns up to which the exact spectral norm is worth a Gram matrix
+_LARGEST_GRAM = 512  # [columns] up to which the exact norm is worth the eigenvalues of a Gram matrix, below 0.1 s
 
 
 def spectral_norm(columns: Columns) -> float:
-    """|A|_2: exact for few columns, else the smaller of its upper bounds |A|_F and (|A|_1 |A|_inf)^(1/2)."""
+    """Return an upper bound of ``|A|_2``, exact up to 512 columns.
+
+    Parameters
+    ----------
+    columns : Columns
+        A.
+
+    Returns
+    -------
+    float
+        The norm, rounded up; of more columns the smaller of ``|A|_F`` and ``(|A|_1 |A|_inf)^(1/2)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.linalg.columns import Columns
+    >>> from glmesh.linalg.norms import spectral_norm
+    >>> round(spectral_norm(Columns.of(np.diag([3.0, 4.0]))), 9)
+    4.0
+    """
     if columns.n == 0:
         return 0.0
     if columns.n == 1:

@@ -1,4 +1,4 @@
-"""A virtual clock, so that seconds mean something in a simulation."""
+"""Virtual clock of a simulation: seconds of computing and communicating, from a model of the network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,27 +11,33 @@ from glmesh.types import Indices, Vector
 
 @dataclass(frozen=True)
 class Network:
-    """Speed of a simulated network; every node has its own virtual clock and waits only for its own neighbours.
+    """Model of the network that a simulation runs on, for `Result.seconds`.
+
+    Every node has its own clock and waits only for its own neighbours.
 
     Parameters
     ----------
     latency : float, default 1e-3
         Seconds from sending to arrival.
     bandwidth : float, default 125e6
-        Bytes a second that a node can send (the default is a gigabit); messages to several neighbours queue.
+        Bytes a second that a node can send, by default a gigabit; messages to several neighbours queue.
     nonzeros_per_second : float or sequence of K floats, default 5e8
-        Nonzeros of its data that a node works through in a second (a pass visits each once).
+        Speed at which a node works through its data, for all nodes or one per node; a pass visits each nonzero once.
 
     Raises
     ------
     InvalidInput
-        latency is negative, or a speed is not positive.
+        A number is negative, or the bandwidth or a speed is zero.
 
     Examples
     --------
-    >>> from glmesh import Network
-    >>> Network(latency=0.05).bandwidth
-    125000000.0
+    >>> import numpy as np
+    >>> import glmesh
+    >>> problem = glmesh.Problem.glm(np.eye(4), np.ones(4), penalty="l1", alpha=0.5)
+    >>> slow = glmesh.Network(latency=0.1)
+    >>> result = glmesh.solve(problem, n_nodes=2, network=slow, stop="rounds", max_rounds=5)
+    >>> round(result.seconds, 2)
+    0.5
     """
 
     latency: float = 1e-3
@@ -45,7 +51,7 @@ class Network:
 
 
 class Clock:
-    """The time at every node."""
+    """Virtual time of every node."""
 
     def __init__(self, network: Network, n: int) -> None:
         self.network = network
@@ -53,19 +59,19 @@ class Clock:
         if len(speeds) not in (1, n):
             raise InvalidInput(f"nonzeros_per_second has {len(speeds)} entries for {n} nodes")
         self.speeds = np.broadcast_to(speeds, n)
-        self.times: Vector = np.zeros(n)
-        self._sent: Vector = np.zeros(n)  # when each node's link is free again
+        self.times: Vector = np.zeros(n)  # [s]
+        self._sent: Vector = np.zeros(n)  # [s] at which a node's link is free again
 
     def compute(self, nonzeros: Vector) -> None:
-        """Advance every node by the time that its `nonzeros` take, shape (K,)."""
+        """Advance every node by the seconds that it takes to visit `nonzeros`, shape (n,)."""
         self.times = self.times + nonzeros / self.speeds
 
     def wait(self, seconds: Vector) -> None:
-        """Advance every node by `seconds`, shape (K,)."""
+        """Advance every node by `seconds`, shape (n,)."""
         self.times = self.times + seconds
 
     def exchange(self, senders: Indices, receivers: Indices, sizes: Vector) -> None:
-        """Advance every receiver to the arrival of the last message sent to it; `sizes` are bytes, one per message."""
+        """Send messages of `sizes` bytes; every node then waits for the messages that it is sent."""
         # messages of the round before may still be queueing at a node with many neighbours
         begin = np.maximum(self.times, self._sent)
         load = np.bincount(senders, sizes, minlength=len(begin))
@@ -75,14 +81,14 @@ class Clock:
         self.times = arrivals
 
     def state(self) -> list[Vector]:
-        """The times at all nodes and links."""
+        """Return [times of the nodes, times at which their links are free again], for `restore`."""
         return [self.times, self._sent]
 
     def restore(self, state: list[Vector]) -> None:
-        """Set the time of every node."""
+        """Set the times to those that `state` returned."""
         self.times, self._sent = state
 
     @property
     def seconds(self) -> float:
-        """When the last node is done."""
+        """Seconds at which the last node is done."""
         return float(self.times.max())

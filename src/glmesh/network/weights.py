@@ -1,4 +1,4 @@
-"""Laplacians of weights on the links of a graph, and the weights with the best ratio of eigenvalues."""
+"""Laplacians of weights on the links of a graph, and the weights with the largest ratio of eigenvalues."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,38 +7,38 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-CLOSE = 5e-4  # share of the best ratio that `Links.best` may miss
+_CLOSE = 5e-4  # part of the best ratio that `GraphLaplacian.best` may miss; half of what `mixing.optimal` promises
 
 
 @dataclass(frozen=True)
-class Links:
-    """The links of a connected graph of n > 2 nodes, each once, and the Laplacians L of weights on them."""
+class GraphLaplacian:
+    """Laplacians L of weights on the links of a connected graph of n > 2 nodes."""
 
     n: int
-    tails: NDArray[np.intp]
-    heads: NDArray[np.intp]
+    tails: NDArray[np.intp]  # (links,) one end of each link, which is given once
+    heads: NDArray[np.intp]  # (links,) the other end
 
     @cached_property
     def incidence(self) -> NDArray[np.float64]:
-        """One column per link: 1 at its tail, -1 at its head."""
+        """Incidence matrix (n, links): 1 at the tail of a link, -1 at its head."""
         columns = np.arange(len(self.tails))
         incidence = np.zeros((self.n, len(columns)))
         incidence[self.tails, columns], incidence[self.heads, columns] = 1.0, -1.0
         return incidence
 
     def degrees(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The diagonal of L."""
+        """Return the diagonal of L."""
         both = np.r_[self.tails, self.heads]
         return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
 
     def laplacian(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Laplacian L of the links, weighted."""
+        """Return L of shape (n, n)."""
         matrix = np.diag(self.degrees(weights))
         matrix[self.tails, self.heads] = matrix[self.heads, self.tails] = -weights
         return matrix
 
     def ends(self, weights: NDArray[np.float64]) -> tuple[float, float]:
-        """(λ_2, λ_max) of L."""
+        """Return (λ_2, λ_max) of L."""
         spectrum = np.linalg.eigvalsh(self.laplacian(weights))
         return float(spectrum[1]), float(spectrum[-1])
 
@@ -48,10 +48,11 @@ class Links:
         return lowest / highest
 
     def best(self, weights: NDArray[np.float64], cap: int = 200) -> NDArray[np.float64]:
-        """The largest t with t <= L <= 1 on the vectors of mean zero and weights >= 0, by Newton steps on a barrier.
+        """Return weights with the largest t such that t <= L <= 1 on the vectors of mean zero.
 
-        The barrier -τt - log det(L - t) - log det(1 - L) - Σ log w has its minimum within ν/τ of the optimum, with
-        ν = 2(n - 1) + links, and far from zero weights: none is below about CLOSE/(2ν).
+        At most `cap` Newton steps from `weights` on the barrier -τt - log det(L - t) - log det(1 - L) - Σ log w. It has
+        its minimum within ν/τ of the optimum, with ν = 2(n - 1) + links, and far from zero weights: none is below about
+        _CLOSE/(2ν).
         """
         lowest, highest = self.ends(weights)
         point = np.append(weights, lowest / 2.0) / (2.0 * highest)
@@ -69,19 +70,19 @@ class Links:
                 if length == 0.0:
                     break
                 point = point + length * step
-            elif parameter <= tau * CLOSE * point[-1]:
+            elif parameter <= tau * _CLOSE * point[-1]:
                 break
             else:
                 tau *= 10.0
         return point[:-1]
 
     def _slacks(self, point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """L - t and 1 - L on the vectors of mean zero, the identity on the rest."""
+        """Return L - t and 1 - L on the vectors of mean zero, the identity on the rest."""
         laplacian, t, mean = self.laplacian(point[:-1]), point[-1], 1.0 / self.n
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Return the value of the barrier, infinite where the point is not allowed."""
+        """Return the barrier at (weights, t); infinite where the point is not allowed."""
         if point.min() <= 0.0:
             return np.inf
         try:
@@ -91,7 +92,7 @@ class Links:
         return float(-tau * point[-1] - 2.0 * np.log(roots).sum() - np.log(point[:-1]).sum())
 
     def _derivatives(self, point: NDArray[np.float64], tau: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gradient and Hessian of the barrier."""
+        """Return gradient and Hessian of the barrier."""
         weights, a = point[:-1], self.incidence
         below, above = (np.linalg.inv(slack) for slack in self._slacks(point))
         at_below, at_above = a.T @ (below @ a), a.T @ (above @ a)
@@ -104,7 +105,7 @@ class Links:
         return np.append(slopes, below.trace() - 1.0 - tau), hessian
 
     def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
-        """The first of 1, 1/2, 1/4, ... that lowers the barrier by a share of what its slope promises; else 0."""
+        """Return the first of 1, 1/2, 1/4, ... that lowers the barrier by a tenth of what the slope says; else 0."""
         before = self._barrier(point, tau)
         lengths = (0.5**halvings for halvings in range(40))
         return next((s for s in lengths if self._barrier(point + s * step, tau) <= before + 0.1 * s * slope), 0.0)

@@ -25,4 +25,4 @@ def datasets(settings: Settings) -> Findings:
     header = ["data set", "in the paper", "samples", "features", "density", "from"]
     found = f"{sum(real)} of {len(real)} from files of that name or subsets of them; the others are stand-ins."
     claim = Claim("the experiments were run on the paper's data.", all(real), found, ours=True)
-    return Findings("datasets", "DataSet sets", about, [claim], table=table(header, rows), used=used)
+    return Findings("datasets", "Data sets", about, [claim], table=table(header, rows), used=used)

@@ -6,7 +6,7 @@ operations between rounds. All processes call them in the same order and receive
 process would compute.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,9 +66,13 @@ class ProcessGroup:
         """All-reduce with logical or: return whether the flag of any process is set."""
         return flag
 
-    def fold(self, carry: Vector, step: Callable[[Vector], Vector]) -> Vector:
-        """Return step_{P-1}(... step_0(carry)), each rank applying its own `step` in rank order, at all ranks."""
-        return step(carry)
+    def fold_in(self, carry: Vector) -> Vector:
+        """Begin this rank's step of a fold: return `carry` at rank 0, elsewhere what the rank before passed on."""
+        return carry
+
+    def fold_out(self, carry: Vector) -> Vector:
+        """End this rank's step of a fold: pass `carry` on to the next rank; return the last rank's, at all ranks."""
+        return carry
 
 
 SINGLE_PROCESS = ProcessGroup()

@@ -1,19 +1,25 @@
 """Threads that divide the nodes of a block; the bits a node computes do not depend on the thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 
 class ThreadPool:
-    """A pool of `n_jobs` threads, the calling one included, for compiled kernels that release the GIL."""
+    """A pool of `n_jobs` threads for compiled kernels that release the GIL; a single thread is the calling one.
+
+    `list(threads.map(function, *iterables))` calls the function with the entries of the iterables, as the builtin `map`
+    does, in parallel where there are several threads; it returns when all calls have, and raises the first error.
+    """
 
     def __init__(self, n_jobs: int = 1) -> None:
         self.n_jobs = n_jobs
-        self._pool = ThreadPoolExecutor(n_jobs - 1) if n_jobs > 1 else None
+        self._pool = ThreadPoolExecutor(n_jobs) if n_jobs > 1 else None
+        self.map: Callable[..., Iterator[Any]] = map if self._pool is None else self._pool.map
 
     def spans(self, work: ArrayLike) -> list[slice]:
         """Return at most `n_jobs` contiguous ranges of nodes that share the sum of `work` (one entry per node) evenly.
@@ -27,16 +33,8 @@ class ThreadPool:
         bounds = np.unique(np.concatenate([[0], np.minimum(cuts, len(done)), [len(done)]]))
         return [slice(int(a), int(b)) for a, b in pairwise(bounds)]
 
-    def each(self, function: Callable[[slice], None], spans: list[slice]) -> None:
-        """Call function(span) for all spans in parallel and return when all calls have; raise the first error."""
-        others = [] if self._pool is None else [self._pool.submit(function, span) for span in spans[1:]]
-        for span in spans if self._pool is None else spans[:1]:
-            function(span)
-        for other in others:
-            other.result()
-
     def close(self) -> None:
-        """Wait for the threads and end them."""
+        """Wait for the threads to end; the pool cannot be used afterwards."""
         if self._pool is not None:
             self._pool.shutdown()
 

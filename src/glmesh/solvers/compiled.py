@@ -93,7 +93,7 @@ class CoordinateDescent:
             np.empty(columns.n), np.empty(columns.n), np.empty(n_units, dtype=np.uint64), np.empty(n_units)
         )
 
-        def solve_span(nodes: slice) -> None:
+        def arguments(nodes: slice) -> tuple[Design, Task, Memory, Scratch]:
             ends = slice(nodes.start, nodes.stop + 1)
             design = Design(
                 starts=block.starts[ends],
@@ -124,7 +124,7 @@ class CoordinateDescent:
                 theta=theta[nodes],
                 visited=visited[nodes],
             )
-            solve_nodes(design, part, Memory(memory.r[nodes], memory.wake, memory.path[nodes]), scratch)
+            return design, part, Memory(memory.r[nodes], memory.wake, memory.path[nodes]), scratch
 
-        block.threads.each(solve_span, block.spans)
+        list(block.threads.map(solve_nodes, *zip(*map(arguments, block.spans), strict=True)))
         return theta, visited.astype(np.float64)

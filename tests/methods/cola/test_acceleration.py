@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 
 from glmesh import Cocoa, Cola, Problem, Run, solve
 from glmesh.collectives.pipeline import TreeAggregate
+from glmesh.core.drive import drive
 from glmesh.errors import InvalidInput
 from glmesh.functions import Logistic, Squared, Table
 from glmesh.methods.cola import plane
@@ -109,7 +110,7 @@ class Twin:
 
 @pytest.mark.parametrize("graph", ["ring", "star", "grid"])
 @pytest.mark.parametrize("name", list(PROBLEMS))
-def test_momentum_is_what_it_says(name, graph):
+def test_momentum_equals_the_plain_recursion_until_a_restart(name, graph):
     """Until the first restart: matrix and flow gossip are the plain recursion, whatever is clipped."""
     for gossip in ("matrix", "flows"):
         run = Run(PROBLEMS[name](), n_nodes=6, topology=graph, n_blocks=1,
@@ -223,7 +224,7 @@ def test_a_straggler_that_does_nothing_does_not_coast_away():
 def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeypatch):
     runs = []
     for short in (2**20, 0):  # flooding; along a tree
-        monkeypatch.setattr("glmesh.collectives.totals._SHORT", short)
+        monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", short)
         run = Run(PROBLEMS[name](), n_nodes=5, topology=graph, method=Cola(acceleration="sums"), n_blocks=2)
         last = np.inf
         for _ in range(15):
@@ -242,7 +243,7 @@ def test_sums_descend_and_agree_whichever_way_they_are_made(name, graph, monkeyp
 
 
 def test_a_tree_sum_costs_two_vectors_per_link_of_the_tree(monkeypatch):
-    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", 0)
     run = advance(Run(lasso(), n_nodes=8, method=Cola(acceleration="sums")), 1)
     before, waited = run.bytes, run.communications
     advance(run, 1)
@@ -354,7 +355,7 @@ def test_sums_by_flooding_find_their_way_around_a_dead_link():
 
 
 def test_sums_fall_back_to_momentum_when_a_link_dies(monkeypatch):
-    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", 0)
     problem = lasso()
     best = solve(problem, n_nodes=1, tol=1e-10).objective
     for n_blocks in (1, 2):
@@ -480,7 +481,7 @@ def test_chebyshev_gossip_is_a_polynomial_that_keeps_the_mean(graph, steps):
     gossip = run.states[0].gossip
     gossip.v[:] = rng.normal(size=gossip.v.shape)
     start, W = gossip.v.copy(), run.mixing.matrix.toarray()
-    run._drive([gossip.mix(run.blocks[0], run.up, steps)])
+    drive(run.exchange, [gossip.mix(run.blocks[0], run.up, steps)])
     assert run.communications == steps
     np.testing.assert_allclose(gossip.v.mean(axis=0), start.mean(axis=0), atol=1e-12)
     away, before = gossip.v - start.mean(axis=0), start - start.mean(axis=0)
@@ -551,7 +552,7 @@ def test_curvature():
         Cola(curvature="majorant", local_accuracy=0.1)
 
 
-def test_the_hessian_gives_way_when_it_misleads():
+def test_a_misleading_hessian_gives_way_to_the_safe_bound():
     run = advance(Run(logistic(), n_nodes=4, method=Cola(curvature="hessian")), 5)
     state = run.states[0]
     curvature = run.method.strategies.curvature

@@ -200,7 +200,7 @@ def test_each_is_certified_or_still_goes_down_and_needs_no_more_than_the_paper(f
         assert within >= share, listed(beyond)
 
 
-def test_the_cases_cover_what_they_should():
+def test_the_cases_cover_every_kind_topology_and_split():
     found = [Case.of(seed) for seed in range(cases(500))]
     assert {case.kind for case in found} == set(KINDS)
     assert {case.topology for case in found} == set(topology.names())

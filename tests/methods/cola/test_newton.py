@@ -217,7 +217,7 @@ def test_newton_returns_when_the_problem_changes():
         assert run.measure().gap <= 1e-9 * run.measure().objective
 
 
-def test_a_path_goes_on_from_where_it_is():
+def test_newton_on_a_path_goes_on_from_the_last_solution():
     path = solve_path(problem(), np.geomspace(10, 0.1, 8), n_nodes=4, tol=1e-8, method=NEWTON)
     assert all(result.rounds <= 8 for result in path.results[1:])
     for alpha, result in zip(path.alphas, path.results, strict=True):
@@ -249,7 +249,7 @@ def test_the_penalty_may_change_in_mid_run():
 
 
 def test_newton_gives_way_to_momentum_when_a_part_is_missing(monkeypatch):
-    monkeypatch.setattr("glmesh.collectives.totals._SHORT", 0)
+    monkeypatch.setattr("glmesh.collectives.totals.SHORT_VECTORS", 0)
     plan = {"link": [{"between": [2, 3], "from": 3}]}
     X, y = data(spread=0.0)
     run = Run(

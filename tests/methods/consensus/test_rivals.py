@@ -230,7 +230,7 @@ def test_samples_add_up_to_the_problem() -> None:
     np.testing.assert_allclose(total, X.T @ (weight * (X @ w - y)) + 5.0 * w, rtol=1e-12)
 
 
-def test_either_split_is_the_same_problem_to_them() -> None:
+def test_either_split_is_the_same_problem_to_consensus_methods() -> None:
     X, y = data()
     runs = [
         solve(Problem.glm(X, y, alpha=150.0, split=split), method=Nids(), n_nodes=K, max_rounds=30, stop="rounds")
@@ -300,7 +300,7 @@ def test_warm_start_and_an_empty_node() -> None:
 
 
 @pytest.mark.parametrize("method", SMOOTH_ONLY, ids=name)
-def test_who_needs_a_smooth_objective_says_so(method: Consensus) -> None:
+def test_methods_for_smooth_objectives_refuse_a_penalty_with_a_kink(method: Consensus) -> None:
     with pytest.raises(UnsuitablePair, match=f"{method.name} needs a smooth objective.*kink.*Use Cola, Nids"):
         solve(lasso().problem, method=method)
 

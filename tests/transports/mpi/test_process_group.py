@@ -21,7 +21,8 @@ from glmesh.cli import main
 from glmesh.engine import checkpoint
 from glmesh.engine.path import solve_path
 from glmesh.engine.scatter import load
-from glmesh.files import data_files as datasets
+from glmesh.errors import InvalidInput
+from glmesh.files import data_files
 from glmesh.parallel.processes import SINGLE_PROCESS
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
@@ -93,7 +94,7 @@ def test_four_ranks_have_the_simulators_bits(four):
             assert not differ, (rank, differ)
 
 
-def test_what_cannot_be_had_is_refused_by_all_ranks(four):
+def test_impossible_options_are_refused_by_all_ranks(four):
     for rank in range(4):
         told = dict(line.split(": ", 1) for line in (four / f"refuse-{rank}.txt").read_text().splitlines())
         assert "clock for simulations" in told["clock"]
@@ -114,7 +115,7 @@ def test_what_cannot_be_had_is_refused_by_all_ranks(four):
 
 
 def test_no_rank_holds_the_whole_matrix(four):
-    X, y = datasets.load(four / "data.svm")
+    X, y = data_files.load(four / "data.svm")
     for split, how in itertools.product(("features", "samples"), ("balanced", "shuffled")):
         pooled = Problem.glm(X, y, loss="logistic", split=split)
         options = {"n_nodes": 8, "partition": how, "seed": 1, "max_rounds": 5, "stop": "rounds"}
@@ -132,8 +133,8 @@ def test_no_rank_holds_the_whole_matrix(four):
 def test_parts_of_a_file_are_the_file(data, n_parts, end):
     """However the bytes are cut, each line is in one part."""
     data.write_text(data.read_text()[:-1] + end)
-    X, y = datasets.load(data)
-    parts = [datasets.load_part(data, part, n_parts) for part in range(n_parts)]
+    X, y = data_files.load(data)
+    parts = [data_files.load_part(data, part, n_parts) for part in range(n_parts)]
     assert np.array_equal(np.concatenate([labels for _, labels, _ in parts]), y)
     for part, _, raw in parts:
         part.resize(part.shape[0], X.shape[1] + 1)
@@ -144,8 +145,8 @@ def test_parts_of_a_file_are_the_file(data, n_parts, end):
 
 def test_files_that_cannot_be_cut_are_refused(tmp_path):
     for name in ("data.svm.xz", "data.csv", "data.npz"):
-        with pytest.raises(datasets.InvalidInput, match=r"with \{rank\} in its name"):
-            datasets.load_part(tmp_path / name, 0, 2)
+        with pytest.raises(InvalidInput, match=r"with \{rank\} in its name"):
+            data_files.load_part(tmp_path / name, 0, 2)
 
 
 def test_the_command_writes_the_simulators_model(data, monkeypatch, capsys):
@@ -164,7 +165,7 @@ def test_the_command_writes_the_simulators_model(data, monkeypatch, capsys):
 
 def test_one_file_per_rank(data):
     """Tables, one below the other; by features, where all must be traded."""
-    X, y = datasets.load(data)
+    X, y = data_files.load(data)
     table = np.column_stack([X.toarray(), y])
     folder = data.parent
     for rank, rows in enumerate(np.split(table, [30])):
@@ -231,7 +232,7 @@ def test_a_rank_is_killed_and_the_run_goes_on_with_any_number_of_ranks(data, mon
     reached = checkpoint.read("run.ckpt")["state"]["rounds"]
     Path("last").write_text(str(reached + 30))
     launch(3, ["-m", "tests.ranks", str(folder), "resume"], ROOT)
-    problem = Problem.glm(*datasets.load(data), loss="logistic", split="samples")
+    problem = Problem.glm(*data_files.load(data), loss="logistic", split="samples")
     options = {"n_nodes": 8, "stop": "rounds", "max_rounds": reached + 30, "record_every": 10}
     straight = figures(solve(problem, **options))
     again = figures(solve(problem, checkpoint="run.ckpt", **options))

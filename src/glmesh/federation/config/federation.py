@@ -32,7 +32,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -130,11 +130,7 @@ class Federation:
         tree = asdict(self) | {"members": [asdict(member) for member in self.members]}
         if not self.members:
             del tree["members"]
-
-        def write(stream: BinaryIO) -> None:
-            tomli_w.dump(tree, stream)
-
-        write_atomically(path, write)
+        write_atomically(path, lambda stream: tomli_w.dump(tree, stream))
 
     def check(self) -> None:
         """Raise InvalidInput, InvalidNetwork or UnsuitablePair for what cannot run, saying what would."""

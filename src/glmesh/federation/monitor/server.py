@@ -10,6 +10,7 @@ from typing import Any
 
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
+from glmesh.files.archive import write_text
 
 _NUMBERS = {
     "round": ("gauge", "Rounds done, those that the node missed included."),
@@ -65,7 +66,7 @@ class Server:
             ) from None
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
-        (site.state / "status.port").write_text(str(self.port), encoding="utf-8")
+        write_text(site.state / "status.port", str(self.port))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="status", daemon=True)
         self._thread.start()
 

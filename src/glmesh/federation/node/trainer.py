@@ -125,6 +125,7 @@ class Trainer:
             method.round(self.block, state), state, lambda: method.scale(self.block, state)
         )
         self._drive(attended, exchange)
+        state.finish_round(self.block)
         if self.view.digest != view.digest:
             self.members_changed(view)
         self._new_edges()

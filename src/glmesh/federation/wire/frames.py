@@ -176,7 +176,7 @@ _CLOCK, _FLAGS = struct.Struct("<Q"), struct.Struct("<B7x")
 CARRIES = Contents(
     parts=frozenset(slot.kind for slot in _SLOTS),
     transport="a link between sites",
-    remedy="Use push-flow gossip without exact sums: Cola(gossip='ledger', acceleration='momentum')",
+    remedy="Use push-flow gossip without exact sums: Cola(gossip='flows', acceleration='momentum')",
 )
 
 

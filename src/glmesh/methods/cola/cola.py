@@ -360,9 +360,8 @@ class Cola:
         return state
 
     def round(self, block: Block, state: ColaState) -> Rounds:
-        """Make one round with the accelerator in use, then decide which one makes the next."""
-        yield from state.accelerator.round(block, state, self.strategies)
-        state.finish_round(block)
+        """Make one round with the accelerator in use; `ColaState.finish_round` concludes it."""
+        return state.accelerator.round(block, state, self.strategies)
 
     # what an engine may ask; nothing else touches accelerators, screening or the solver's memory
 

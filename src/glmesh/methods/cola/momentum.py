@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from glmesh.core import Block, Halo, PerColumn, PerNode, Riding, Rounds
+from glmesh.core import Block, Halo, PerColumn, PerNode, Rounds
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.monitor import Monitor
 from glmesh.methods.cola.restarts import Decision, LocalPolicy, SharedPolicy
@@ -104,7 +104,10 @@ class Momentum:
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
         """Make one round: extrapolate, gossip, solve locally, decide how strong momentum is in the next."""
-        halo = yield from state.gossip.step(block, state.up, self._extrapolate(block, state, how.solver))
+        self.policy.begin_round(state)
+        riding = self.monitor.outgoing(block, state, state.parts_of_h(block))
+        self._extrapolate(block, state, how.solver)
+        halo = yield from state.gossip.step(block, state.up, riding)
         solve_locally(block, state, how, passes=self.PASSES, safeguarded=True)
         self._review(block, state, halo, how.solver)
 
@@ -125,10 +128,8 @@ class Momentum:
         self.nesterov.theta[k] = 0.0
         state.gossip.reset_node(k)
 
-    def _extrapolate(self, block: Block, state: Iterate, solver: LocalSolver) -> Riding:
-        """Set x <- x + theta (x - x_before), inside its bounds, and v likewise; return what rides along."""
-        self.policy.begin_round(state)
-        riding = self.monitor.outgoing(block, state)
+    def _extrapolate(self, block: Block, state: Iterate, solver: LocalSolver) -> None:
+        """Set x <- x + theta (x - x_before), inside its bounds, and v likewise."""
         theta = np.where(state.up, self.nesterov.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x_before)
         x = block.inside(ahead)
@@ -142,7 +143,6 @@ class Momentum:
                     state.gossip.move(block, k, change)
         self.x_before = state.x
         state.move(block, solver, x)
-        return riding
 
     def _review(self, block: Block, state: Iterate, halo: Halo, solver: LocalSolver) -> None:
         """Advance Nesterov's sequence, and do what the policy decides from the newest H."""

@@ -28,8 +28,8 @@ HEARD_GAIN = 0.1
 class Monitor(Protocol):
     """Aggregate of the parts of H that rides along with gossip."""
 
-    def outgoing(self, block: Block, state: Iterate) -> Riding:
-        """Return what the hosted nodes add to their messages of this round."""
+    def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
+        """Return what the hosted nodes add to their messages of this round, given their parts of H."""
         ...
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
@@ -54,9 +54,9 @@ class TreeMonitor:
     h: Shared[float] = np.nan  # of round - 2 depth; NaN: not known yet
     largest_t: ClassVar[float] = np.inf
 
-    def outgoing(self, block: Block, state: Iterate) -> Riding:
+    def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
         """Return scalars (n_hosted, 2): sum of the subtree and total, each of the round whose turn it is."""
-        return Riding(scalars=self.aggregate.outgoing(block, state.parts_of_h(block)))
+        return Riding(scalars=self.aggregate.outgoing(block, parts))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
         """Take what children and parents sent."""
@@ -79,9 +79,9 @@ class EpidemicMonitor:
         """Return a monitor that has heard of nothing."""
         return EpidemicMonitor(EpidemicAggregate.of(block), np.full(block.size, 0.5))
 
-    def outgoing(self, block: Block, state: Iterate) -> Riding:
+    def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
         """Return the digest of each hosted node, with its own part of H of this round."""
-        return Riding(parts=self.aggregate.outgoing(block, state.parts_of_h(block), state.round, state.up))
+        return Riding(parts=self.aggregate.outgoing(block, parts, state.round, state.up))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
         """Take the newer parts, and count the neighbours heard."""

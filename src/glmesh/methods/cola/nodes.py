@@ -94,7 +94,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         ]
 
     def finish_round(self, number: int) -> None:
-        """Follow the free intercept that Newton's method found, and note what all members have proven."""
+        """Let every block choose the next accelerator, follow a free intercept, note what all members have proven."""
+        for block, state in zip(self.blocks, self.states, strict=True):
+            state.finish_round(block)
         self._follow_intercept()
         if self.by_id.async_certifiers:
             self._note_certificate(self.members(number + 1))
@@ -169,18 +171,22 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         The objective is that of all members, those included that are away; what nodes that left for good add to A x
         stays as a constant, if it stays at all.
         """
-        return self._observe([state.x for state in self.states], [state.v for state in self.states], rounds)
+        xs, vs = [state.x for state in self.states], [state.v for state in self.states]
+        if self.transport.fails:
+            return self._observe_members(xs, vs, self.members(rounds))
+        return observe(self.blocks, xs, vs, by_samples=self.by_samples, processes=self.processes)
 
     def objective_at(self, x: Vector, estimates: Matrix, rounds: int) -> float:
         """Return the user-level objective of other variables and estimates than the present ones."""
         vs = [estimates[block.ids.astype(np.int64)] for block in self.blocks]
-        return self._observe(self.by_block(x), vs, rounds).objective
+        if self.transport.fails:
+            return self._observe_members(self.by_block(x), vs, self.members(rounds)).objective
+        found = observe(self.blocks, self.by_block(x), vs, by_samples=self.by_samples, processes=self.processes)
+        return found.objective
 
-    def _observe(self, xs: list[Vector], vs: list[Matrix], rounds: int) -> Measures:
-        by_samples, members = self.by_samples, self.members(rounds)
-        if not self.transport.fails:
-            return observe(self.blocks, xs, vs, by_samples=by_samples, processes=self.processes)
-        # whatever K some nodes still believe in
+    def _observe_members(self, xs: list[Vector], vs: list[Matrix], members: Flags) -> Measures:
+        """Return the measures of the members alone, whatever K some nodes still believe in."""
+        by_samples = self.by_samples
         scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
         rows = np.concatenate([v * scale[:, None] for v, scale in zip(vs, scales, strict=True)])[members]
         constant = self.by_id.constant() if self.uses_flows else None

@@ -60,7 +60,7 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
         def some(nodes: slice) -> None:
             plane_terms(block.starts[nodes.start : nodes.stop + 1], block.table, x, p, d, GRID_A, GRID_B, out[nodes])
 
-        block.threads.each(some, block.spans)
+        list(block.threads.map(some, block.spans))
     else:
         out[:, 0] = block.node_values(x)
         at = np.arange(len(x)) if block.kind == GROUPS else np.flatnonzero((p != 0) | (d != 0))

@@ -167,7 +167,7 @@ class Samples:
             starts = self.starts[span.start : span.stop + 1]
             transposed_products(starts, columns.indptr, columns.indices, columns.data, self._rows[span], w, out)
 
-        self.threads.each(some, self.spans)
+        list(self.threads.map(some, self.spans))
         return out
 
     def gradients(self, w: Matrix) -> Matrix:
@@ -179,7 +179,7 @@ class Samples:
             starts = self.starts[span.start : span.stop + 1]
             products(starts, columns.indptr, columns.indices, columns.data, slopes, self._rows[span], out)
 
-        self.threads.each(some, self.spans)
+        list(self.threads.map(some, self.spans))
         return out
 
     def prox(self, z: Matrix, step: float) -> Matrix:

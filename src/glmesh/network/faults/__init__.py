@@ -1,4 +1,8 @@
-"""Fault plans: what fails in a simulated network, and when."""
+"""Fault plans: what fails in a simulated network, and when; public as `glmesh.faults`.
+
+`Plan` answers questions about rounds, nodes and links; `entries` has its tables and their readers. How nodes react to
+faults may not enter.
+"""
 
 from glmesh.network.faults.plan import Plan
 

@@ -1,19 +1,21 @@
-"""The tables of a fault plan, and how they are read from plain data: every field carries its reader in its type."""
+"""Tables of a fault plan, and their readers of plain data: every field carries its reader in its type."""
 
 import itertools
 import math
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from glmesh.errors import InvalidInput
+from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.validation import number_in, one_of, unknown, whole_number
 
 T = TypeVar("T")
 
-MODELS = ("freeze", "reset")
-CHANCES = ("dropout", "links", "loss", "duplicate", "delay")  # the position of a name is part of the hash
+MODELS = ("freeze", "reset")  # a node that is away keeps its state, or loses it
+CHANCES = ("dropout", "links", "loss", "duplicate", "delay")  # kinds of random faults; the position is part of the hash
 _KEYS = {"start": "from", "end": "until"}  # fields whose name in a plan is no Python name
 
 
@@ -29,7 +31,7 @@ def _one_of(*known: T) -> Callable[[T], T]:
 
 
 def list_of(value: object, wanted: str) -> list[object]:
-    """The value as a list, if it is one."""
+    """Return a list or tuple as a list; raise InvalidInput, which says what is `wanted`, for anything else."""
     if not isinstance(value, list | tuple):
         raise InvalidInput(f"must be {wanted}, got {value!r}")
     return list(value)
@@ -43,6 +45,7 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 def _groups(value: object) -> tuple[tuple[int, ...], ...]:
+    """Return a list of disjoint groups of nodes, none empty, as tuples."""
     wanted = "a list of lists of nodes, none empty"
     groups = tuple(tuple(whole(node) for node in list_of(group, wanted)) for group in list_of(value, wanted))
     if not groups or not all(groups):
@@ -55,7 +58,7 @@ def _groups(value: object) -> tuple[tuple[int, ...], ...]:
 
 
 def graph_list(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Links for each exchange in turn."""
+    """Return a list of links for each exchange in turn, as tuples."""
     wanted = "a list with a list of links for each exchange"
     return tuple(tuple(_pair(link) for link in list_of(graph, wanted)) for graph in list_of(value, wanted))
 
@@ -64,12 +67,12 @@ Whole = Annotated[int, whole]
 Probability = Annotated[float, _real("in [0, 1)", lambda p: 0 <= p < 1)]
 Accuracy = Annotated[float | None, _real("in [0, 1]", lambda theta: 0 <= theta <= 1)]
 Seconds = Annotated[float | None, _real("a finite number of seconds >= 0", lambda s: 0 <= s < math.inf)]
-Model = Annotated[str, _one_of(*MODELS)]
+FailureModel = Annotated[str, _one_of(*MODELS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The rounds start, ..., end - 1; without an end, all from start on."""
+    """Rounds start, ..., end - 1; without an end, all from start on."""
 
     start: Whole = 0
     end: Annotated[int | None, whole] = None
@@ -79,20 +82,24 @@ class Window:
             raise InvalidInput(f"from must be less than until, got from {self.start} until {self.end}")
 
     def covers(self, round: int) -> bool:
-        """Whether the round lies in the window."""
+        """Return whether the round lies in the window."""
         return self.start <= round and (self.end is None or round < self.end)
+
+    def for_good(self, round: int) -> bool:
+        """Return whether the window has begun by this round and never ends."""
+        return self.end is None and self.covers(round)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Window):
-    """What fails by chance, independently for each node and round, or each link or message and exchange."""
+    """Random faults, independent for each node and round, or each link or message and exchange."""
 
-    dropout: Probability = 0.0
-    model: Model = "freeze"
-    loss: Probability = 0.0
-    links: Probability = 0.0
-    duplicate: Probability = 0.0
-    delay: Probability = 0.0
+    dropout: Probability = 0.0  # of a node being away in a round
+    model: FailureModel = "freeze"  # of those nodes
+    loss: Probability = 0.0  # of a message
+    links: Probability = 0.0  # of a link carrying nothing in an exchange
+    duplicate: Probability = 0.0  # of a message arriving twice
+    delay: Probability = 0.0  # of a message arriving 1 to 3 exchanges late
 
     @property
     def strikes(self) -> bool:
@@ -102,15 +109,15 @@ class Random(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class Down(Window):
-    """A node that is away."""
+    """Node that is away during a window."""
 
     node: Whole
-    model: Model = "freeze"
+    model: FailureModel = "freeze"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link(Window):
-    """A link that fails; one way, only the messages from the first to the second are lost."""
+class LinkFailure(Window):
+    """Link that fails; one way, only the messages from the first node to the second are lost."""
 
     between: Annotated[tuple[int, int], _pair]
     one_way: Annotated[bool, _one_of(True, False)] = False
@@ -118,14 +125,18 @@ class Link(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPartition(Window):
-    """Groups between which no message passes; the nodes in none of them form one more."""
+    """Groups of nodes between which no message passes; the nodes in none of them form one more."""
 
     groups: Annotated[tuple[tuple[int, ...], ...], _groups]
+
+    def sides(self) -> dict[int, int]:
+        """Return the number of the group that each node is in; nodes in none are missing."""
+        return {node: number for number, group in enumerate(self.groups) for node in group}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """A node that is no member before this round."""
+    """Node that is no member before a round."""
 
     node: Whole
     round: Whole
@@ -133,18 +144,18 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave(Join):
-    """A node that is no member from this round on; frozen variables stay counted as constants."""
+    """Node that is no member from a round on; with "freeze" its variables stay counted as constants."""
 
-    model: Model = "freeze"
+    model: FailureModel = "freeze"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Straggler(Window):
-    """A node that takes more seconds a round, or that solves its local problem less well."""
+    """Node that takes longer, or that solves its subproblem less accurately."""
 
     node: Whole
-    delay: Seconds = None
-    theta: Accuracy = None
+    delay: Seconds = None  # [s] per round
+    theta: Accuracy = None  # local accuracy that it reaches; 1: nothing
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,8 +165,20 @@ class Straggler(Window):
             )
 
 
+def load_tables(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
+    except OSError as error:
+        raise UnreadableFile(f"{path}: cannot be read ({error})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"{path}: not a TOML file ({error})") from error
+
+
 def read_entry(kind: type[T], data: object, at: str) -> T:
-    """One table of a plan; its fields carry their readers in their types."""
+    """Return one table of a plan, read by the readers in the types of its fields; `at` is its place, for errors."""
     place = f"fault plan, {at}"
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{place}: must be a table, got {data!r}")
@@ -176,7 +199,7 @@ def read_entry(kind: type[T], data: object, at: str) -> T:
 
 
 def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T:
-    """Reads a value; an error says where it stands."""
+    """Return read(value); its InvalidInput then names the place and the key."""
     try:
         return read(value)
     except InvalidInput as error:
@@ -184,7 +207,7 @@ def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T
 
 
 def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str) -> None:
-    """Refuses the first key that is not known, and names the nearest that is."""
+    """Raise InvalidInput for the first key that is not known, and name the nearest that is."""
     names = list(known)
     for key in data:
         if key in names:
@@ -195,13 +218,13 @@ def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str)
 
 
 def stated(entry: Any) -> dict[str, object]:
-    """The fields of a dataclass that differ from their defaults, under their names in a plan."""
+    """Return the fields of a dataclass that differ from their defaults, under their names in a plan."""
     stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
     return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
 
 
 def plain(value: object) -> object:
-    """Entries and tuples as plain data."""
+    """Return entries and tuples as plain data: dicts, lists, strings and numbers."""
     if is_dataclass(value):
         return {key: plain(inner) for key, inner in stated(value).items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,11 +1,10 @@
-"""What fails in a simulated network, and when: a plan of plain data.
+"""Plan of what fails in a simulated network, and when.
 
-Every answer depends on the plan, the round or exchange, and the node or link alone. Chance is a hash of those, not
+Every answer depends on the plan, the round or exchange, and the node or link alone. Randomness is a hash of those, not
 a stream, so a resumed run, or one that asks in another order, sees the same faults.
 """
 
 import os
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile
+from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.network.faults.entries import (
     CHANCES,
     MODELS,
     Down,
     Join,
     Leave,
-    Link,
+    LinkFailure,
     NetworkPartition,
     Random,
     Straggler,
@@ -30,20 +29,22 @@ from glmesh.network.faults.entries import (
     graph_list,
     keyed,
     list_of,
+    load_tables,
     plain,
     read_entry,
     refuse_unknown,
     stated,
     whole,
 )
+from glmesh.network.faults.links import among, message_ends, reachable
 from glmesh.types import Flags, Indices, Vector
 
-LATEST = 3  # exchanges that a delayed message is late at most
+_LATEST = 3  # [exchanges] longest delay of a message; docs/elasticity.md
 
 _TABLES: dict[str, type[Any]] = {
     "random": Random,
     "down": Down,
-    "link": Link,
+    "link": LinkFailure,
     "partition": NetworkPartition,
     "join": Join,
     "leave": Leave,
@@ -54,12 +55,43 @@ _TOP = ("seed", *_TABLES, "graphs")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What fails and when. Ask it about a network only after `check` has found that the two fit."""
+    """What fails in a simulated network, and when; call `check` before any question about a network.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        Seed of the random faults.
+    random : tuple of Random, default ()
+        Faults by chance: dropout of nodes, loss, duplicates and delays of messages, failures of links.
+    down : tuple of Down, default ()
+        Nodes that are away during a window.
+    link : tuple of LinkFailure, default ()
+        Links that fail during a window, one way or both.
+    partition : tuple of NetworkPartition, default ()
+        Groups of nodes that are cut off from each other during a window.
+    join : tuple of Join, default ()
+        Nodes that are no members before a round.
+    leave : tuple of Leave, default ()
+        Nodes that are no members from a round on.
+    straggler : tuple of Straggler, default ()
+        Nodes that are slow or inaccurate during a window.
+    graphs : tuple of tuples of (int, int), default ()
+        Links of each exchange in turn, repeated for ever; empty: the graph does not change.
+
+    Examples
+    --------
+    >>> from glmesh.network.faults import Plan
+    >>> plan = Plan.of({"random": [{"loss": 0.1, "until": 50}], "leave": [{"node": 3, "round": 20}]})
+    >>> plan.members(20, 5).tolist()
+    [True, True, True, False, True]
+    >>> plan.quiet_from()
+    50
+    """
 
     seed: int = 0
     random: tuple[Random, ...] = ()
     down: tuple[Down, ...] = ()
-    link: tuple[Link, ...] = ()
+    link: tuple[LinkFailure, ...] = ()
     partition: tuple[NetworkPartition, ...] = ()
     join: tuple[Join, ...] = ()
     leave: tuple[Leave, ...] = ()
@@ -68,7 +100,25 @@ class Plan:
 
     @staticmethod
     def of(plan: "Plan | Mapping[str, Any] | str | os.PathLike[str] | None") -> "Plan":
-        """A plan from plain data or the path of a TOML file; None is the plan in which nothing fails."""
+        """Return a plan from plain data or a TOML file.
+
+        Parameters
+        ----------
+        plan : Plan, mapping, path or None
+            Tables of the plan, or the path of a TOML file with them; None is the plan in which nothing fails.
+
+        Returns
+        -------
+        Plan
+            The plan; a Plan is returned as it is.
+
+        Raises
+        ------
+        InvalidInput
+            A key or a value is wrong; the message says where, and what would do.
+        UnreadableFile
+            There is no such file, or it is no TOML.
+        """
         if plan is None:
             return Plan()
         if isinstance(plan, Plan):
@@ -77,24 +127,24 @@ class Plan:
             return _plan(plan)
         if not isinstance(plan, str | os.PathLike):
             raise InvalidInput(f"a fault plan is a dict or the path of a TOML file, got {plan!r}")
-        data = _load(Path(plan))
+        data = load_tables(Path(plan))
         try:
             return _plan(data)
         except InvalidInput as error:
             raise InvalidInput(f"{plan}: {error}") from None
 
     def to_dict(self) -> dict[str, object]:
-        """The plan as plain data without what is left at its default; `of` reads it back."""
+        """Return the plan as plain data without what is left at its default; `of` reads it back."""
         return {key: plain(value) for key, value in stated(self).items()}
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing ever fails and nobody is slow."""
+        """Whether nothing ever fails and no node is slow."""
         return not self.loses_messages and not self.straggler
 
     @property
     def loses_messages(self) -> bool:
-        """Whether anything but a node's speed departs from a reliable network."""
+        """Whether messages can be lost or members change: anything but slow nodes."""
         listed = self.down or self.link or self.partition or self.graphs or self.changes_members
         return bool(listed) or any(phase.strikes for phase in self.random)
 
@@ -104,9 +154,9 @@ class Plan:
         return bool(self.join or self.leave)
 
     def quiet_from(self) -> int | None:
-        """The first round from which on nothing fails, nobody is slow and the members stay; None if there is none.
+        """Return the first round from which on nothing fails, no node is slow and members stay; None if there is none.
 
-        A message that was delayed just before may still arrive after it.
+        A message that was delayed just before that round may still arrive after it.
         """
         windows: list[Window] = [phase for phase in self.random if phase.strikes]
         windows += [*self.down, *self.link, *self.partition, *self.straggler]
@@ -116,7 +166,22 @@ class Plan:
         return max([0, *ends, *(entry.round for entry in self.join + self.leave)])
 
     def check(self, n_nodes: int, links: Collection[tuple[int, int]]) -> None:
-        """Refuse a plan that names nodes or links which the network lacks, or that leaves it without a member."""
+        """Check that the plan fits a network.
+
+        Parameters
+        ----------
+        n_nodes : int
+            Number of nodes.
+        links : collection of (int, int)
+            Links of the network, in either order.
+
+        Raises
+        ------
+        InvalidInput
+            The plan names nodes or links that the network lacks, or leaves it without a member.
+        InvalidNetwork
+            The graphs of the plan, or the links that remain in the end, do not connect all members.
+        """
         for place, node in self._named_nodes():
             if node >= n_nodes:
                 raise InvalidInput(f"fault plan, {place}: there is no node {node}; the nodes are 0 to {n_nodes - 1}")
@@ -133,38 +198,38 @@ class Plan:
         self._check_connected(n_nodes, {(min(link), max(link)) for link in links})
 
     def members(self, round: int, n_nodes: int) -> Flags:
-        """Nodes that have joined and not left."""
+        """Return a flag per node: it has joined and not left, in this round."""
         members = np.ones(n_nodes, dtype=np.bool_)
         members[[entry.node for entry in self.join if round < entry.round]] = False
         members[[entry.node for entry in self.leave if round >= entry.round]] = False
         return members
 
     def up(self, round: int, n_nodes: int) -> Flags:
-        """Members that are not away; chance spares a node in the round in which it joins."""
+        """Return a flag per node: it is a member and not away; chance takes no node in the round in which it joins."""
         return self.members(round, n_nodes) & ~self._away(round, n_nodes, MODELS)
 
     def presence(self, rounds: int, n_nodes: int) -> Vector:
-        """A row per round: 1 for nodes that are there, 0.5 for members that are away, 0 for others."""
+        """Return an array (rounds, n_nodes): 1 for nodes that are there, 0.5 for members that are away, else 0."""
         if not self.loses_messages:
             return np.ones((rounds, n_nodes))
         rows = [0.5 * self.members(t, n_nodes) + 0.5 * self.up(t, n_nodes) for t in range(rounds)]
         return np.array(rows).reshape(rounds, n_nodes)
 
     def resets(self, round: int, n_nodes: int) -> Flags:
-        """Members that lose their state at the start of this round: away by a reset now and not the round before."""
+        """Return a flag per node: an absence with "reset" begins in this round, and the node loses its state."""
         away = self._away(round, n_nodes, ("reset",))
         return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
 
-    def links_up(self, exchange: int, round: int, pairs: Indices) -> Flags:
-        """Which of the links (rows of `pairs`, in either order) carry messages at all; says nothing of the nodes."""
+    def links_up(self, exchange: int, round: int, pairs: ArrayLike) -> Flags:
+        """Return a flag per link (row of `pairs`, in either order): it carries messages, if both nodes are there."""
         ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
         low, high = ends[:, 0], ends[:, 1]
         up = np.ones(len(ends), dtype=np.bool_)
         if self.graphs:
-            up &= _among(low, high, self.graphs[exchange % len(self.graphs)])
+            up &= among(low, high, self.graphs[exchange % len(self.graphs)])
         for phase, draw in self._draws("links", exchange, round, low, high):
             up &= draw >= phase.links
-        up &= ~_among(low, high, (e.between for e in self.link if not e.one_way and e.covers(round)))
+        up &= ~among(low, high, (e.between for e in self.link if not e.one_way and e.covers(round)))
         for entry in self.partition:
             if entry.covers(round):
                 side = np.zeros(1 + max(int(ends.max(initial=0)), *map(max, entry.groups)), dtype=np.int64)
@@ -174,24 +239,20 @@ class Plan:
         return up
 
     def gone(self, round: int, links: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Which of the links a < b have failed for good, one way or both."""
-        ever = [entry for entry in self.link if entry.end is None and entry.covers(round)]
-        named = {(min(entry.between), max(entry.between)) for entry in ever}
-        cuts = [entry for entry in self.partition if entry.end is None and entry.covers(round)]
-        if not named and not cuts:
-            return set()
-        sides = [{node: label for label, group in enumerate(cut.groups) for node in group} for cut in cuts]
-        return {(a, b) for a, b in links if (a, b) in named or any(side.get(a) != side.get(b) for side in sides)}
+        """Return the links (a < b) that have failed for good by this round, one way or both."""
+        failed = {tuple(sorted(entry.between)) for entry in self.link if entry.for_good(round)}
+        sides = [entry.sides() for entry in self.partition if entry.for_good(round)]
+        return {(a, b) for a, b in links if (a, b) in failed or any(side.get(a) != side.get(b) for side in sides)}
 
     def stages(self) -> list[int]:
-        """The rounds at which members change or links fail for good, and the start."""
+        """Return the rounds at which members change or links fail for good, ascending from 0."""
         windows: list[Window] = [*self.link, *self.partition]
         starts = {window.start for window in windows if window.end is None}
         return sorted({0, *(entry.round for entry in self.join + self.leave), *starts})
 
     def lost(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Flags:
-        """Which of these messages are lost, whatever happens to the answers."""
-        source, target = _ends(senders, receivers)
+        """Return a flag per message: it is lost on its way; answers are messages of their own."""
+        source, target = message_ends(senders, receivers)
         lost = np.zeros(source.shape, dtype=np.bool_)
         for phase, draw in self._draws("loss", exchange, round, source, target):
             lost |= draw < phase.loss
@@ -201,25 +262,25 @@ class Plan:
         return lost
 
     def copies(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
-        """How often each of these messages arrives, unless it is lost: once or twice."""
-        source, target = _ends(senders, receivers)
+        """Return how often each message arrives, unless it is lost: 1 or 2."""
+        source, target = message_ends(senders, receivers)
         copies = np.ones(source.shape, dtype=np.int64)
         for phase, draw in self._draws("duplicate", exchange, round, source, target):
             copies[draw < phase.duplicate] = 2
         return copies
 
     def lateness(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
-        """How many exchanges late each of these messages arrives, unless it is lost: 0, or 1 to 3 alike."""
-        source, target = _ends(senders, receivers)
+        """Return how many exchanges late each message arrives, unless it is lost: 0, or 1 to 3 with equal chance."""
+        source, target = message_ends(senders, receivers)
         late = np.zeros(source.shape, dtype=np.int64)
         for phase, draw in self._draws("delay", exchange, round, source, target):
             share = np.minimum(draw, phase.delay) / phase.delay
-            drawn = np.minimum(1 + np.floor(LATEST * share), LATEST).astype(np.int64)
+            drawn = np.minimum(1 + np.floor(_LATEST * share), _LATEST).astype(np.int64)
             late = np.maximum(late, np.where(draw < phase.delay, drawn, 0))
         return late
 
     def theta(self, round: int, n_nodes: int) -> Vector:
-        """The local accuracy that each node reaches, the largest if several are asked; NaN where none is."""
+        """Return the local accuracy Theta that stragglers are held to, the largest of several; NaN for other nodes."""
         theta = np.full(n_nodes, np.nan)
         for entry in self.straggler:
             if entry.theta is not None and entry.covers(round):
@@ -227,7 +288,7 @@ class Plan:
         return theta
 
     def delays(self, round: int, n_nodes: int) -> Vector:
-        """The seconds that each node takes longer."""
+        """Return the seconds that each node takes longer in this round."""
         delays = np.zeros(n_nodes)
         for entry in self.straggler:
             if entry.delay is not None and entry.covers(round):
@@ -235,7 +296,7 @@ class Plan:
         return delays
 
     def _away(self, round: int, n_nodes: int, models: Collection[str]) -> Flags:
-        """Members that are away by a cause with one of these models."""
+        """Return a flag per node: it is a member that is away by a cause with one of these models."""
         away = np.zeros(n_nodes, dtype=np.bool_)
         for phase, draw in self._draws("dropout", round, round, np.arange(n_nodes)):
             if phase.model in models:
@@ -245,12 +306,13 @@ class Plan:
         return away & self.members(round, n_nodes)
 
     def _draws(self, kind: str, when: int, round: int, *ids: Indices) -> Iterator[tuple[Random, Vector]]:
-        """Each phase of the round that has this kind of fault, with a number in [0, 1) for each node or message."""
+        """Yield each phase of the round with this kind of fault, and a number in [0, 1) per node, link or message."""
         for index, phase in enumerate(self.random):
             if getattr(phase, kind) > 0 and phase.covers(round):
                 yield phase, _uniform(self.seed, CHANCES.index(kind), index, when, *ids)
 
     def _named_nodes(self) -> Iterator[tuple[str, int]]:
+        """Yield (place in the plan, node) for every node that the plan names."""
         for key in ("down", "join", "leave", "straggler"):
             yield from ((f"{key}[{i}]", entry.node) for i, entry in enumerate(getattr(self, key)))
         for i, entry in enumerate(self.partition):
@@ -258,10 +320,12 @@ class Plan:
         yield from ((place, node) for place, link in self._named_links() for node in link)
 
     def _named_links(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Yield (place in the plan, link) for every link that the plan names."""
         yield from ((f"link[{i}]", entry.between) for i, entry in enumerate(self.link))
         yield from ((f"graphs[{i}][{j}]", link) for i, graph in enumerate(self.graphs) for j, link in enumerate(graph))
 
     def _check_members(self, n_nodes: int) -> None:
+        """Raise InvalidInput if a node joins or leaves twice, leaves before it joins, or no member is left."""
         joined: dict[int, int] = {}
         left: dict[int, int] = {}
         for key, verb, rounds in (("join", "joins", joined), ("leave", "leaves", left)):
@@ -285,23 +349,24 @@ class Plan:
                 )
 
     def _check_graphs(self, n_nodes: int) -> None:
+        """Raise InvalidNetwork if all graphs together do not connect the nodes."""
         if not self.graphs:
             return
-        if missing := set(range(n_nodes)) - _reachable(0, {link for graph in self.graphs for link in graph}):
+        if missing := set(range(n_nodes)) - reachable(0, {link for graph in self.graphs for link in graph}):
             raise InvalidNetwork(
                 f"fault plan, graphs: node {min(missing)} is never reached from node 0, in all graphs together; "
                 "add a link that leads there"
             )
 
     def _check_connected(self, n_nodes: int, links: set[tuple[int, int]]) -> None:
-        """In the end the members must be connected by links that have not failed for good."""
+        """Raise InvalidNetwork if links that fail for good cut off a member in the end."""
         last = self.stages()[-1]
         members = set(np.flatnonzero(self.members(last, n_nodes)).tolist())
         if self.graphs:
             links = links & {(min(link), max(link)) for graph in self.graphs for link in graph}
         left = {link for link in links - self.gone(last, links) if members.issuperset(link)}
         start = min(members)
-        apart = members - _reachable(start, left)
+        apart = members - reachable(start, left)
         if apart:
             raise InvalidNetwork(
                 f"fault plan: from round {last} on node {min(apart)} and node {start} are cut off from each other for "
@@ -309,31 +374,8 @@ class Plan:
             )
 
 
-def _reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
-    """The nodes to which links lead."""
-    neighbours: dict[int, set[int]] = {}
-    for a, b in links:
-        neighbours.setdefault(a, set()).add(b)
-        neighbours.setdefault(b, set()).add(a)
-    reached, fresh = {start}, {start}
-    while fresh:
-        fresh = {near for node in fresh for near in neighbours.get(node, ())} - reached
-        reached |= fresh
-    return reached
-
-
-def _load(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
-    except OSError as error:
-        raise UnreadableFile(f"{path}: cannot be read ({error})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnreadableFile(f"{path}: not a TOML file ({error})") from error
-
-
 def _plan(data: Mapping[str, object]) -> Plan:
+    """Return a plan from plain data."""
     refuse_unknown(data, _TOP, "fault plan")
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -345,20 +387,8 @@ def _plan(data: Mapping[str, object]) -> Plan:
     return Plan(**values)
 
 
-def _ends(senders: ArrayLike, receivers: ArrayLike) -> tuple[Indices, Indices]:
-    source, target = np.broadcast_arrays(np.asarray(senders, dtype=np.int64), np.asarray(receivers, dtype=np.int64))
-    return source, target
-
-
-def _among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flags:
-    """Which of the pairs low < high are among the links, given in either order."""
-    listed = np.sort(np.array(list(links), dtype=np.int64).reshape(-1, 2), axis=1)
-    width = 1 + max(int(high.max(initial=0)), int(listed.max(initial=0)))
-    return np.isin(low * width + high, listed[:, 0] * width + listed[:, 1])
-
-
 def _uniform(*parts: int | Indices) -> Vector:
-    """A number in [0, 1) for each tuple of whole numbers: the finaliser of splitmix64, chained over the parts."""
+    """Return a number in [0, 1) for each tuple of whole numbers: the finaliser of splitmix64, chained."""
     state = np.zeros((), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for part in parts:

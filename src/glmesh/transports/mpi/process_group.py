@@ -1,7 +1,7 @@
 """Collectives of all ranks outside the rounds."""
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -79,11 +79,14 @@ class Ranks(Communicator, ProcessGroup):
         own = np.frombuffer(pickle.dumps(list(parts)), np.uint8)
         return [one for data in self._all(own) for one in pickle.loads(data.data)]
 
-    def fold(self, carry: Vector, step: Callable[[Vector], Vector]) -> Vector:
-        """Pass `carry` from rank to rank, each of which changes it by `step`; broadcast the last one."""
+    def fold_in(self, carry: Vector) -> Vector:
+        """Return `carry` at rank 0, elsewhere what the rank before passed on."""
         if self.rank > 0:
             self.wait([self._comm.Irecv(carry, self.rank - 1, _CARRY)])
-        carry = step(carry)
+        return carry
+
+    def fold_out(self, carry: Vector) -> Vector:
+        """Pass `carry` on to the next rank; return the last rank's, at all ranks."""
         if self.rank < self.size - 1:
             self.wait([self._comm.Isend(carry, self.rank + 1, _CARRY)])
         self.wait([self._comm.Ibcast(carry, self.size - 1)])

@@ -1,0 +1,34 @@
+"""Links of a fault plan: which are among others, and where they lead."""
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glmesh.types import Flags, Indices
+
+
+def message_ends(senders: ArrayLike, receivers: ArrayLike) -> tuple[Indices, Indices]:
+    """Return senders and receivers as arrays of one shape."""
+    source, target = np.broadcast_arrays(np.asarray(senders, dtype=np.int64), np.asarray(receivers, dtype=np.int64))
+    return source, target
+
+
+def among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flags:
+    """Return a flag per pair low < high: it is among the links, which are given in either order."""
+    listed = np.sort(np.array(list(links), dtype=np.int64).reshape(-1, 2), axis=1)
+    width = 1 + max(int(high.max(initial=0)), int(listed.max(initial=0)))
+    return np.isin(low * width + high, listed[:, 0] * width + listed[:, 1])
+
+
+def reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
+    """Return the nodes that links lead to from `start`, itself included."""
+    neighbours: dict[int, set[int]] = {}
+    for a, b in links:
+        neighbours.setdefault(a, set()).add(b)
+        neighbours.setdefault(b, set()).add(a)
+    reached, fresh = {start}, {start}
+    while fresh:
+        fresh = {near for node in fresh for near in neighbours.get(node, ())} - reached
+        reached |= fresh
+    return reached
