@@ -39,7 +39,7 @@ def add_columns(
     at = old.n if old.pooled else int(nodes.partition.starts[node + 1])
     origin = np.insert(np.arange(old.n), at, np.full(more, -1))
     new = np.arange(at, at + more)
-    _change(driver, nodes, problem, origin, new, [node], "add_columns")
+    _change(driver, problem, origin, new, [node], "add_columns")
     return new
 
 
@@ -61,7 +61,7 @@ def remove_columns(driver: Driver, columns: ArrayLike) -> None:
         for k in touched:
             own = np.sort(partition.columns_of(k))
             problem = problem.shrunk(k, np.flatnonzero(~np.isin(own, gone)))
-    _change(driver, nodes, problem, kept, np.zeros(0, np.int64), touched, "remove_columns")
+    _change(driver, problem, kept, np.zeros(0, np.int64), touched, "remove_columns")
 
 
 def _of_simulation(driver: Driver, what: str) -> ColaNodes:
@@ -80,10 +80,9 @@ def _check_not_left(driver: Driver, nodes: list[int]) -> None:
             raise InvalidInput(f"node {node} left in round {left[node]}: nobody can change its data any more")
 
 
-def _change(
-    driver: Driver, nodes: ColaNodes, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str
-) -> None:
+def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str) -> None:
     """Go on with this problem, whose column i was column origin[i] (-1: there was none); `new` are the first node's."""
+    nodes = cola_nodes(driver.nodes, kind)
     by_id, held = nodes.by_id, nodes.members(driver.made)
     before = [(by_id.gap(k), by_id.share(k)) for k in touched]
     place = np.full(nodes.problem.n, -1)

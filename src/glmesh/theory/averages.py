@@ -54,7 +54,7 @@ class AveragedIterates:
         pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))
         g = form.g
         if g.needs_scaling:
-            if not isinstance(g, Table):
+            if g.as_table() is None:
                 raise UnsuitablePair("Theorem 2 needs a bounded support; a group norm has none")
             bound = support_bound(self.run)
             rows = g.kernel_rows(form.columns.n)

@@ -235,20 +235,26 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.proof = None
         snapshots = [last for certifier in self.by_id.async_certifiers for last in certifier.state.last]
         flows = [one for number in range(len(self.blocks)) for one in self.by_id.flow_gossip(number).node_flows]
-        found = [(snapshots[k], flows[k]) for k in np.flatnonzero(members)]
-        if any(snapshot is None or snapshot.view.digest != flow.view.digest for snapshot, flow in found):
-            return
-        rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
-        certificate = found[0][0].certificate if found[0][0] is not None else None
+        found = []
+        for k in np.flatnonzero(members):
+            snapshot = snapshots[k]
+            if snapshot is None or snapshot.view.digest != flows[k].view.digest:
+                return
+            found.append(snapshot)
+        rounds, certificate = {snapshot.round for snapshot in found}, found[0].certificate
         if len(rounds) > 1 or certificate is None or (self.proof and self.proof[0] == certificate):
             return
+        self.proof = certificate, *self._state_of_snapshots(members, len(certificate.members))
+
+    def _state_of_snapshots(self, members: Flags, n_members: int) -> tuple[Vector, Matrix]:
+        """Return (x in the user's order, every v_k) of the members' last snapshots; who is no member stays as it is."""
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
         for number, (block, certifier) in enumerate(zip(self.blocks, self.by_id.async_certifiers, strict=True)):
             for k, snapshot in enumerate(certifier.state.last):
                 if snapshot is not None and members[int(block.ids[k])]:
                     x[number][block.of_node(k)] = snapshot.x
-                    v[number][k] = len(certificate.members) * snapshot.s
-        self.proof = certificate, np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
+                    v[number][k] = n_members * snapshot.s
+        return np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
         """Return (x in the user's order, every v_k) that the newest certificate is about."""

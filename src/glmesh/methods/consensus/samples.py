@@ -152,7 +152,7 @@ class Samples:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """The nodes of each of the team's threads."""
+        """Nodes of each thread of the pool."""
         return self.threads.spans(self.work)
 
     @cached_property
