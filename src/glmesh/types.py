@@ -1,7 +1,5 @@
 """Array types that all packages share; a name says the dtype, a comment or a docstring the shape."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -13,5 +11,4 @@ Unsigned = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Data = npt.ArrayLike | sp.sparray | sp.spmatrix  # samples or a matrix as users have them: arrays, data frames, sparse
-Design = Matrix | sp.csr_array  # (m, p) samples that were read from a file or checked
-AnyArray = Any  # what a user hands in: lists, arrays, sparse matrices, data frames
+SampleMatrix = Matrix | sp.csr_array  # (m, p) samples that were read from a file or checked

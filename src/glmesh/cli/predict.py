@@ -11,7 +11,7 @@ from glmesh.errors import InvalidData, InvalidInput
 from glmesh.files import model_files
 from glmesh.files.data_files import is_table, load
 from glmesh.files.model_files import Model
-from glmesh.types import Design, Vector
+from glmesh.types import SampleMatrix, Vector
 
 HELP = "apply a saved model to a data file"
 
@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
     return REACHED
 
 
-def _read(options: Namespace, model: Model) -> tuple[Design, Vector | None]:
+def _read(options: Namespace, model: Model) -> tuple[SampleMatrix, Vector | None]:
     """Return (X, y), y None where the file has none: a table with as many columns as the model has features."""
     p = len(model.coef)
     if not is_table(options.data) or options.target is not None:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from glmesh.errors import GlmeshError
-from glmesh.types import AnyArray, Vector
+from glmesh.types import Vector
 
 Buffer = bytes | memoryview
 
@@ -59,7 +60,7 @@ class Reader:
         """Return the next fields of fixed length."""
         return layout.unpack(self.take(layout.size))
 
-    def array(self, kind: str, n: int) -> AnyArray:
+    def array(self, kind: str, n: int) -> npt.NDArray[Any]:
         """Return the next n numbers of this kind, a view of the message."""
         size = n * np.dtype(kind).itemsize
         self._advance(size)

@@ -20,7 +20,7 @@ from glmesh.functions import Separable
 from glmesh.network import Mixing, Network, Plan
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Partition, Problem
-from glmesh.types import AnyArray, Data, Flags, Indices, Matrix, Vector
+from glmesh.types import Data, Flags, Indices, Matrix, Vector
 
 
 class Run(Iterator[int]):
@@ -279,7 +279,7 @@ class Run(Iterator[int]):
     def add_columns(
         self,
         node: int,
-        X: AnyArray,
+        X: Data,
         y: ArrayLike | None = None,
         *,
         sample_weight: ArrayLike | None = None,

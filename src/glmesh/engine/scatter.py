@@ -17,14 +17,14 @@ from glmesh.functions import Loss, Separable
 from glmesh.linalg import Columns
 from glmesh.parallel import ProcessGroup
 from glmesh.problem import DataSummary, NodeData, Partition, ProblemSpec, Shard, Split, spread
-from glmesh.types import Design, Indices, Vector
+from glmesh.types import Indices, SampleMatrix, Vector
 
 _NONE = np.iinfo(np.int32).max
 
 
 def load(
     path: str | PathLike[str], processes: ProcessGroup, *, target: str | int | None = None
-) -> tuple[Design, Vector]:
+) -> tuple[SampleMatrix, Vector]:
     """Return (X, y) of the rows of a file, or of one of several files, that are dealt to this process.
 
     X has as many columns as the widest part has.
@@ -41,7 +41,7 @@ def load(
     return X, y
 
 
-def shape_of(X: Design, processes: ProcessGroup) -> tuple[int, int, int | None]:
+def shape_of(X: SampleMatrix, processes: ProcessGroup) -> tuple[int, int, int | None]:
     """(samples, features, nonzeros) of all processes together; None: X is dense."""
     shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
@@ -49,7 +49,7 @@ def shape_of(X: Design, processes: ProcessGroup) -> tuple[int, int, int | None]:
 
 
 def scatter(
-    X: Design,
+    X: SampleMatrix,
     y: ArrayLike,
     processes: ProcessGroup,
     *,
@@ -78,7 +78,7 @@ def scatter(
         raise InvalidData(
             f"X of rank {processes.rank} has {X.shape[1]} columns, another {p}; features must be the same"
         )
-    rows: Design = sp.csr_array(X) if sparse else np.asarray(X, dtype=np.float64)
+    rows: SampleMatrix = sp.csr_array(X) if sparse else np.asarray(X, dtype=np.float64)
     if sparse and not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
@@ -100,7 +100,7 @@ def scatter(
     return Shard(own, summary, dealt, int(processes.local_blocks(n_nodes, processes.size)[0][0]))
 
 
-def _loads(rows: Design, processes: ProcessGroup, *, by_samples: bool) -> Indices:
+def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> Indices:
     """Entries of each column of the problem that are not zero."""
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
@@ -117,7 +117,9 @@ def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
     return [dealt.order[dealt.starts[first] : dealt.starts[last + 1]] for first, last in nodes]
 
 
-def _trade_rows(rows: Design, before: int, hosts: list[Indices], processes: ProcessGroup) -> tuple[Columns, Indices]:
+def _trade_rows(
+    rows: SampleMatrix, before: int, hosts: list[Indices], processes: ProcessGroup
+) -> tuple[Columns, Indices]:
     """The samples of this process's nodes, as columns, and their numbers."""
     outgoing: list[Any] = []
     for wanted in hosts:
@@ -128,7 +130,7 @@ def _trade_rows(rows: Design, before: int, hosts: list[Indices], processes: Proc
     return Columns.join([part for _, part in arrived]).take(np.argsort(places)), hosts[processes.rank]
 
 
-def _trade_columns(rows: Design, hosts: list[Indices], processes: ProcessGroup) -> Columns:
+def _trade_columns(rows: SampleMatrix, hosts: list[Indices], processes: ProcessGroup) -> Columns:
     """The features of this process's nodes: the entries of all samples."""
     by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
     arrived = processes.all_to_all([by_columns[:, wanted] for wanted in hosts])

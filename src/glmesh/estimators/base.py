@@ -23,7 +23,7 @@ from glmesh.errors import InvalidData
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
 from glmesh.problem import Split
-from glmesh.types import Data, Design, Vector
+from glmesh.types import Data, SampleMatrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -192,7 +192,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return state
 
 
-def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[Design, Vector, Vector]:
+def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[SampleMatrix, Vector, Vector]:
     """Return (X, y, sample weights) of the part of node k, checked."""
     if not isinstance(part, tuple | list) or len(part) not in (2, 3):
         raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")

@@ -13,7 +13,7 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.least_squares import ElasticNetRegressor, net_objective
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.estimators.paths import alpha_grid, elastic_net_path
-from glmesh.types import AnyArray, Data, Indices, Vector
+from glmesh.types import Data, Indices, Matrix, Vector
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -134,8 +134,8 @@ class ElasticNetCV(ElasticNetRegressor):
         mean = errors.mean(axis=2)
         best, chosen = divmod(int(np.argmin(mean)), mean.shape[1])
         self.l1_ratio_, self.alpha_ = ratios[best], float(grids[best][chosen])
-        self.mse_path_: AnyArray = errors[0] if len(ratios) == 1 else errors
-        self.alphas_: AnyArray = grids[0] if len(ratios) == 1 else np.array(grids)
+        self.mse_path_: Matrix = errors[0] if len(ratios) == 1 else errors
+        self.alphas_: Matrix = grids[0] if len(ratios) == 1 else np.array(grids)
         super()._fit(data)
         del self._variables
         return self

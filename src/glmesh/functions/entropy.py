@@ -10,7 +10,7 @@ from scipy.special import expit, xlogy
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import LOGISTIC_DUAL, Columnwise, Separable, check_rows
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Flags, Indices, Vector
 
 
 def logistic_root(a: Vector, b: Vector) -> Vector:
@@ -57,7 +57,7 @@ class LogisticDual(Columnwise):
         entropy = self.c * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))
         return np.where(inside, entropy, np.inf)
 
-    def _probability(self, x: Vector) -> tuple[Vector, AnyArray]:
+    def _probability(self, x: Vector) -> tuple[Vector, Flags]:
         p = np.divide(self.y * x, self.c, out=np.where(x == 0, 0.0, np.inf), where=self.c > 0)
         return np.clip(p, 0.0, 1.0), (p >= 0.0) & (p <= 1.0)
 

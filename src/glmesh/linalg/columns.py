@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from glmesh.errors import InvalidData
 from glmesh.kernels.columns import products, transposed_products
-from glmesh.types import Data, Design, Indices, Matrix, Unsigned, Vector
+from glmesh.types import Data, Indices, Matrix, SampleMatrix, Unsigned, Vector
 
 ONE_ROW = np.zeros(1, dtype=np.uint64)
 
@@ -127,7 +127,7 @@ class Columns:
         indices = self.indices if self.dense else self.indices[a:b]
         return Columns(self.d, self.indptr[begin : end + 1] - self.indptr[begin], indices, self.data[a:b], self.dense)
 
-    def to_scipy(self) -> Design:
+    def to_scipy(self) -> SampleMatrix:
         """Return a scipy CSC array or a Fortran-ordered numpy array; values are not copied."""
         if self.dense:
             return self.data.reshape(self.n, self.d).T

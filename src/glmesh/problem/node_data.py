@@ -15,7 +15,7 @@ from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth,
 from glmesh.linalg import Columns
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
-from glmesh.types import AnyArray, Data, Indices, Vector
+from glmesh.types import Data, Indices, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class NodeData:
     """
 
     def __init__(
-        self, spec: ProblemSpec, X: AnyArray, y: ArrayLike | None, sample_weight: ArrayLike | None, where: str = ""
+        self, spec: ProblemSpec, X: Data, y: ArrayLike | None, sample_weight: ArrayLike | None, where: str = ""
     ) -> None:
         self.spec = spec
         self.where = where

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from glmesh.errors import InvalidInput
 from glmesh.functions import GroupLasso
 from glmesh.problem.problem import Problem
-from glmesh.types import AnyArray, Indices
+from glmesh.types import Indices, Vector
 
 HOW = ("shuffled", "contiguous", "balanced")
 
@@ -34,7 +34,7 @@ class Partition:
         """Return the columns of a node, as the user counts them."""
         return self.order[self.starts[node] : self.starts[node + 1]]
 
-    def to_user(self, values: AnyArray) -> AnyArray:
+    def to_user(self, values: Vector) -> Vector:
         """Return values, one per column in node order, in the user's order."""
         out = np.empty_like(values)
         out[self.order] = values
