@@ -1,13 +1,14 @@
 """Array types that all packages share; a name says the dtype, a comment or a docstring the shape."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
-AnyArray = Any  # what a user hands in: lists, arrays, sparse matrices, data frames
+Data = npt.ArrayLike | sp.sparray | sp.spmatrix  # samples or a matrix as users have them: arrays, data frames, sparse
+SampleMatrix = Matrix | sp.csr_array  # (m, p) samples that were read from a file or checked

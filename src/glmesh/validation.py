@@ -62,7 +62,7 @@ def whole_number(
     return number
 
 
-def number_in(value: Any, name: str, wanted: str, allowed: Callable[[float], bool]) -> float:
+def number_in(value: object, name: str, wanted: str, allowed: Callable[[float], bool]) -> float:
     """Return the value as a float if it is a real number that `allowed` is true of; a truth value is none.
 
     Parameters

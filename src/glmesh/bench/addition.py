@@ -14,19 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.bench.contenders import Contender
 from glmesh.bench.data import DataSet
 from glmesh.bench.objectives import Objective
 from glmesh.errors import InvalidInput
-from glmesh.types import AnyArray
+from glmesh.types import Data
 
 
 @dataclass(frozen=True)
 class Addition:
     """Data sets, objectives and methods that a file adds, by name."""
 
-    datasets: dict[str, Callable[[], tuple[AnyArray, AnyArray]]] = field(default_factory=dict)
+    datasets: dict[str, Callable[[], tuple[Data, ArrayLike]]] = field(default_factory=dict)
     objectives: dict[str, Objective] = field(default_factory=dict)
     methods: dict[str, Contender] = field(default_factory=dict)
 

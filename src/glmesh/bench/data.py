@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import data_files
-from glmesh.types import AnyArray, Vector
+from glmesh.types import SampleMatrix, Vector
 from glmesh.validation import unknown
 
 VARIABLE = "GLMESH_DATA"
@@ -26,7 +26,7 @@ class DataSet:
     """Samples and labels -1 and 1, with a word on where they are from."""
 
     name: str
-    X: AnyArray
+    X: SampleMatrix
     y: Vector
     source: str
     real: bool
@@ -132,17 +132,17 @@ def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
     return Path(named) if named else None
 
 
-def _occurring(X: AnyArray) -> AnyArray:
+def _occurring(X: SampleMatrix) -> SampleMatrix:
     return X[:, np.flatnonzero(np.asarray(abs(X).sum(axis=0)).ravel() > 0)]
 
 
-def _unit_rows(X: AnyArray) -> AnyArray:
+def _unit_rows(X: SampleMatrix) -> SampleMatrix:
     norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else (X * X).sum(axis=1))
     factors = 1.0 / np.where(norms > 0, norms, 1.0)
     return sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]
 
 
-def stand_in(m: int, p: int, per_row: int, *, seed: int) -> tuple[AnyArray, Vector]:
+def stand_in(m: int, p: int, per_row: int, *, seed: int) -> tuple[SampleMatrix, Vector]:
     """Return (X, y): m unit rows with `per_row` nonzeros, features as frequent as words are (about 1/rank^0.8), and
     labels -1 and 1 from sparse coefficients and noise.
     """

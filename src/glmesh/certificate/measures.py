@@ -82,7 +82,7 @@ def observe(
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return g(x)."""
+    """Return g(x) of the variables of all blocks."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 

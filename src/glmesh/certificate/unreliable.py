@@ -80,6 +80,12 @@ class RoundSnapshot:
         """Keep the certificate that follows from the rows of all members."""
         self.certificate = certificate
 
+    def take_offer(self, peer: int, offer: Offer | None, attempt: int) -> None:
+        """Take the neighbour's end of the link and its s from an offer of round T that belongs to this attempt."""
+        if offer is not None and offer.attempt == attempt and offer.vector is not None:
+            self.their_ends[peer] = (offer.version, offer.digest)
+            self.offered[peer] = offer.vector
+
     def behind(self, peer: int) -> bool:
         """Return whether the neighbour's end of the link had the higher version at T."""
         return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
@@ -231,11 +237,9 @@ class AsyncCertifier:
             snapshot, edge = self.state.snapshots[k], state.flow_gossip.node_flows[k].edges.get(peer)
             if snapshot is None or edge is None or peer not in snapshot.ends:
                 continue
-            offer, record = mail.part(Offer), mail.part(CertificateRecord)
-            fresh = first and snapshot.round == state.round and not self.extrapolates
-            if fresh and offer is not None and offer.attempt == edge.attempt and offer.vector is not None:
-                snapshot.their_ends[peer] = (offer.version, offer.digest)
-                snapshot.offered[peer] = offer.vector
+            if first and snapshot.round == state.round and not self.extrapolates:
+                snapshot.take_offer(peer, mail.part(Offer), edge.attempt)
+            record = mail.part(CertificateRecord)
             if record is not None and record.round == snapshot.round:
                 snapshot.take(peer, record)
         for k, snapshot in enumerate(self.state.snapshots):

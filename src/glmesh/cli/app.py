@@ -1,14 +1,16 @@
 """Finds the command and runs it; the one place where errors become a line and an exit code.
 
-Parsing needs the standard library only; a command imports what it works with when it runs, so `--help` is quick.
+What `import glmesh` does not load already (federations, benchmarks, experiments), a command imports when it runs.
 """
 
 import os
 import sys
 from collections.abc import Sequence
 
+from glmesh import __version__
 from glmesh.cli import bench, demo, doctor, federation, keys, node, paper, predict, report, status, topology, train, up
 from glmesh.cli.options import INTERRUPTED, USAGE, Parser, examples
+from glmesh.errors import GlmeshError
 
 COMMANDS = {
     "demo": demo,
@@ -29,8 +31,6 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what goes wrong is one line on stderr."""
-    from glmesh.errors import GlmeshError
-
     try:
         try:
             arguments = _parser().parse_args(argv)
@@ -56,8 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    from glmesh import __version__
-
     parser = Parser(
         prog="glmesh",
         description="Train generalised linear models over a network of nodes that each keep their own data, without a "

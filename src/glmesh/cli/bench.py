@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from glmesh.cli.options import REACHED, Parser, examples, number, whole
+from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import can_plot
 
 HELP = "compare methods: communications, bytes and seconds"
@@ -11,12 +11,10 @@ HELP = "compare methods: communications, bytes and seconds"
 
 def add_options(parser: Parser) -> None:
     """Add the options of `bench`."""
-    parser.description = (
+    parser.describe(
         "Follows CoLA and its rivals on the same problems and networks until each is within 1e-6 of a proven optimum, "
         "and writes a page with tables, ratios and plots. Rivals get the best step of a grid. A data set that is not "
-        "in the folder of --data (or GLMESH_DATA) is replaced by a small one of the same shape."
-    )
-    parser.epilog = examples(
+        "in the folder of --data (or GLMESH_DATA) is replaced by a small one of the same shape.",
         "glmesh bench --datasets a9a --objectives ridge",
         "glmesh bench --datasets rcv1 a9a --data folder --out bench-out",
         "glmesh bench --add mine.py --datasets mine --methods 'CoLA default, by features' 'NIDS, as given'",

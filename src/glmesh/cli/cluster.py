@@ -5,20 +5,20 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from glmesh.cli.failures import CHECKPOINT
 from glmesh.cli.options import USAGE
+from glmesh.errors import GlmeshError
+from glmesh.parallel import ProcessGroup
+from glmesh.transports.mpi import ranks
 
 # what is left to say when the program was ended from outside: it waits for its input to end, without a last word
 _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.endswith('.') else said)"
 
 
-def run(options: Namespace, command: Callable[[Namespace, Any], int]) -> int:
+def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -> int:
     """Run a command on all ranks; return the exit code of this one. One rank prints the error of all."""
-    from glmesh.errors import GlmeshError
-    from glmesh.transports.mpi import ranks
-
     with_all = ranks()
     options = Namespace(**vars(options) | {"quiet": options.quiet or with_all.rank > 0})
     try:

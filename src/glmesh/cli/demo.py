@@ -1,20 +1,19 @@
 """`glmesh demo`: sixteen nodes on a ring solve a Lasso, and prove that they did."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
-from glmesh.cli.options import REACHED, Parser, examples
+import numpy as np
+
+from glmesh import Problem, Status, plot, solve
+from glmesh.cli.options import REACHED, Parser
 from glmesh.cli.output import can_plot, check_picture, check_writable, plain
 from glmesh.cli.progress import Progress
 from glmesh.cli.train import exit_code
+from glmesh.engine.result import Result
+from glmesh.files import data_files
 from glmesh.formatting import size
-
-if TYPE_CHECKING:
-    from glmesh.engine.result import Result
-    from glmesh.types import Matrix, Vector
+from glmesh.types import Matrix, Vector
 
 HELP = "see it work: a Lasso over a ring of 16 nodes"
 
@@ -24,12 +23,13 @@ _SHRINK = 10  # alpha, as a part of the smallest one that makes all coefficients
 
 def add_options(parser: Parser) -> None:
     """Add the options of `demo`."""
-    parser.description = (
+    parser.describe(
         "Sixteen nodes on a ring, each holding four of the 64 features of the diabetes data (it comes with "
         "scikit-learn), fit a Lasso by talking to their two neighbours only, until each of them can prove that the "
-        "answer is as good as asked for. The result is compared with scikit-learn's on the pooled data."
+        "answer is as good as asked for. The result is compared with scikit-learn's on the pooled data.",
+        "glmesh demo",
+        "glmesh demo --no-plot",
     )
-    parser.epilog = examples("glmesh demo", "glmesh demo --no-plot")
     add = parser.add_argument
     add("--out", default="glmesh-demo.png", metavar="FILE", help="the convergence plot (default glmesh-demo.png)")
     add("--no-plot", action="store_true", help="do not write it")
@@ -41,10 +41,6 @@ def run(options: Namespace) -> int:
     if draws:
         check_picture("--out", options.out)
         check_writable({"--out": options.out})
-    import numpy as np
-
-    from glmesh import Problem, Status, plot, solve
-    from glmesh.files import data_files
 
     X, y = data_files.demo()
     alpha = float(np.abs(X.T @ y).max()) / _SHRINK
@@ -88,7 +84,6 @@ def _certificate(result: Result) -> str:
 
 
 def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
-    import numpy as np
     from sklearn.linear_model import Lasso
 
     # scikit-learn divides the loss by the number of samples
@@ -109,8 +104,6 @@ def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
 
 
 def _curve(result: Result) -> str:
-    from glmesh import plot
-
     history = result.history
     return plot.curve(
         history["communications"],

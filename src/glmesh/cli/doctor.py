@@ -3,18 +3,18 @@
 from argparse import Namespace
 
 from glmesh.cli.federation import needs_peers
-from glmesh.cli.options import REACHED, USAGE, Parser, examples
+from glmesh.cli.options import REACHED, USAGE, Parser
 
 HELP = "check a node before it starts"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options of `doctor`."""
-    parser.description = (
+    parser.describe(
         "Look at configuration, certificates and their expiry, data, topology, neighbours, the size of messages and "
-        "the time that a run may take. The exit code is 2 if something would keep the node from running."
+        "the time that a run may take. The exit code is 2 if something would keep the node from running.",
+        "glmesh doctor alice.toml",
     )
-    parser.epilog = examples("glmesh doctor alice.toml")
     parser.add_argument("file", metavar="NODE.toml")
 
 

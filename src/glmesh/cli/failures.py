@@ -1,16 +1,15 @@
 """`train` when things fail: the fault plan, the folder of the checkpoint, and what to tell afterwards."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import networkx as nx
 
 from glmesh.cli.output import count
-
-if TYPE_CHECKING:
-    from glmesh.engine.result import Result
-    from glmesh.network.faults import Plan
+from glmesh.engine import checkpoint
+from glmesh.engine.result import Result
+from glmesh.errors import InvalidInput
+from glmesh.network import Plan
 
 CHECKPOINT = "run.ckpt"
 EVERY = 100  # [rounds] between two checkpoints
@@ -22,11 +21,8 @@ _EVENTS = {
 }
 
 
-def read_plan(options: Namespace, graph: Any) -> Plan | None:
+def read_plan(options: Namespace, graph: nx.Graph) -> Plan | None:
     """Return the plan of --faults, None without one; refuse a plan that does not fit the network."""
-    from glmesh.errors import InvalidInput
-    from glmesh.network.faults import Plan
-
     if options.faults is None:
         return None
     plan = Plan.of(options.faults)
@@ -52,8 +48,6 @@ def plan_text(plan: Plan | None) -> str:
 
 def checkpoint_output(options: Namespace) -> str | None:
     """Return what --checkpoint would write first: the folder, or the file in a folder that exists; None without it."""
-    from glmesh.errors import InvalidInput
-
     if options.checkpoint is None:
         if options.checkpoint_every is not None:
             raise InvalidInput("--checkpoint-every goes with --checkpoint DIR, which says where to")
@@ -66,8 +60,6 @@ def checkpoint_output(options: Namespace) -> str | None:
 
 def rounds_done(options: Namespace) -> int | None:
     """Return the rounds that the checkpoint holds, None without one; refuse a damaged file."""
-    from glmesh.engine import checkpoint
-
     if options.checkpoint is None:
         return None
     path = Path(options.checkpoint, CHECKPOINT)
@@ -85,8 +77,6 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 def told(result: Result) -> list[tuple[str, str]]:
     """Return lines of the summary: members, rounds away, who joined and left, subproblems that were skipped."""
-    from glmesh.network.faults import Plan
-
     lines = []
     presence = result.presence
     if presence.size and (presence == 0).any():

@@ -1,11 +1,16 @@
 """`glmesh federation init|add|check FILE`: the file that all members of a federation share."""
 
 from argparse import Namespace
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from glmesh.cli.models import MODELS
-from glmesh.cli.options import REACHED, Parser, examples, number, whole
+from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import rows
+from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.files.archive import write_text
+from glmesh.network import topology
 
 HELP = "write and check the file that all nodes of a federation share"
 _PORT = 7001  # [port] of the first member on loopback; further members count upwards
@@ -13,11 +18,9 @@ _PORT = 7001  # [port] of the first member on loopback; further members count up
 
 def add_options(parser: Parser) -> None:
     """Add the options of `federation`."""
-    parser.description = (
+    parser.describe(
         "A federation file says what is solved, who takes part (by the fingerprint of a certificate) and who talks to "
-        "whom. Every member needs the same one; nodes compare it key by key when they meet."
-    )
-    parser.epilog = examples(
+        "whom. Every member needs the same one; nodes compare it key by key when they meet.",
         "glmesh federation init fed.toml --model logistic --alpha 1",
         "glmesh federation add fed.toml alice=alice.csv bob=bob.csv carol=carol.csv",
         "glmesh federation add fed.toml dave=dave.csv --address dave.example:7001 --late",
@@ -55,10 +58,6 @@ def add_options(parser: Parser) -> None:
 
 def needs_peers() -> None:
     """Raise InvalidInput that says what to install, where the extra `peers` is missing."""
-    from importlib.util import find_spec
-
-    from glmesh.errors import InvalidInput
-
     modules = {"grpcio": "grpc", "cryptography": "cryptography", "tomli-w": "tomli_w"}
     missing = [name for name, module in modules.items() if not find_spec(module)]
     if missing:
@@ -73,8 +72,7 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     """Write a file without members."""
-    from glmesh.errors import InvalidInput, UnsuitablePair
-    from glmesh.federation.config.federation import Federation, NetworkPart, ProblemPart
+    from glmesh.federation.config import Federation, NetworkPart, ProblemPart
 
     path = Path(options.file)
     if path.exists():
@@ -108,14 +106,9 @@ def _init(options: Namespace) -> int:
 
 def _add(options: Namespace) -> int:
     """Add members to a file, and write the node files of those with data."""
-    from dataclasses import replace
-
     import tomli_w
 
-    from glmesh.errors import InvalidInput
-    from glmesh.federation.config.federation import Federation, Member
-    from glmesh.federation.config.keys import check_name, fingerprint
-    from glmesh.files.archive import write_text
+    from glmesh.federation.config import Federation, Member, check_name, fingerprint
 
     path = Path(options.file)
     federation = Federation.read(path)
@@ -162,8 +155,7 @@ def _node_file(options: Namespace, name: str, data: str) -> dict[str, str]:
 
 def _check(options: Namespace) -> int:
     """Check a file and print what it says."""
-    from glmesh.federation.config.federation import Federation
-    from glmesh.network import topology
+    from glmesh.federation.config import Federation
 
     federation = Federation.read(options.file)
     federation.check()

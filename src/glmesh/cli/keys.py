@@ -4,18 +4,19 @@ from argparse import Namespace
 from pathlib import Path
 
 from glmesh.cli.federation import needs_peers
-from glmesh.cli.options import REACHED, Parser, examples, whole
+from glmesh.cli.options import REACHED, Parser, whole
 
 HELP = "make a private CA and the certificates of nodes"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options of `keys`."""
-    parser.description = (
+    parser.describe(
         "Make a private certificate authority in a folder, unless there is one, and a certificate and a key for each "
-        "name. Keep ca.key where nobody else gets at it; give each site ca.crt and its own .crt and .key only."
+        "name. Keep ca.key where nobody else gets at it; give each site ca.crt and its own .crt and .key only.",
+        "glmesh keys keys alice bob carol",
+        "glmesh keys keys dave --days 90",
     )
-    parser.epilog = examples("glmesh keys keys alice bob carol", "glmesh keys keys dave --days 90")
     parser.add_argument("folder", metavar="FOLDER", help="where the files are, and go")
     parser.add_argument("names", metavar="NAME", nargs="*", help="of a node: small letters, digits, hyphens")
     parser.add_argument("--days", type=whole(1), metavar="N", help="that certificates are good for (default 397)")

@@ -1,14 +1,11 @@
 """Models that `--model` knows by name, and the splits that a loss and a penalty allow."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from glmesh.functions import Loss
-    from glmesh.problem.spec import Split
+from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.functions import LOSSES, Loss
+from glmesh.problem import Split, refusals, shorter
 
 # name: (loss, penalty)
 MODELS = {
@@ -34,16 +31,11 @@ class Choice:
 
     def split_for(self, n_samples: int, n_features: int) -> Split:
         """Return the split with the shorter messages: they hold a number per sample (features), or per feature."""
-        from glmesh.problem.spec import shorter
-
         return shorter(self.splits, n_samples, n_features)
 
 
 def choose(options: Namespace) -> Choice:
     """Check --model, --loss, --penalty, ... against each other, before any data is read."""
-    from glmesh.errors import UnsuitablePair
-    from glmesh.problem.spec import refusals
-
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
     refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
@@ -64,9 +56,6 @@ def choose(options: Namespace) -> Choice:
 
 def parse_loss(text: str) -> Loss:
     """Return the loss of NAME or NAME=PARAMETER, as in huber=1.35."""
-    from glmesh.errors import InvalidInput
-    from glmesh.functions import LOSSES
-
     name, equals, parameter = text.partition("=")
     if name not in LOSSES:
         raise InvalidInput(f"--loss {name}: unknown; choose from {', '.join(LOSSES)}")

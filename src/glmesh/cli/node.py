@@ -5,19 +5,21 @@ from argparse import Namespace
 from contextlib import ExitStack, closing
 
 from glmesh.cli.federation import needs_peers
-from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser, examples, whole
+from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser, whole
+from glmesh.errors import GlmeshError
 
 HELP = "run one site of a federation: train with its neighbours, over TLS"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options of `node`."""
-    parser.description = (
+    parser.describe(
         "Run one site. Start the nodes of a federation in any order, and again after whatever happens: a node goes on "
         "from its checkpoint. It ends by itself when all members hold a model that is proven to be good enough, and "
-        "leaves model.npz, history.jsonl and log.jsonl in its state folder. SIGTERM or Ctrl-C pause it."
+        "leaves model.npz, history.jsonl and log.jsonl in its state folder. SIGTERM or Ctrl-C pause it.",
+        "glmesh node alice.toml",
+        "glmesh node alice.toml --plain 2> alice.log",
     )
-    parser.epilog = examples("glmesh node alice.toml", "glmesh node alice.toml --plain 2> alice.log")
     parser.add_argument("file", metavar="NODE.toml", help="what the site knows beside the federation file")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live view")
     parser.add_argument("--rounds", type=whole(1), metavar="N", help="stop after N rounds")
@@ -29,8 +31,7 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Run the node until it has ended; return the exit code."""
     needs_peers()
-    from glmesh.errors import GlmeshError
-    from glmesh.federation.config.site import Site
+    from glmesh.federation.config import Site
     from glmesh.federation.monitor.history import History
     from glmesh.federation.monitor.log import Handshakes, line_handler, node_log
     from glmesh.federation.monitor.screen import View

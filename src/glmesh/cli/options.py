@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from glmesh.errors import InvalidInput
+
 REACHED, USAGE, OUT_OF_ROUNDS, INTERRUPTED = 0, 2, 3, 130  # exit codes; `glmesh train --help` explains them
 
 
@@ -14,10 +16,12 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **options)
 
+    def describe(self, text: str, *lines: str, after: str = "", usage: str | None = None) -> None:
+        """Set the text above the options, and the command lines that are shown as examples below them."""
+        self.description, self.epilog, self.usage = text, examples(*lines, after=after), usage
+
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput that says where help is."""
-        from glmesh.errors import InvalidInput
-
         raise InvalidInput(f"{message} (`{self.prog} --help` explains)")
 
 

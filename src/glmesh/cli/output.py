@@ -2,8 +2,13 @@
 
 import tempfile
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
+
+from glmesh.errors import InvalidInput
+from glmesh.files.archive import write_text
+from glmesh.types import Vector
 
 PICTURES = (".png", ".pdf", ".svg")
 
@@ -41,8 +46,6 @@ def plain(stream: TextIO) -> bool:
 
 def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
     """Refuse, before any work, outputs that could not be written or would overwrite each other or an input."""
-    from glmesh.errors import InvalidInput
-
     taken = {Path(name).resolve(): "the input" for name in inputs}
     for option, name in outputs.items():
         if name is None:
@@ -62,8 +65,6 @@ def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
 
 def check_picture(option: str, name: str | None) -> None:
     """Refuse, before any work, a plot that could not be drawn."""
-    from glmesh.errors import InvalidInput
-
     if name is None:
         return
     if Path(name).suffix.lower() not in PICTURES:
@@ -74,19 +75,15 @@ def check_picture(option: str, name: str | None) -> None:
 
 def can_plot() -> bool:
     """Return whether matplotlib is installed."""
-    from importlib.util import find_spec
-
     return find_spec("matplotlib") is not None
 
 
 def write_lines(path: str, lines: Iterable[str]) -> None:
     """Write a text file, whole or not at all."""
-    from glmesh.files.archive import write_text
-
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def write_history(path: str, history: Mapping[str, Any]) -> None:
+def write_history(path: str, history: Mapping[str, Vector]) -> None:
     """Write a CSV file with the keys as header; numbers are read back to the last bit."""
     columns = [values.tolist() for values in history.values()]
     write_lines(path, [",".join(history), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))])

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from glmesh.cli.options import REACHED, Parser, examples, whole
+from glmesh.cli.options import REACHED, Parser, whole
 from glmesh.cli.output import can_plot
 
 HELP = "redo the paper's experiments, and say which claims were seen"
@@ -21,12 +21,10 @@ NAMES = (
 
 def add_options(parser: Parser) -> None:
     """Add the options of `paper`."""
-    parser.description = (
+    parser.describe(
         "Redoes an experiment of the CoLA paper (He, Bian, Jaggi; NeurIPS 2018) and writes its data (CSV), its picture "
         "(PNG, SVG) and one sentence for each claim: seen or not seen, with figures. Data sets are looked for in the "
-        "folder of --data (or GLMESH_DATA); small ones of the same shape stand in for those that are not there."
-    )
-    parser.epilog = examples(
+        "folder of --data (or GLMESH_DATA); small ones of the same shape stand in for those that are not there.",
         "glmesh paper topologies",
         "glmesh paper all --quick                       a minute, without any data",
         "glmesh paper all --data folder --out paper-out",

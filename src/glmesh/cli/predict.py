@@ -1,28 +1,26 @@
 """`glmesh predict MODEL DATA`: apply a model that `train` saved."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
-from glmesh.cli.options import REACHED, Parser, examples
+import numpy as np
+
+from glmesh.cli.options import REACHED, Parser
 from glmesh.cli.output import check_writable, count, write_lines
-
-if TYPE_CHECKING:
-    from glmesh.files.model_files import Model
-    from glmesh.types import AnyArray, Vector
+from glmesh.errors import InvalidData, InvalidInput
+from glmesh.files import model_files
+from glmesh.files.data_files import is_table, load
+from glmesh.files.model_files import Model
+from glmesh.types import SampleMatrix, Vector
 
 HELP = "apply a saved model to a data file"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options of `predict`."""
-    parser.description = (
+    parser.describe(
         "Apply a model that `glmesh train` saved: one prediction per line, a class or a number, in the order of the "
-        "samples. Where the file has a y as well, how well they agree is reported on stderr. A .csv may leave y out."
-    )
-    parser.epilog = examples(
+        "samples. Where the file has a y as well, how well they agree is reported on stderr. A .csv may leave y out.",
         "glmesh predict glmesh-model.npz new.svm",
         "glmesh predict glmesh-model.npz new.csv --target price --out predictions.csv",
         "glmesh predict clicks.npz new.svm.gz --probability | sort -g | tail",
@@ -40,9 +38,6 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Load a model and samples, predict, write, report; return the exit code."""
     check_writable({"--out": options.out}, options.model, options.data)
-
-    from glmesh.errors import InvalidInput
-    from glmesh.files import model_files
 
     model = model_files.load(options.model)
     if options.probability and model.loss != "logistic":
@@ -66,13 +61,8 @@ def run(options: Namespace) -> int:
     return REACHED
 
 
-def _read(options: Namespace, model: Model) -> tuple[AnyArray, Vector | None]:
+def _read(options: Namespace, model: Model) -> tuple[SampleMatrix, Vector | None]:
     """Return (X, y), y None where the file has none: a table with as many columns as the model has features."""
-    import numpy as np
-
-    from glmesh.errors import InvalidData
-    from glmesh.files.data_files import is_table, load
-
     p = len(model.coef)
     if not is_table(options.data) or options.target is not None:
         return load(options.data, target=options.target, n_features=p)
@@ -97,8 +87,6 @@ def score(model: Model, predictions: Vector, y: Vector) -> tuple[str, str] | Non
 
     None if y has other labels than the model.
     """
-    import numpy as np
-
     if model.classes is not None:
         if not np.isin(y, model.classes).all():
             return None

@@ -4,15 +4,12 @@ import math
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from glmesh.cli.output import duration, plain
+from glmesh.core import Certificate
+from glmesh.engine.result import Result
+from glmesh.engine.run import Run
 from glmesh.formatting import size
-
-if TYPE_CHECKING:
-    from glmesh.core.records import Certificate
-    from glmesh.engine.result import Result
-    from glmesh.engine.run import Run
 
 _REFRESH = 0.15  # [s] between two pictures of the line; faster cannot be read
 _SHARE = 10  # measuring the gap takes at most a tenth of a run's time

@@ -4,15 +4,18 @@ import json
 from argparse import Namespace
 
 from glmesh.cli.federation import needs_peers
-from glmesh.cli.options import REACHED, Parser, examples
+from glmesh.cli.options import REACHED, Parser
 
 HELP = "look at a running node"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options of `status`."""
-    parser.description = "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes."
-    parser.epilog = examples("glmesh status alice.toml", "glmesh status alice.toml --json")
+    parser.describe(
+        "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes.",
+        "glmesh status alice.toml",
+        "glmesh status alice.toml --json",
+    )
     parser.add_argument("file", metavar="NODE.toml")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -20,7 +23,7 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Ask a running node and print its figures; return the exit code."""
     needs_peers()
-    from glmesh.federation.config.site import Site
+    from glmesh.federation.config import Site
     from glmesh.federation.monitor.screen import screen
     from glmesh.federation.monitor.server import ask
 

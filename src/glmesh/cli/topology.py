@@ -1,17 +1,15 @@
 """`glmesh topology NAME`: what a network looks like and how fast it mixes."""
 
-from __future__ import annotations
-
 import math
 import sys
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
 
-from glmesh.cli.options import REACHED, Parser, add_network, examples
+from glmesh import plot
+from glmesh.cli.options import REACHED, Parser, add_network
 from glmesh.cli.output import check_picture, check_writable, count, plain, rows
-
-if TYPE_CHECKING:
-    from glmesh.network.mixing import Mixing
+from glmesh.errors import InvalidNetwork
+from glmesh.network import mixing, topology
+from glmesh.network.mixing import Mixing
 
 HELP = "draw a network and say how fast it mixes"
 _DRAWN = 150  # [links] more are a blot in a terminal
@@ -35,12 +33,10 @@ DESCRIPTIONS = {
 
 def add_options(parser: Parser) -> None:
     """Add the options of `topology`."""
-    parser.description = (
+    parser.describe(
         "Draw a network of nodes and print what matters for a run on it: a message travels along each link in both "
         "directions every round, and the disagreement between nodes shrinks by the factor beta with each exchange "
-        "(Metropolis weights), so a large spectral gap 1 - beta means few rounds."
-    )
-    parser.epilog = examples(
+        "(Metropolis weights), so a large spectral gap 1 - beta means few rounds.",
         "glmesh topology list                   the names, compared",
         "glmesh topology torus --nodes 64",
         "glmesh topology random-4-regular --nodes 50 --seed 7 --plot network.png",
@@ -58,8 +54,6 @@ def run(options: Namespace) -> int:
     if options.name == "list":
         print(_table(options.nodes, options.seed))
         return REACHED
-    from glmesh import plot
-    from glmesh.network import mixing, topology
 
     graph = topology.build(options.name, options.nodes, options.seed)
     if 0 < graph.number_of_edges() <= _DRAWN:
@@ -67,8 +61,6 @@ def run(options: Namespace) -> int:
     print(f"{options.name}, {count(options.nodes, 'node')}\n")
     print(rows(_info(mixing.metropolis(graph), topology.diameter(graph), topology.EXACT_DIAMETER)))
     if options.plot:
-        from glmesh import plot
-
         plot.topology(graph, path=options.plot, title=f"{options.name}, {count(options.nodes, 'node')}")
         print(f"\n  drawn in {options.plot}")
     return REACHED
@@ -96,13 +88,10 @@ def _per_digit(beta: float) -> str:
 
 def _table(nodes: int, seed: int) -> str:
     """Return a table of all names with a description, and their figures for this number of nodes."""
-    from glmesh.errors import InvalidNetwork
-    from glmesh.network import mixing, topology
-
     form = "  {:<17}{:>8}{:>10}{:>10}  {}"
     lines = [form.format(f"{nodes:,} nodes", "links", "diameter", "1 - beta", "")]
     for name in topology.names():
-        figures: list[Any] = ["-"] * 3
+        figures: list[object] = ["-"] * 3
         try:
             weights = mixing.metropolis(graph := topology.build(name, nodes, seed))
             figures = [f"{weights.edges // 2:,}", topology.diameter(graph), f"{weights.spectral_gap:.3g}"]

@@ -1,11 +1,16 @@
 """`glmesh train DATA`: fit a model over a simulated network, or the ranks of a cluster, and save it."""
 
-from __future__ import annotations
-
+import json
 import sys
 from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
 
+import numpy as np
+
+from glmesh import Cola, Network, Problem, Status, __version__, plot, solve
+from glmesh.cli import cluster
 from glmesh.cli.failures import EVERY, checkpoint_output, make_checkpoint, plan_text, read_plan, rounds_done, told
 from glmesh.cli.models import MODELS, Choice, choose, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
@@ -13,29 +18,27 @@ from glmesh.cli.output import check_picture, check_writable, count, duration, ro
 from glmesh.cli.predict import score
 from glmesh.cli.progress import Progress, certified
 from glmesh.cli.train_options import add_options
+from glmesh.engine.result import Result
+from glmesh.engine.scatter import load as load_part
+from glmesh.engine.scatter import scatter, shape_of
+from glmesh.errors import InvalidInput
+from glmesh.files import data_files
+from glmesh.files.model_files import Model
 from glmesh.formatting import size
-
-if TYPE_CHECKING:
-    from glmesh.engine.result import Result
-    from glmesh.files.model_files import Model
-    from glmesh.network.faults import Plan
-    from glmesh.parallel.processes import ProcessGroup
-    from glmesh.problem.problem import Problem
-
-    Shape = tuple[int, int, int | None]  # samples, features and, if sparse, nonzeros
+from glmesh.network import Plan, topology
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
+from glmesh.problem import Split
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
+
+Shape = tuple[int, int, int | None]  # samples, features and, if sparse, nonzeros
 
 HELP = "fit a model to a data file, over a simulated network"
 
 
 def run(options: Namespace) -> int:
     """Check everything, read, fit, write and tell; return the exit code."""
-    from glmesh.parallel.processes import SINGLE_PROCESS
-
     if options.runtime == "mpi":
-        from glmesh.cli import cluster
-
         return cluster.run(options, train)
     return train(options, SINGLE_PROCESS)
 
@@ -51,9 +54,6 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     if (options.model is None) == (options.loss is None):
         raise _what_to_fit(options)
     choice = choose(options)
-
-    from glmesh import Cola, Network, solve
-    from glmesh.network import topology
 
     graph = topology.build(options.topology, options.nodes, options.seed)
     plan, done = read_plan(options, graph), rounds_done(options) if first else None
@@ -100,11 +100,6 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
 def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[Problem, Shape, Any]:
     """Return (problem; samples, features and nonzeros; (X, y) if this process has all data, else None)."""
-    from glmesh import Problem
-    from glmesh.engine.scatter import load as load_part
-    from glmesh.engine.scatter import scatter, shape_of
-    from glmesh.files.data_files import load
-
     fit: dict[str, Any] = {
         "loss": choice.loss,
         "penalty": choice.penalty,
@@ -113,11 +108,11 @@ def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[
         "fit_intercept": options.intercept,
     }
 
-    def split_for(shape: Shape) -> Any:
+    def split_for(shape: Shape) -> Split:
         return options.split if options.split != "auto" else choice.split_for(*shape[:2])
 
     if options.runtime == "simulation":
-        X, y = load(options.data, target=options.target)
+        X, y = data_files.load(options.data, target=options.target)
         shape = (*X.shape, int(X.nnz) if hasattr(X, "nnz") else None)
         return Problem.glm(X, y, split=split_for(shape), **fit), shape, (X, y)
     X, y = load_part(options.data, processes, target=options.target)
@@ -128,8 +123,6 @@ def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[
 
 def exit_code(result: Result) -> int:
     """Return the exit code that the status of a result stands for."""
-    from glmesh import Status
-
     good = (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE)
     if result.status is Status.INTERRUPTED:
         return INTERRUPTED
@@ -137,8 +130,6 @@ def exit_code(result: Result) -> int:
 
 
 def _what_to_fit(options: Namespace) -> Exception:
-    from glmesh.errors import InvalidInput
-
     if options.model:
         return InvalidInput("--model and --loss exclude each other; --model NAME stands for a loss and a penalty")
     return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}) or --loss NAME")
@@ -160,13 +151,6 @@ def _introduction(options: Namespace, choice: Choice, shape: Shape, split: str) 
 
 
 def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, result: Result) -> Model:
-    import json
-    from dataclasses import asdict
-    from math import isfinite
-
-    from glmesh import __version__
-    from glmesh.files.model_files import Model
-
     info: dict[str, Any] = {
         "glmesh": __version__,
         "status": result.status.name.lower(),
@@ -200,8 +184,6 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.history:
         write_history(options.history, result.history)
     if options.plot:
-        from glmesh import plot
-
         plot.convergence(result.history, path=options.plot, title=_title(options), presence=result.presence)
 
 
@@ -211,8 +193,6 @@ def _title(options: Namespace) -> str:
 
 def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
     """Return lines with the gap that was asked for and reached; measured too where nodes could not prove it."""
-    from glmesh import Status
-
     wanted = f" (asked for {result.tol:g})" if result.tol is not None else ""
     measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else wanted}")
     if not certifying:
@@ -228,8 +208,6 @@ def _choices(result: Result) -> list[tuple[str, str]]:
 
 
 def _summary(options: Namespace, model: Model, result: Result, pooled: Any, *, virtual: bool) -> str:
-    import numpy as np
-
     time = f"{duration(result.seconds)} {'on the network clock' if virtual else 'of computing'}"
     nonzero = int(np.count_nonzero(model.coef))
     lines = [

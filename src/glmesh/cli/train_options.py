@@ -2,7 +2,7 @@
 
 from glmesh.cli.failures import CHECKPOINT, EVERY
 from glmesh.cli.models import MODELS
-from glmesh.cli.options import Parser, add_network, examples, number, whole
+from glmesh.cli.options import Parser, add_network, number, whole
 
 _RECORD_EVERY = 10  # [rounds] measuring the gap costs as much as a few rounds
 
@@ -32,9 +32,8 @@ exit codes:
 
 def add_options(parser: Parser) -> None:
     """Add the options of `train`."""
-    parser.usage = "glmesh train DATA (--model NAME | --loss NAME) [options]"
-    parser.description = _DESCRIPTION
-    parser.epilog = examples(
+    parser.describe(
+        _DESCRIPTION,
         "glmesh train houses.csv --target price --model ridge --alpha 10 --intercept",
         "glmesh train rcv1.svm.xz --model lasso --alpha 5 --nodes 64 --topology torus",
         "glmesh train a9a.svm --model logistic --stop certificate --local-passes 5",
@@ -42,6 +41,7 @@ def add_options(parser: Parser) -> None:
         "glmesh train a9a.svm --model logistic --faults plan.toml --checkpoint saved",
         "mpiexec -n 4 glmesh train big.svm --model svm --runtime mpi --checkpoint saved",
         after=f"models, as --loss and --penalty:\n{_models()}\n\n{_AFTER}",
+        usage="glmesh train DATA (--model NAME | --loss NAME) [options]",
     )
     add = parser.add_argument
     add("data", metavar="DATA", help="the file to learn from")

@@ -5,22 +5,24 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from glmesh.cli.federation import needs_peers
-from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser, examples
+from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser
 from glmesh.cli.output import duration
+from glmesh.errors import InvalidInput
+from glmesh.federation.config import Site
+from glmesh.files import model_files
 
 HELP = "start all nodes of a federation on this machine, to try it out"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options of `up`."""
-    parser.description = (
+    parser.describe(
         "Start `glmesh node NAME.toml` for every member of a federation file, whose node files are beside it; real "
-        "processes that talk over real TLS. Ctrl-C pauses all of them; started again they go on."
+        "processes that talk over real TLS. Ctrl-C pauses all of them; started again they go on.",
+        "glmesh up federation.toml",
     )
-    parser.epilog = examples("glmesh up federation.toml")
     parser.add_argument("file", metavar="FEDERATION", help="a federation file")
     parser.add_argument("--verbose", action="store_true", help="show the nodes' own lines")
 
@@ -28,9 +30,7 @@ def add_options(parser: Parser) -> None:
 def run(options: Namespace) -> int:
     """Start all nodes, wait, and print what became of them; return the exit code."""
     needs_peers()
-    from glmesh.errors import InvalidInput
-    from glmesh.federation.config.federation import Federation
-    from glmesh.federation.config.site import Site
+    from glmesh.federation.config import Federation, Site
 
     path = Path(options.file)
     federation = Federation.read(path)
@@ -41,7 +41,7 @@ def run(options: Namespace) -> int:
         raise InvalidInput(f"{missing[0]}: no such file; `glmesh federation add {path} NAME=DATA` writes it")
     sites = {name: Site.read(file) for name, file in files.items()}
     began = time.monotonic()
-    nodes: dict[str, Any] = {}
+    nodes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, file in files.items():
             command = [sys.executable, "-m", "glmesh", "node", str(file), "--plain"]
@@ -59,7 +59,7 @@ def run(options: Namespace) -> int:
     return _tell(nodes, sites, time.monotonic() - began)
 
 
-def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
+def _wait(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], began: float) -> None:
     """Print how far the first node is until all have ended, or one has failed."""
     from glmesh.federation.monitor.history import read_lines
 
@@ -81,10 +81,9 @@ def _wait(nodes: dict[str, Any], sites: dict[str, Any], began: float) -> None:
             shown = line
 
 
-def _tell(nodes: dict[str, Any], sites: dict[str, Any], seconds: float) -> int:
+def _tell(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], seconds: float) -> int:
     """Print how each node ended; return the exit code."""
     from glmesh.federation.monitor.history import read_lines
-    from glmesh.files import model_files
 
     good = True
     for name, node in nodes.items():

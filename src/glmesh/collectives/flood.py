@@ -5,6 +5,7 @@ Flooding needs no structure, and finds its way around any failure.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,17 @@ def flood_max(values: Matrix, hops: int) -> Rounds:
     return values
 
 
+def _news(
+    block: Block, k: int, round: int, known: dict[int, tuple[Vector, Vector]], fresh: dict[int, int]
+) -> Iterator[Mail]:
+    """Yield the mail of the k-th hosted node: to each neighbour the parts that were heard last from somebody else."""
+    for peer, _ in block.neighbours(k):
+        news = [node for node, source in fresh.items() if source != peer]
+        if news:
+            split = {node: known[node][0] for node in news}, {node: known[node][1] for node in news}
+            yield Mail(int(block.ids[k]), peer, [PartialSum(round, *split)])
+
+
 def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
     """Return (sum of vectors, sum of numbers) over all K nodes by flooding, or None if a part is missing.
 
@@ -72,14 +84,9 @@ def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rou
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(own, -1) for own in known]  # parts heard in the last exchange, and from whom
     for _ in range(max(block.info.diameter, 1)):
-        mail = []
-        for k in range(block.size):
-            for peer, _ in block.neighbours(k):
-                news = {node: known[k][node] for node, source in fresh[k].items() if source != peer}
-                if news:
-                    split = {n: part[0] for n, part in news.items()}, {n: part[1] for n, part in news.items()}
-                    mail.append(Mail(int(block.ids[k]), peer, [PartialSum(round, *split)]))
-        halo = yield Outbox(mail=mail)
+        halo = yield Outbox(
+            mail=[mail for k in range(block.size) for mail in _news(block, k, round, known[k], fresh[k])]
+        )
         fresh = [{} for _ in range(block.size)]
         for one in halo.mail:
             part, k = one.part(PartialSum), one.receiver - first

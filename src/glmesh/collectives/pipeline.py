@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class EpidemicAggregate:
             never, unknown, np.zeros(ring), np.full(ring, -1), unknown.copy(), np.full(block.size, -1)
         )
 
-    def _keep(self, k: int, nodes: Any, stamps: Any, parts: Any) -> None:
+    def _keep(self, k: int, nodes: int | Indices | slice, stamps: int | Indices, parts: float | Vector) -> None:
         self.stamps[k, nodes], self.parts[k, nodes] = stamps, parts
         at = stamps % self.ring.shape[1]
         self.ring[k, at, nodes], self.ring_rounds[k, at, nodes] = parts, stamps

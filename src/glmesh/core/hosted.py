@@ -16,7 +16,7 @@ from glmesh.core.setup import Setup
 from glmesh.core.transport import Transport
 from glmesh.errors import InvalidInput
 from glmesh.problem import Partition, Problem
-from glmesh.types import AnyArray, Flags, Matrix, Vector
+from glmesh.types import Flags, Matrix, Vector
 
 BlockT = TypeVar("BlockT")
 StateT = TypeVar("StateT")
@@ -59,7 +59,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Return the generators of round `number`, one per block."""
         return [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
 
-    def guard(self) -> AbstractContextManager[Any]:
+    def guard(self) -> AbstractContextManager[object]:
         """Return the context in which rounds are computed."""
         return nullcontext()
 
@@ -88,7 +88,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Return objective, gap and consensus of the state after so many rounds."""
 
     @abstractmethod
-    def data_of(self, k: int) -> list[AnyArray]:
+    def data_of(self, k: int) -> list[object]:
         """Return the arrays that the k-th node of this process holds, for a digest of them."""
 
     @abstractmethod

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.core.block import NetworkInfo
 from glmesh.core.messages import Rounds
@@ -15,7 +16,7 @@ from glmesh.core.transport import Transport, drive
 from glmesh.network import Clock, Mixing, Network, Plan
 from glmesh.parallel import ProcessGroup, ThreadPool
 from glmesh.problem import Problem
-from glmesh.types import AnyArray, Indices
+from glmesh.types import Indices
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Setup:
     links: Sequence[tuple[int, int]]  # a < b of the graph as it was asked for
     diameter: int  # an upper bound
     node_ids: Sequence[Indices]  # ids of the nodes of each block of this process, ascending
-    partition: str | AnyArray  # how the caller wants columns (or samples) dealt out
-    warm_start: AnyArray  # a Result, an array, or None for a cold start
+    partition: str | ArrayLike  # how the caller wants columns (or samples) dealt out
+    warm_start: object  # a Result, an array, or None for a cold start
     seed: int
     plan: Plan
     timing: Network | None  # of the virtual clock; None: time is the wall's

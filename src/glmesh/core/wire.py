@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from glmesh.errors import GlmeshError
-from glmesh.types import AnyArray, Vector
+from glmesh.types import Vector
 
 Buffer = bytes | memoryview
 
@@ -33,7 +35,7 @@ class Packed(NamedTuple):
     body: tuple[Buffer, ...] = ()
 
 
-def array_bytes(vector: AnyArray, kind: str = "<f8") -> memoryview:
+def array_bytes(vector: ArrayLike, kind: str = "<f8") -> memoryview:
     """Return the bytes of an array as numbers of this kind, without a copy where it has that kind already."""
     return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
 
@@ -58,7 +60,7 @@ class Reader:
         """Return the next fields of fixed length."""
         return layout.unpack(self.take(layout.size))
 
-    def array(self, kind: str, n: int) -> AnyArray:
+    def array(self, kind: str, n: int) -> npt.NDArray[Any]:
         """Return the next n numbers of this kind, a view of the message."""
         size = n * np.dtype(kind).itemsize
         self._advance(size)

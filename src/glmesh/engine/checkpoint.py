@@ -10,6 +10,7 @@ The file is an archive (`glmesh.files.archive`) of kind "checkpoint" with
 | `state`    | all that changes from round to round                                        |
 """
 
+import hashlib
 from dataclasses import dataclass, fields, is_dataclass, replace
 from hashlib import blake2b
 from os import PathLike
@@ -25,13 +26,14 @@ from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.engine.setup import RunOptions
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import archive
+from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.network import Mixing
 from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
 
 KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
 
 
-def write(path: str | PathLike[str], tree: dict[str, Any]) -> None:
+def write(path: str | PathLike[str], tree: dict[str, object]) -> None:
     """Write the four parts of a checkpoint to a file, whole or not at all."""
     archive.save(path, tree, kind=KIND, version=VERSION, package=PACKAGE)
 
@@ -47,7 +49,7 @@ class Saved:
 
 def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike[str], *, data: bool) -> None:
     """Write a run to a file, whole or not at all; all processes call it, the first one writes."""
-    nodes, setup = cola_nodes(driver.nodes, "a checkpoint"), driver.nodes.setup
+    nodes = cola_nodes(driver.nodes, "a checkpoint")
     problem, method, processes = nodes.problem, nodes.method, nodes.processes
     if data and isinstance(problem, Shard):
         raise InvalidInput("no process holds all the data; save without it: run.save(path, data=False)")
@@ -56,21 +58,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
             f"{own[0]} is a class of your own, which a file cannot hold; go without a checkpoint, or keep run.x "
             "and start from it again (warm_start=x)"
         )
-    matrix = nodes.setup.mixing.matrix
-    metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or method.averages_exactly)
-    made_with = {
-        "method": method,
-        "mixing": None if metropolis else [matrix.indptr, matrix.indices, matrix.data],
-        "links": list(setup.links),
-        "n_nodes": setup.n_nodes,
-        "partition": [nodes.partition.columns_of(k) for k in range(setup.n_nodes)] if problem.pooled else None,
-        "seed": setup.seed,
-        "network": setup.timing,
-        "certify": setup.certify,
-        "tol": setup.tol,
-        "faults": nodes.plan.to_dict(),
-        "n_blocks": len(nodes.blocks) if processes.simulates else 1,
-    }
+    made_with = _made_with(nodes, options)
     elapsed = driver.seconds
     states = processes.gather(nodes.states)
     watchers = processes.gather([watcher.state for watcher in nodes.watchers])
@@ -95,6 +83,26 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
     tree = problem_tree(problem) if data else None
     write(path, {"identity": saved.identity, "setup": made_with, "problem": tree, "state": state})
     processes.broadcast(None)
+
+
+def _made_with(nodes: ColaNodes, options: RunOptions) -> dict[str, object]:
+    """Return what `settings` reads: the options of `Run`, as far as another run depends on them."""
+    setup, method, matrix = nodes.setup, nodes.method, nodes.setup.mixing.matrix
+    metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or method.averages_exactly)
+    dealt = [nodes.partition.columns_of(k) for k in range(setup.n_nodes)] if nodes.problem.pooled else None
+    return {
+        "method": method,
+        "mixing": None if metropolis else [matrix.indptr, matrix.indices, matrix.data],
+        "links": list(setup.links),
+        "n_nodes": setup.n_nodes,
+        "partition": dealt,
+        "seed": setup.seed,
+        "network": setup.timing,
+        "certify": setup.certify,
+        "tol": setup.tol,
+        "faults": nodes.plan.to_dict(),
+        "n_blocks": len(nodes.blocks) if nodes.processes.simulates else 1,
+    }
 
 
 def settings(
@@ -187,19 +195,19 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
     return tree
 
 
-def own_classes(*parts: Any) -> list[str]:
+def own_classes(*parts: object) -> list[str]:
     """Return the names of the parts' classes that no file can hold, because they are not of this package."""
     return [type(part).__name__ for part in parts if archive.name_of(type(part), PACKAGE) is None]
 
 
-def digest(tree: Any) -> str:
+def digest(tree: object) -> str:
     """A short name of plain data: equal data has equal names, whatever machine it is on."""
     hasher = blake2b(digest_size=12)
     _feed(hasher, tree)
     return hasher.hexdigest()
 
 
-def _feed(hasher: Any, tree: Any) -> None:
+def _feed(hasher: hashlib.blake2b, tree: object) -> None:
     if isinstance(tree, np.generic):
         tree = tree.item()  # as a file gives it back
     if isinstance(tree, np.ndarray):

@@ -1,27 +1,34 @@
 """Changes of a run's problem in mid-run: columns that come and go, and the anchor of a free intercept."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.collectives.flood import flood_max
 from glmesh.core import Measures, drive
 from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.errors import InvalidInput
-from glmesh.functions import Anchored
+from glmesh.functions import Anchored, Separable
 from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.problem import Problem
 from glmesh.problem.partition import partition as make_partition
-from glmesh.types import AnyArray, Indices
+from glmesh.types import Data, Indices
 from glmesh.validation import whole_number
 
 # part of a move of the anchor that the next move is taken to repeat; more would be a guess
 STEADIEST = 0.95
 
 
-def add_columns(driver: Driver, node: int, X: AnyArray, y: AnyArray, sample_weight: AnyArray, penalty: Any) -> Indices:
+def add_columns(
+    driver: Driver,
+    node: int,
+    X: Data,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    penalty: Separable | None,
+) -> Indices:
     """Give a node new columns; return their numbers."""
     nodes = _of_simulation(driver, "add_columns")
     node = whole_number(node, "node", 0, nodes.setup.n_nodes)
@@ -32,11 +39,11 @@ def add_columns(driver: Driver, node: int, X: AnyArray, y: AnyArray, sample_weig
     at = old.n if old.pooled else int(nodes.partition.starts[node + 1])
     origin = np.insert(np.arange(old.n), at, np.full(more, -1))
     new = np.arange(at, at + more)
-    _change(driver, nodes, problem, origin, new, [node], "add_columns")
+    _change(driver, problem, origin, new, [node], "add_columns")
     return new
 
 
-def remove_columns(driver: Driver, columns: AnyArray) -> None:
+def remove_columns(driver: Driver, columns: ArrayLike) -> None:
     """Remove columns by their numbers."""
     nodes = _of_simulation(driver, "remove_columns")
     problem, partition = nodes.problem, nodes.partition
@@ -54,7 +61,7 @@ def remove_columns(driver: Driver, columns: AnyArray) -> None:
         for k in touched:
             own = np.sort(partition.columns_of(k))
             problem = problem.shrunk(k, np.flatnonzero(~np.isin(own, gone)))
-    _change(driver, nodes, problem, kept, np.zeros(0, np.int64), touched, "remove_columns")
+    _change(driver, problem, kept, np.zeros(0, np.int64), touched, "remove_columns")
 
 
 def _of_simulation(driver: Driver, what: str) -> ColaNodes:
@@ -73,10 +80,9 @@ def _check_not_left(driver: Driver, nodes: list[int]) -> None:
             raise InvalidInput(f"node {node} left in round {left[node]}: nobody can change its data any more")
 
 
-def _change(
-    driver: Driver, nodes: ColaNodes, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str
-) -> None:
+def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str) -> None:
     """Go on with this problem, whose column i was column origin[i] (-1: there was none); `new` are the first node's."""
+    nodes = cola_nodes(driver.nodes, kind)
     by_id, held = nodes.by_id, nodes.members(driver.made)
     before = [(by_id.gap(k), by_id.share(k)) for k in touched]
     place = np.full(nodes.problem.n, -1)

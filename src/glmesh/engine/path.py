@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.errors import InvalidInput
 from glmesh.problem import Problem
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Matrix, Vector
 
 
 @dataclass(frozen=True)
@@ -33,23 +34,23 @@ class Path:
 
     @property
     def intercepts(self) -> Vector:
-        """One per alpha."""
+        """Intercept for every alpha, shape (n_alphas,)."""
         return np.array([result.intercept for result in self.results])
 
     @property
     def communications(self) -> int:
-        """Of the whole path."""
+        """Exchanges that a node waited for along the whole path."""
         return sum(result.communications for result in self.results)
 
     @property
     def bytes(self) -> int:
-        """Of the whole path."""
+        """Bytes over all links along the whole path."""
         return sum(result.bytes for result in self.results)
 
 
 def solve_path(
     problem: Problem,
-    alphas: AnyArray,
+    alphas: ArrayLike,
     *,
     tol: float = 1e-4,
     max_rounds: int = 10_000,

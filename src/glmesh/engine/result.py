@@ -129,7 +129,7 @@ class Result:
 
     @property
     def relative_gap(self) -> float:
-        """gap / |objective|."""
+        """The gap divided by abs(objective)."""
         return self.gap / abs(self.objective) if self.objective else (0.0 if self.gap == 0 else np.inf)
 
     def coef_of(self, node: int) -> Vector:

@@ -7,15 +7,20 @@ from collections.abc import Iterator, Mapping
 from os import PathLike
 from typing import Any, Self
 
-from glmesh.core import Certificate, Event, HostedNodes, Measures, Method
+import networkx as nx
+from numpy.typing import ArrayLike
+
+from glmesh.core import Certificate, Event, HostedNodes, Measures, Method, Transport
 from glmesh.engine import checkpoint, data_changes
 from glmesh.engine.driver import cola_nodes
 from glmesh.engine.membership import PlannedChanges
+from glmesh.engine.result import Result
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
+from glmesh.functions import Separable
 from glmesh.network import Mixing, Network, Plan
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Partition, Problem
-from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
+from glmesh.types import Data, Flags, Indices, Matrix, Vector
 
 
 class Run(Iterator[int]):
@@ -79,16 +84,16 @@ class Run(Iterator[int]):
         problem: Problem,
         *,
         method: Method[Any, Any] | None = None,
-        topology: Any = "ring",
+        topology: str | nx.Graph = "ring",
         n_nodes: int = DEFAULT_NODES,
-        mixing: Any = "metropolis",
-        partition: str | AnyArray = "shuffled",
+        mixing: str | Mixing | Data = "metropolis",
+        partition: str | ArrayLike = "shuffled",
         seed: int = 0,
-        warm_start: AnyArray = None,
+        warm_start: Result | ArrayLike | None = None,
         network: Network | None = None,
         certify: bool = False,
         tol: float | None = None,
-        faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
+        faults: Plan | Mapping[str, object] | str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         n_blocks: int = 1,
         processes: ProcessGroup = SINGLE_PROCESS,
@@ -158,7 +163,7 @@ class Run(Iterator[int]):
         return self.nodes.states
 
     @property
-    def exchange(self) -> Any:
+    def exchange(self) -> Transport:
         """The transport between the nodes."""
         return self.nodes.transport
 
@@ -272,7 +277,13 @@ class Run(Iterator[int]):
     # what changes it in mid-run
 
     def add_columns(
-        self, node: int, X: AnyArray, y: AnyArray = None, *, sample_weight: AnyArray = None, penalty: Any = None
+        self,
+        node: int,
+        X: Data,
+        y: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        penalty: Separable | None = None,
     ) -> Indices:
         """Give a node new data in mid-run; what was learned of the rest is kept.
 
@@ -298,7 +309,7 @@ class Run(Iterator[int]):
         self.forget()
         return new
 
-    def remove_columns(self, columns: AnyArray) -> None:
+    def remove_columns(self, columns: ArrayLike) -> None:
         """Remove columns (features, or samples) by their numbers; the rest is numbered anew, in the same order."""
         data_changes.remove_columns(self.driver, columns)
         self.forget()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, UnreadableFile
 from glmesh.files import data_files
@@ -16,15 +17,18 @@ from glmesh.functions import Loss, Separable
 from glmesh.linalg import Columns
 from glmesh.parallel import ProcessGroup
 from glmesh.problem import DataSummary, NodeData, Partition, ProblemSpec, Shard, Split, spread
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Indices, SampleMatrix, Vector
 
 _NONE = np.iinfo(np.int32).max
 
 
 def load(
     path: str | PathLike[str], processes: ProcessGroup, *, target: str | int | None = None
-) -> tuple[AnyArray, Vector]:
-    """This process's rows of a file, or of the files of all; as wide as the widest."""
+) -> tuple[SampleMatrix, Vector]:
+    """Return (X, y) of the rows of a file, or of one of several files, that are dealt to this process.
+
+    X has as many columns as the widest part has.
+    """
     X, y, raw = data_files.load_part(path, processes.rank, processes.size, target=target)
     if sum(processes.all_gather([len(y)])) == 0:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
@@ -37,7 +41,7 @@ def load(
     return X, y
 
 
-def shape_of(X: AnyArray, processes: ProcessGroup) -> tuple[int, int, int | None]:
+def shape_of(X: SampleMatrix, processes: ProcessGroup) -> tuple[int, int, int | None]:
     """(samples, features, nonzeros) of all processes together; None: X is dense."""
     shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
@@ -45,19 +49,19 @@ def shape_of(X: AnyArray, processes: ProcessGroup) -> tuple[int, int, int | None
 
 
 def scatter(
-    X: AnyArray,
-    y: AnyArray,
+    X: SampleMatrix,
+    y: ArrayLike,
     processes: ProcessGroup,
     *,
     n_nodes: int,
-    partition: str | AnyArray = "shuffled",
+    partition: str | ArrayLike = "shuffled",
     seed: int = 0,
     loss: str | Loss = "squared",
     penalty: str | Separable = "l2",
     alpha: float = 1.0,
     l1_ratio: float | None = None,
     split: Split = "features",
-    sample_weight: AnyArray = None,
+    sample_weight: ArrayLike | None = None,
     fit_intercept: bool = False,
 ) -> Shard:
     """The problem `Problem.glm` on the rows of all processes, one below the other, of which this one brings X and y.
@@ -74,7 +78,7 @@ def scatter(
         raise InvalidData(
             f"X of rank {processes.rank} has {X.shape[1]} columns, another {p}; features must be the same"
         )
-    rows: AnyArray = sp.csr_array(X) if sparse else np.asarray(X, dtype=np.float64)
+    rows: SampleMatrix = sp.csr_array(X) if sparse else np.asarray(X, dtype=np.float64)
     if sparse and not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
@@ -96,7 +100,7 @@ def scatter(
     return Shard(own, summary, dealt, int(processes.local_blocks(n_nodes, processes.size)[0][0]))
 
 
-def _loads(rows: AnyArray, processes: ProcessGroup, *, by_samples: bool) -> Indices:
+def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> Indices:
     """Entries of each column of the problem that are not zero."""
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
@@ -113,7 +117,9 @@ def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
     return [dealt.order[dealt.starts[first] : dealt.starts[last + 1]] for first, last in nodes]
 
 
-def _trade_rows(rows: AnyArray, before: int, hosts: list[Indices], processes: ProcessGroup) -> tuple[Columns, Indices]:
+def _trade_rows(
+    rows: SampleMatrix, before: int, hosts: list[Indices], processes: ProcessGroup
+) -> tuple[Columns, Indices]:
     """The samples of this process's nodes, as columns, and their numbers."""
     outgoing: list[Any] = []
     for wanted in hosts:
@@ -124,7 +130,7 @@ def _trade_rows(rows: AnyArray, before: int, hosts: list[Indices], processes: Pr
     return Columns.join([part for _, part in arrived]).take(np.argsort(places)), hosts[processes.rank]
 
 
-def _trade_columns(rows: AnyArray, hosts: list[Indices], processes: ProcessGroup) -> Columns:
+def _trade_columns(rows: SampleMatrix, hosts: list[Indices], processes: ProcessGroup) -> Columns:
     """The features of this process's nodes: the entries of all samples."""
     by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
     arrived = processes.all_to_all([by_columns[:, wanted] for wanted in hosts])

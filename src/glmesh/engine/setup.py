@@ -7,9 +7,11 @@ from os import PathLike
 from typing import Any
 
 import networkx as nx
+from numpy.typing import ArrayLike
 
 from glmesh.core import Method, Setup, Transport
 from glmesh.engine.driver import Driver
+from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
 from glmesh.methods import Cola
 from glmesh.network import Mixing, Network, Plan
@@ -18,7 +20,7 @@ from glmesh.network import topology as topology_module
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup, ThreadPool
 from glmesh.problem import Problem
 from glmesh.transports import FaultyTransport, LocalTransport
-from glmesh.types import AnyArray
+from glmesh.types import Data
 from glmesh.validation import whole_number
 
 DEFAULT_NODES = 16
@@ -31,16 +33,16 @@ class RunOptions:
     """What a caller may ask of a run; `Run` says what each is."""
 
     method: Method[Any, Any] | None = None
-    topology: Any = "ring"
+    topology: str | nx.Graph = "ring"
     n_nodes: int = DEFAULT_NODES
-    mixing: Any = "metropolis"
-    partition: str | AnyArray = "shuffled"
+    mixing: str | Mixing | Data = "metropolis"
+    partition: str | ArrayLike = "shuffled"
     seed: int = 0
-    warm_start: AnyArray = None
+    warm_start: Result | ArrayLike | None = None
     network: Network | None = None
     certify: bool = False
     tol: float | None = None
-    faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None
+    faults: Plan | Mapping[str, object] | str | PathLike[str] | None = None
     n_jobs: int | None = None
     n_blocks: int = 1
     processes: ProcessGroup = SINGLE_PROCESS
@@ -132,7 +134,7 @@ def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, 
     return chosen, topology_module.diameter(chosen.matrix)  # messages take the edges that carry a weight, no others
 
 
-def _mixing_of(graph: nx.Graph, weights: Any) -> Mixing:
+def _mixing_of(graph: nx.Graph, weights: str | Mixing | Data) -> Mixing:
     """Return the mixing of a graph: by name, or a matrix of the caller's."""
     if isinstance(weights, Mixing):
         if weights.n_nodes == len(graph):
@@ -151,7 +153,7 @@ def _mixing_of(graph: nx.Graph, weights: Any) -> Mixing:
     return named[weights](graph)
 
 
-def schedule_of(plan: Plan, mixing: Mixing, given: Any) -> tuple[Mixing, tuple[Mixing, ...]]:
+def schedule_of(plan: Plan, mixing: Mixing, given: str | Mixing | Data) -> tuple[Mixing, tuple[Mixing, ...]]:
     """Return (the mixing, that of each exchange in turn), once the plan is known to fit the network."""
     plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:

@@ -6,7 +6,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.core import Method
 from glmesh.engine.observe import Observer
@@ -15,11 +17,11 @@ from glmesh.engine.run import Run
 from glmesh.engine.setup import DEFAULT_NODES
 from glmesh.engine.stopping import Certified, Diverged, RoundLimit, SmallGap, StoppingRule, Wishes
 from glmesh.errors import InvalidInput
-from glmesh.network import Network, Plan
+from glmesh.network import Mixing, Network, Plan
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem
 from glmesh.transports.mpi import ranks
-from glmesh.types import AnyArray
+from glmesh.types import Data
 from glmesh.validation import whole_number
 
 Runtime = Literal["simulation", "mpi"] | ProcessGroup
@@ -38,19 +40,19 @@ def solve(
     problem: Problem,
     *,
     method: Method[Any, Any] | None = None,
-    topology: Any = "ring",
+    topology: str | nx.Graph = "ring",
     n_nodes: int = DEFAULT_NODES,
     tol: float = 1e-4,
     max_rounds: int = 10_000,
     stop: Literal["gap", "certificate", "rounds"] = "gap",
     seed: int = 0,
-    callback: Callable[[Run], Any] | None = None,
+    callback: Callable[[Run], object] | None = None,
     record_every: int = 1,
-    warm_start: AnyArray = None,
+    warm_start: Result | ArrayLike | None = None,
     network: Network | None = None,
-    mixing: Any = "metropolis",
-    partition: str | AnyArray = "shuffled",
-    faults: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
+    mixing: str | Mixing | Data = "metropolis",
+    partition: str | ArrayLike = "shuffled",
+    faults: Plan | Mapping[str, object] | str | PathLike[str] | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: int = 100,
     n_jobs: int | None = None,
@@ -153,7 +155,7 @@ def solve(
             elif checkpoint is not None:
                 run.save(checkpoint, data=False)  # what cannot be saved is refused before any work
 
-            def look(run: Run) -> Any:
+            def look(run: Run) -> object:
                 if checkpoint is not None and run.rounds % checkpoint_every == 0:
                     run.save(checkpoint, data=False)
                 return callback is not None and callback(run)
@@ -171,7 +173,7 @@ def advance(
     max_rounds: int,
     stop: str,
     record_every: int = 1,
-    callback: Callable[[Run], Any] | None = None,
+    callback: Callable[[Run], object] | None = None,
 ) -> Result:
     """Take a run that is under way on to its end, and return what came of it; the options are those of `solve`."""
     enough: dict[str, list[StoppingRule]] = {"gap": [SmallGap(tol)], "certificate": [Certified(tol)], "rounds": []}

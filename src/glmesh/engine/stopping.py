@@ -75,7 +75,7 @@ class Wishes:
     measure together anyway; there SIGTERM, by which a scheduler ends a job, counts as Ctrl-C.
     """
 
-    def __init__(self, run: Run, callback: Callable[[Run], Any] | None) -> None:
+    def __init__(self, run: Run, callback: Callable[[Run], object] | None) -> None:
         self._alone, self._callback = run.processes.size == 1, callback
         self._signals = (signal.SIGINT,) if self._alone else (signal.SIGINT, signal.SIGTERM)
         self._interrupted = self._wished = False
@@ -89,7 +89,7 @@ class Wishes:
             signal.signal(number, self._on_interrupt)
         return self
 
-    def _on_interrupt(self, *_: Any) -> None:
+    def _on_interrupt(self, *_: object) -> None:
         self._interrupted = True
         self.__exit__()
 

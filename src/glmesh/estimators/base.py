@@ -11,6 +11,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
@@ -22,7 +23,7 @@ from glmesh.errors import InvalidData
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
 from glmesh.problem import Split
-from glmesh.types import AnyArray, Vector
+from glmesh.types import Data, SampleMatrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +56,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- what subclasses say
 
     @abstractmethod
-    def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from pooled data, dealt out over a simulated network."""
 
     @abstractmethod
@@ -64,13 +65,13 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # --- validation
 
-    def _validated(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray, **checks: Any) -> TrainingData:
+    def _validated(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, **checks: Any) -> TrainingData:
         """Return pooled data, checked and with the split that was asked for."""
-        X, y = validate_data(self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, **checks)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        y = y.astype(np.float64) if checks.get("y_numeric") else y
-        rough = TrainingData([(X, y, weight)], pooled=True, split="features")
-        split = self._objective(rough).choose(self.split, X.shape[0], X.shape[1], self.stop)
+        rows, targets = validate_data(self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, **checks)
+        weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        targets = targets.astype(np.float64) if checks.get("y_numeric") else targets
+        rough = TrainingData([(rows, targets, weight)], pooled=True, split="features")
+        split = self._objective(rough).choose(self.split, rows.shape[0], rows.shape[1], self.stop)
         return TrainingData(rough.parts, pooled=True, split=split)
 
     def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
@@ -128,7 +129,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # --- what a fit leaves behind
 
-    def _scores(self, X: AnyArray) -> AnyArray:
+    def _scores(self, X: Data) -> Vector:
         """Return X w + b."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
@@ -191,7 +192,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return state
 
 
-def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[AnyArray, Vector, Vector]:
+def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[SampleMatrix, Vector, Vector]:
     """Return (X, y, sample weights) of the part of node k, checked."""
     if not isinstance(part, tuple | list) or len(part) not in (2, 3):
         raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils import compute_class_weight
@@ -16,7 +18,7 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.base import NetworkEstimator, run_options
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import Loss, Separable
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Data, Matrix, Vector
 
 
 def is_logistic(estimator: Any) -> bool:
@@ -31,7 +33,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
 
     class_weight: Mapping[Any, float] | str | None = None
 
-    def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
         Parameters
@@ -87,7 +89,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         self._unit, self._variables = objective.unit, [result.x for result in results]
         return self
 
-    def _labels(self, data: TrainingData) -> AnyArray:
+    def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:
         """Return the labels of all nodes, ascending; refuse fewer than two."""
         held = [y for _, y, _ in data.parts if len(y)]
         for y in held:
@@ -119,7 +121,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             y = y[np.concatenate([weight for _, _, weight in pool]) > 0]
         return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=y), dtype=np.float64)
 
-    def decision_function(self, X: AnyArray) -> AnyArray:
+    def decision_function(self, X: Data) -> Matrix:
         """Return the scores X w + b.
 
         Parameters
@@ -135,7 +137,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X: AnyArray) -> AnyArray:
+    def predict(self, X: Data) -> npt.NDArray[np.generic]:
         """Return the label with the largest score.
 
         Parameters
@@ -149,10 +151,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             Labels out of `classes_`.
         """
         scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return np.asarray(self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)])
 
     @available_if(is_logistic)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: AnyArray) -> Matrix:
+    def predict_proba(self, X: Data) -> Matrix:
         """Return the probabilities 1/(1 + exp(-score)); of several classes divided by their sum.
 
         Parameters
@@ -171,7 +173,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     @available_if(is_logistic)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: AnyArray) -> Matrix:
+    def predict_log_proba(self, X: Data) -> Matrix:
         """Return the logarithms of the probabilities.
 
         Parameters

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.model_selection import KFold, check_cv
 
 from glmesh.engine.path import Path
@@ -12,7 +13,7 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.least_squares import ElasticNetRegressor, net_objective
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.estimators.paths import alpha_grid, elastic_net_path
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Data, Indices, Matrix, Vector
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -111,7 +112,7 @@ class ElasticNetCV(ElasticNetRegressor):
 
     l1_ratio: Any = 0.5
     eps: float = 1e-3
-    alphas: AnyArray = 100
+    alphas: ArrayLike = 100
     cv: Any = None
     precompute: Any = "auto"
 
@@ -133,13 +134,13 @@ class ElasticNetCV(ElasticNetRegressor):
         mean = errors.mean(axis=2)
         best, chosen = divmod(int(np.argmin(mean)), mean.shape[1])
         self.l1_ratio_, self.alpha_ = ratios[best], float(grids[best][chosen])
-        self.mse_path_: AnyArray = errors[0] if len(ratios) == 1 else errors
-        self.alphas_: AnyArray = grids[0] if len(ratios) == 1 else np.array(grids)
+        self.mse_path_: Matrix = errors[0] if len(ratios) == 1 else errors
+        self.alphas_: Matrix = grids[0] if len(ratios) == 1 else np.array(grids)
         super()._fit(data)
         del self._variables
         return self
 
-    def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
         Parameters

@@ -49,7 +49,7 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
     ).save(path)
 
 
-def _plain(value: Any) -> bool:
+def _plain(value: object) -> bool:
     """Return whether JSON gives a value back as it is."""
     try:
         return bool(json.loads(json.dumps(value)) == value)

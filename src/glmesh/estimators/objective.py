@@ -11,13 +11,13 @@ import scipy.sparse as sp
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
 from glmesh.problem import Problem, Split, refusals, shorter
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Indices, SampleMatrix, Vector
 from glmesh.validation import number_in
 
 Intercept = Literal["none", "free", "penalised"]
 
 
-def number(value: Any, name: str, *, positive: bool = False) -> float:
+def number(value: object, name: str, *, positive: bool = False) -> float:
     """Return a finite number >= 0 (> 0 if positive) as a float; refuse any other value of the parameter `name`."""
     if positive:
         return number_in(value, name, "a finite number > 0", lambda number: 0 < number < np.inf)
@@ -96,7 +96,7 @@ def catalogue_objective(
 class TrainingData:
     """Samples to learn from: pooled, or apart with one part per node."""
 
-    parts: list[tuple[AnyArray, Vector, Vector]]  # (X, y, sample weights); a single one if pooled
+    parts: list[tuple[SampleMatrix, Vector, Vector]]  # (X, y, sample weights); a single one if pooled
     pooled: bool
     split: Split
 
@@ -138,7 +138,7 @@ class TrainingData:
         return Problem.from_nodes(parts, **options)
 
 
-def with_constant(X: AnyArray, value: float) -> AnyArray:
+def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:
     """Return X with a constant column at its end; sparse stays sparse."""
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(np.full((X.shape[0], 1), value))], format=X.format)

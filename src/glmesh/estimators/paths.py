@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_X_y
 
 from glmesh.engine.path import Path, solve_path
@@ -10,13 +11,13 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.base import run_options
 from glmesh.estimators.least_squares import ElasticNet, ElasticNetRegressor, Lasso, net_objective
 from glmesh.estimators.objective import TrainingData
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Data, Matrix, Vector
 
 PathResult = tuple[Vector, Matrix, Vector] | tuple[Vector, Matrix, Vector, list[int]]
 
 
 def lasso_path(
-    X: AnyArray, y: AnyArray, *, eps: float = 1e-3, alphas: AnyArray = 100, return_n_iter: bool = False, **params: Any
+    X: Data, y: ArrayLike, *, eps: float = 1e-3, alphas: ArrayLike = 100, return_n_iter: bool = False, **params: Any
 ) -> PathResult:
     """Return the solutions of `Lasso` for many weights alpha, as `sklearn.linear_model.lasso_path`, over a network.
 
@@ -66,12 +67,12 @@ def lasso_path(
 
 
 def enet_path(
-    X: AnyArray,
-    y: AnyArray,
+    X: Data,
+    y: ArrayLike,
     *,
     l1_ratio: float = 0.5,
     eps: float = 1e-3,
-    alphas: AnyArray = 100,
+    alphas: ArrayLike = 100,
     return_n_iter: bool = False,
     **params: Any,
 ) -> PathResult:
@@ -123,11 +124,11 @@ def enet_path(
     return _path(model, X, y, eps, alphas, return_n_iter)
 
 
-def _path(model: ElasticNet, X: AnyArray, y: AnyArray, eps: float, alphas: AnyArray, return_n_iter: bool) -> PathResult:
-    X, y = check_X_y(X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=True)
-    rough = TrainingData([(X, y.astype(np.float64), np.ones(len(y)))], pooled=True, split="features")
+def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLike, return_n_iter: bool) -> PathResult:
+    rows, targets = check_X_y(X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=True)
+    rough = TrainingData([(rows, targets.astype(np.float64), np.ones(len(targets)))], pooled=True, split="features")
     objective = net_objective(model, rough, 1.0, model.l1_ratio)
-    split = objective.choose(model.split, X.shape[0], X.shape[1], model.stop)
+    split = objective.choose(model.split, rows.shape[0], rows.shape[1], model.stop)
     data = TrainingData(rough.parts, pooled=True, split=split)
     grid = alpha_grid(model, data, model.l1_ratio, eps, alphas)
     path = elastic_net_path(model, data, model.l1_ratio, grid)
@@ -142,7 +143,9 @@ def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: f
     return solve_path(problem, data.total_weight * grid, **run_options(model, data))
 
 
-def alpha_grid(model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, eps: float, alphas: AnyArray) -> Vector:
+def alpha_grid(
+    model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, eps: float, alphas: ArrayLike
+) -> Vector:
     """Return weights, descending: those given, or as many from the least at which all coefficients are zero.
 
     The last of a number of weights is eps times the first.

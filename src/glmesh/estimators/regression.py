@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from glmesh.engine.solve import solve
@@ -12,13 +13,13 @@ from glmesh.errors import InvalidInput
 from glmesh.estimators.base import NetworkEstimator, run_options
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import EpsilonInsensitiveLoss, Loss, Separable, SquaredEpsilonInsensitiveLoss
-from glmesh.types import AnyArray, Vector
+from glmesh.types import Data, Vector
 
 
 class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
     """Base of all regressors: one linear function X w + b."""
 
-    def fit(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
         Parameters
@@ -66,7 +67,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         self._unit, self._variables = objective.unit, [result.x]
         return self
 
-    def predict(self, X: AnyArray) -> Vector:
+    def predict(self, X: Data) -> Vector:
         """Return X w + b.
 
         Parameters

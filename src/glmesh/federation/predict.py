@@ -32,14 +32,14 @@ from glmesh.federation.wire import (
     unpack_vector,
 )
 from glmesh.files.model_files import Model
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Matrix, SampleMatrix, Vector
 
 _POLL = 0.2  # [s] longest sleep while waiting for messages
 _LINGER = 10.0  # [s] that a site stays to pass on what others lack
 
 
 def predict_together(
-    path: str | PathLike[str], model: Model, X: AnyArray, *, seconds: float = 60.0
+    path: str | PathLike[str], model: Model, X: SampleMatrix, *, seconds: float = 60.0
 ) -> tuple[Model, Matrix]:
     """Predict with the other sites of a federation that is split by features.
 

@@ -92,7 +92,7 @@ def _named(name: str, package: str) -> type | None:
 
 def save(
     path: str | PathLike[str],
-    tree: Any,
+    tree: object,
     *,
     kind: str,
     version: int,
@@ -182,12 +182,12 @@ class _Encoder:
 
     def __init__(self, kind: str, classes: Sequence[type], package: str) -> None:
         self.arrays: list[np.ndarray[Any, Any]] = []
-        self.objects: list[list[Any]] = []
+        self.objects: list[list[object]] = []
         self._kind, self._package = kind, package
         self._classes = {cls.__name__: cls for cls in classes}
-        self._seen: dict[int, tuple[Any, dict[str, int]]] = {}  # id to what keeps it alive, and its node
+        self._seen: dict[int, tuple[object, dict[str, int]]] = {}  # id to what keeps it alive, and its node
 
-    def node(self, value: Any, place: str, depth: int) -> Any:
+    def node(self, value: Any, place: str, depth: int) -> object:
         """Return the JSON node of a value that stands at `place` of the tree; refuse what a file cannot hold."""
         if depth > MAX_DEPTH:
             start = place.removeprefix(".")[:40]
@@ -212,7 +212,7 @@ class _Encoder:
             return self._remember(value, {"array": len(self.arrays) - 1})
         return self._instance(value, place, depth)
 
-    def _instance(self, value: Any, place: str, depth: int) -> dict[str, Any]:
+    def _instance(self, value: Any, place: str, depth: int) -> object:
         """Return the node of an enum or a dataclass instance."""
         cls = type(value)
         name = cls.__name__ if self._classes.get(cls.__name__) is cls else name_of(cls, self._package)
@@ -224,20 +224,20 @@ class _Encoder:
             return self._remember(value, {"object": len(self.objects) - 1})
         raise self._refusal(value, place, "is")
 
-    def _remember(self, value: Any, node: dict[str, int]) -> dict[str, int]:
+    def _remember(self, value: object, node: dict[str, int]) -> dict[str, int]:
         self._seen[id(value)] = value, node
         return node
 
-    def _items(self, values: Sequence[Any], place: str, depth: int) -> list[Any]:
+    def _items(self, values: Sequence[object], place: str, depth: int) -> list[object]:
         return [self.node(value, f"{place}[{i}]", depth + 1) for i, value in enumerate(values)]
 
-    def _entry(self, key: Any, value: Any, place: str, depth: int) -> list[Any]:
+    def _entry(self, key: object, value: object, place: str, depth: int) -> list[object]:
         if not (type(key) is str or _whole(key) or (type(key) is tuple and all(map(_whole, key)))):
             raise self._refusal(key, place, "has a key that is")
         below = f"{place}.{key}" if type(key) is str and key.isidentifier() else f"{place}[{key!r}]"
         return [self.node(key, below, depth + 1), self.node(value, below, depth + 1)]
 
-    def _refusal(self, value: Any, place: str, verb: str) -> InvalidInput:
+    def _refusal(self, value: object, place: str, verb: str) -> InvalidInput:
         what = type(value).__name__
         if isinstance(value, np.ndarray | np.generic):
             what += f" of dtype {value.dtype}"
@@ -249,7 +249,7 @@ class _Encoder:
         )
 
 
-def _whole(key: Any) -> bool:
+def _whole(key: object) -> bool:
     return type(key) is int or (isinstance(key, np.integer) and key.dtype.kind in "iu")
 
 

@@ -22,14 +22,14 @@ from scipy.sparse import csc_array, csr_array
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import svmlight, tables
 from glmesh.files.streams import is_compressed, kind_of, opened
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Matrix, SampleMatrix, Vector
 
 _SPARSE = ("data", "indices", "indptr", "shape")
 
 
 def load(
     path: str | PathLike[str], *, target: str | int | None = None, n_features: int | None = None
-) -> tuple[AnyArray, Vector]:
+) -> tuple[SampleMatrix, Vector]:
     """Read samples X and labels y from a file.
 
     Parameters
@@ -77,7 +77,7 @@ def load(
 
 def load_named(
     path: str | PathLike[str], *, target: str | int | None = None, ids: str | None = None
-) -> tuple[AnyArray, Vector, list[str] | None]:
+) -> tuple[SampleMatrix, Vector, list[str] | None]:
     """Read samples, labels and the names of the rows from a file.
 
     Parameters
@@ -131,7 +131,7 @@ def is_table(path: str | PathLike[str]) -> bool:
 
 def _load(
     path: Path, target: str | int | None, ids: str | None, n_features: int | None
-) -> tuple[AnyArray, Vector, list[str] | None]:
+) -> tuple[SampleMatrix, Vector, list[str] | None]:
     """Return (X, y, names of the rows or None) of a file in any format."""
     kind, names = kind_of(path), None
     if target is not None and kind not in tables.DELIMITER:
@@ -161,7 +161,7 @@ def _no_column(path: Path, target: str | int) -> InvalidInput:
 
 def load_part(
     path: str | PathLike[str], part: int, parts: int, *, target: str | int | None = None
-) -> tuple[AnyArray, Vector, bool]:
+) -> tuple[SampleMatrix, Vector, bool]:
     """Return (X, y, raw) of part number `part` of `parts`; raw: columns of X are the file's indices, from 0 or from 1.
 
     A name with "{rank}" in it stands for one file per part. Any other must be svmlight text as it is, of which a part
@@ -238,7 +238,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray[A
             ) from error
 
 
-def _read_npz(path: Path) -> tuple[AnyArray, Vector]:
+def _read_npz(path: Path) -> tuple[SampleMatrix, Vector]:
     arrays = read_arrays(path, ("X", "y"), (*_SPARSE, "y"), optional=("format",))
 
     def numbers(key: str, ndim: int, kinds: str = "biuf") -> np.ndarray[Any, Any]:

@@ -27,7 +27,7 @@ from scipy.special import expit
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
-from glmesh.types import AnyArray, Matrix, Vector
+from glmesh.types import Data, Matrix, Vector
 
 FORMAT = "glmesh-model"
 VERSION = 2
@@ -70,7 +70,7 @@ class Model:
     classes: tuple[float | str, ...] | None = None
     info: dict[str, str | float | int] = field(default_factory=dict)
 
-    def decision(self, X: AnyArray) -> Vector:
+    def decision(self, X: Data) -> Vector:
         """Return X @ coef + intercept, of shape (m,), or (m, c) with c > 2 classes.
 
         Parameters
@@ -96,7 +96,7 @@ class Model:
         scores: Vector = X @ self.coef[..., : X.shape[1]].T + self.intercept
         return scores
 
-    def predict(self, X: AnyArray) -> Vector:
+    def predict(self, X: Data) -> Vector:
         """Return (m,) labels by the sign, or by the largest, of the decisions; the decisions of a regression.
 
         Parameters
@@ -115,7 +115,7 @@ class Model:
         predicted: Vector = np.array(self.classes)[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0) * 1]
         return predicted
 
-    def predict_probability(self, X: AnyArray) -> Vector:
+    def predict_probability(self, X: Data) -> Vector:
         """Return P(positive class) = 1 / (1 + exp(-decision)) of each sample, which needs the logistic loss.
 
         Parameters

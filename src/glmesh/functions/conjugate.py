@@ -62,7 +62,7 @@ class ConjugateOf(Smooth):
         return v - step * self.penalty.prox(v / step, 1.0 / step)
 
     def conjugate(self, w: Vector) -> float:
-        """r(w)."""
+        """Return r(w), the conjugate of r*."""
         inside = np.clip(w, self.penalty.lo, self.penalty.hi)
         return self.penalty.value(np.where(np.abs(w - inside) <= OUTSIDE * np.abs(w), inside, w))
 
@@ -73,5 +73,5 @@ class ConjugateOf(Smooth):
 
     @property
     def support_bound(self) -> Vector:
-        """max(|lo|, |hi|)."""
+        """Bounds max(|lo|, |hi|) of abs(w_i)."""
         return self.penalty.support_bound

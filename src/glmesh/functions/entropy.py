@@ -10,7 +10,7 @@ from scipy.special import expit, xlogy
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import LOGISTIC_DUAL, Columnwise, Separable, check_rows
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Flags, Indices, Vector
 
 
 def logistic_root(a: Vector, b: Vector) -> Vector:
@@ -57,7 +57,7 @@ class LogisticDual(Columnwise):
         entropy = self.c * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))
         return np.where(inside, entropy, np.inf)
 
-    def _probability(self, x: Vector) -> tuple[Vector, AnyArray]:
+    def _probability(self, x: Vector) -> tuple[Vector, Flags]:
         p = np.divide(self.y * x, self.c, out=np.where(x == 0, 0.0, np.inf), where=self.c > 0)
         return np.clip(p, 0.0, 1.0), (p >= 0.0) & (p <= 1.0)
 
@@ -70,7 +70,7 @@ class LogisticDual(Columnwise):
         return np.asarray(self.y * self.c * expit(self.y * u))
 
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """c expit(u) expit(-u)."""
+        """Return c expit(u) expit(-u), the second derivatives of g*."""
         return np.asarray(self.c * expit(u) * expit(-u))
 
     def conjugate_majorant(self, u: Vector) -> Vector:
@@ -96,7 +96,7 @@ class LogisticDual(Columnwise):
 
     @property
     def support_bound(self) -> Vector:
-        """abs(x) <= c."""
+        """Bounds c of abs(x)."""
         return self.c
 
     @property

@@ -76,7 +76,7 @@ class GroupLasso(Separable):
         return np.sqrt(np.bincount(self.piece_of, x * x, minlength=len(self.weights)))
 
     def values(self, x: Vector) -> Vector:
-        """weight_G |x_G|."""
+        """Return weight_G |x_G| for every group G."""
         return self.weights * self._norms(x)
 
     def conjugates(self, u: Vector) -> Vector:

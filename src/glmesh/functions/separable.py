@@ -223,7 +223,7 @@ class Table(Columnwise):
         return Table(**{name: changes.get(name, getattr(self, name)) for name in self._FIELDS})
 
     def as_table(self) -> Table:
-        """Return g itself."""
+        """Return g, a table already."""
         return self
 
     def values(self, x: Vector) -> Vector:

@@ -48,7 +48,7 @@ class Smooth(ABC):
 
     @abstractmethod
     def value(self, v: Vector) -> float:
-        """f(v)."""
+        """Return f(v), a sum over the rows."""
 
     @abstractmethod
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
@@ -168,7 +168,7 @@ class Squared(RowLoss):
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """w/c + y."""
+        """Return w/c + y, the gradient of f*."""
         return self._per_weight(w) + self.y
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
@@ -204,7 +204,7 @@ class Logistic(RowLoss):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """c expit(v) expit(-v)."""
+        """Return c expit(v) expit(-v), the second derivatives."""
         return np.asarray(self.c * expit(v) * expit(-v))  # not p (1 - p), which is 0 from v = 37 on
 
     def majorant(self, v: Vector) -> Vector:
@@ -291,7 +291,7 @@ class Huber(RowLoss):
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """w/c + y."""
+        """Return w/c + y, the gradient of f*."""
         return self._per_weight(w) + self.y
 
     @property
@@ -349,7 +349,7 @@ class SquaredHinge(RowLoss):
         return weighted_sum(self.y + 0.25 * self._per_weight(w), w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """y + w/(2c)."""
+        """Return y + w/(2c), the gradient of f*."""
         return self.y + 0.5 * self._per_weight(w)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:

@@ -33,7 +33,7 @@ class MembershipView:
 
     @cached_property
     def n_members(self) -> int:
-        """Number of members."""
+        """Number of members in this view."""
         return int(np.count_nonzero(self.flags))
 
     @cached_property

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from glmesh.errors import InvalidData
 from glmesh.kernels.columns import products, transposed_products
-from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
+from glmesh.types import Data, Indices, Matrix, SampleMatrix, Unsigned, Vector
 
 ONE_ROW = np.zeros(1, dtype=np.uint64)
 
@@ -31,7 +31,7 @@ class Columns:
     dense: bool
 
     @staticmethod
-    def of(matrix: AnyArray, *, rows: bool = False, name: str = "X") -> Columns:
+    def of(matrix: Data, *, rows: bool = False, name: str = "X") -> Columns:
         """Return the columns of a matrix or, with `rows=True`, its rows.
 
         Raises InvalidData for what is no matrix of finite real numbers; the message calls it `name`.
@@ -127,7 +127,7 @@ class Columns:
         indices = self.indices if self.dense else self.indices[a:b]
         return Columns(self.d, self.indptr[begin : end + 1] - self.indptr[begin], indices, self.data[a:b], self.dense)
 
-    def to_scipy(self) -> AnyArray:
+    def to_scipy(self) -> SampleMatrix:
         """Return a scipy CSC array or a Fortran-ordered numpy array; values are not copied."""
         if self.dense:
             return self.data.reshape(self.n, self.d).T
@@ -204,7 +204,7 @@ class Columns:
         return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
 
 
-def _dense(matrix: AnyArray, name: str) -> npt.NDArray[np.float64]:
+def _dense(matrix: Data, name: str) -> npt.NDArray[np.float64]:
     """Return a matrix of real numbers as float64, or raise InvalidData that says what it is."""
     try:
         array = np.asarray(matrix)

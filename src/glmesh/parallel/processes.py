@@ -6,8 +6,6 @@ operations between rounds. All processes call them in the same order and receive
 process would compute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Threads that divide the nodes of a block; the bits a node computes do not depend on the thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise

@@ -5,7 +5,7 @@ first figure is made.
 """
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,7 @@ def convergence(
     return _finish(figure, path, title)
 
 
-def topology(graph: Any, *, path: Path | None = None, title: str | None = None) -> "Figure":
+def topology(graph: nx.Graph, *, path: Path | None = None, title: str | None = None) -> "Figure":
     """Draw a network: one numbered dot per node, one line per link.
 
     Parameters
@@ -247,7 +247,7 @@ def _shares(flags: Flags, edges: Vector) -> Matrix:
     return np.clip(np.diff(upto) / np.diff(edges), 0.0, 1.0)
 
 
-def _layout(graph: Any) -> dict[Any, Vector]:
+def _layout(graph: nx.Graph) -> dict[Hashable, Vector]:
     """Return (x, y) by node: a circle for rings, chains and what contains them in order, a star around its hub, else
     by springs.
     """
@@ -259,13 +259,13 @@ def _layout(graph: Any) -> dict[Any, Vector]:
     hubs = [node for node in nodes if graph.degree(node) == K - 1]
     if tree and hubs:
         return _circle([node for node in nodes if node != hubs[0]]) | {hubs[0]: np.zeros(2)}
-    places: dict[Any, Vector] = nx.spring_layout(graph, seed=0)
+    places: dict[Hashable, Vector] = nx.spring_layout(graph, seed=0)
     if K <= _STRAIGHTENED and nx.is_connected(graph):
         places = nx.kamada_kawai_layout(graph, pos=places)
     return places
 
 
-def _circle(nodes: list[Any]) -> dict[Any, Vector]:
+def _circle(nodes: list[Hashable]) -> dict[Hashable, Vector]:
     """Return (x, y) by node, evenly spaced on a circle, from the top and clockwise."""
     angles = 2 * np.pi * np.arange(len(nodes)) / max(len(nodes), 1)
     return {node: np.array([np.sin(angle), np.cos(angle)]) for node, angle in zip(nodes, angles, strict=True)}

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ceil, floor
-from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from glmesh.types import Vector
@@ -84,7 +84,7 @@ def curve(
     return "\n".join(line.rstrip() for line in lines)
 
 
-def graph(nx_graph: Any, *, width: int = 40, height: int = 18, ascii: bool = False) -> str:
+def graph(nx_graph: nx.Graph, *, width: int = 40, height: int = 18, ascii: bool = False) -> str:
     """Return a text that draws a network on a circle, its nodes numbered in order from the top and clockwise.
 
     Parameters

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared
 from glmesh.linalg import Columns
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Data, Indices, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,9 @@ class NodeData:
     `m` is the number of samples and `p` that of features held here; `where` names the node in error messages.
     """
 
-    def __init__(self, spec: ProblemSpec, X: AnyArray, y: AnyArray, sample_weight: AnyArray, where: str = "") -> None:
+    def __init__(
+        self, spec: ProblemSpec, X: Data, y: ArrayLike | None, sample_weight: ArrayLike | None, where: str = ""
+    ) -> None:
         self.spec = spec
         self.where = where
         self.columns = Columns.of(X, rows=spec.split == "samples", name=f"X{where}")
@@ -69,7 +72,7 @@ class NodeData:
         digest = hashlib.blake2b(self.y.tobytes() + self.weight.tobytes(), digest_size=6).digest()
         return DataSummary.of(self.m, self.y, self.weight, y_digest=int.from_bytes(digest, "little"))
 
-    def grown(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray) -> NodeData:
+    def grown(self, X: Data, y: ArrayLike | None, sample_weight: ArrayLike | None) -> NodeData:
         """Return this data with more columns at its end: features, or samples with their labels and weights."""
         where = f"{self.where} (new)" if self.where else " (new)"
         if self.spec.split == "features":
@@ -166,7 +169,7 @@ class NodeData:
         return f, penalty
 
 
-def _vector(values: AnyArray, name: str) -> Vector:
+def _vector(values: Data, name: str) -> Vector:
     """Return finite numbers, one per sample, as a float64 vector."""
     array = values.toarray() if sp.issparse(values) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:

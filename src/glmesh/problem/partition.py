@@ -5,13 +5,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
 from glmesh.functions import GroupLasso
 from glmesh.problem.problem import Problem
-from glmesh.types import AnyArray, Indices
+from glmesh.types import Indices, Vector
 
 HOW = ("shuffled", "contiguous", "balanced")
 
@@ -32,7 +34,7 @@ class Partition:
         """Return the columns of a node, as the user counts them."""
         return self.order[self.starts[node] : self.starts[node + 1]]
 
-    def to_user(self, values: AnyArray) -> AnyArray:
+    def to_user(self, values: Vector) -> Vector:
         """Return values, one per column in node order, in the user's order."""
         out = np.empty_like(values)
         out[self.order] = values
@@ -46,7 +48,7 @@ class Partition:
         return Partition(order, np.cumsum([0, *sizes]))
 
 
-def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", seed: int = 0) -> Partition:
+def partition(problem: Problem, n_nodes: int, how: str | ArrayLike = "shuffled", seed: int = 0) -> Partition:
     """Return a partition of the columns of a problem over nodes, some of which may be empty.
 
     Parameters
@@ -94,7 +96,7 @@ def partition(problem: Problem, n_nodes: int, how: str | AnyArray = "shuffled", 
     return _check_groups(Partition.of_lists(lists), g)
 
 
-def spread(loads: Indices, n_nodes: int, how: str | AnyArray, seed: int, what: str = "columns") -> Partition:
+def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: str = "columns") -> Partition:
     """Return a partition of len(loads) units over nodes; unit i has loads[i] nonzeros, `how` is that of `partition`."""
     if how is None:
         raise InvalidInput(f"partition must be one of {', '.join(HOW)}, or your own; got None")
@@ -131,7 +133,7 @@ def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
     return [np.sort(np.array(part, dtype=np.int64)) for part in lists]
 
 
-def _given(how: AnyArray, n: int, n_nodes: int, what: str = "columns") -> Partition:
+def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
     """Return the user's own partition, once it holds each of n units exactly once."""
     by_node = len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1
     result = Partition.of_lists(_listed(how, what) if by_node else _labelled(how, n, n_nodes, what))
@@ -145,14 +147,14 @@ def _given(how: AnyArray, n: int, n_nodes: int, what: str = "columns") -> Partit
     raise InvalidInput(f"the partition must hold each of {n} {what} exactly once; look at {what[:-1]} {wrong}")
 
 
-def _listed(how: AnyArray, what: str) -> list[Indices]:
+def _listed(how: Any, what: str) -> list[Indices]:
     """Return the units of each node, given as lists."""
     if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
         raise InvalidInput(f"the {what} of a node must be whole numbers")
     return [np.asarray(part, dtype=np.int64) for part in how]
 
 
-def _labelled(how: AnyArray, n: int, n_nodes: int, what: str) -> list[Indices]:
+def _labelled(how: Any, n: int, n_nodes: int, what: str) -> list[Indices]:
     """Return the units of each node, given as the node of each unit."""
     nodes = np.asarray(how)
     if nodes.shape != (n,) or nodes.dtype.kind not in "iu":

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
@@ -19,7 +20,7 @@ from glmesh.linalg import Columns
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import ProblemSpec, Split
 from glmesh.problem.summary import DataSummary
-from glmesh.types import AnyArray, Indices, Vector
+from glmesh.types import Data, Indices, Vector
 
 
 class Problem:
@@ -61,15 +62,15 @@ class Problem:
 
     @staticmethod
     def glm(
-        X: AnyArray,
-        y: AnyArray,
+        X: Data,
+        y: ArrayLike,
         *,
         loss: str | Loss = "squared",
         penalty: str | Separable = "l2",
         alpha: float = 1.0,
         l1_ratio: float | None = None,
         split: Split = "features",
-        sample_weight: AnyArray = None,
+        sample_weight: ArrayLike | None = None,
         fit_intercept: bool = False,
     ) -> Problem:
         """Return a problem on pooled data.
@@ -131,7 +132,7 @@ class Problem:
 
     @staticmethod
     def from_nodes(
-        parts: Sequence[tuple[AnyArray, ...]],
+        parts: Sequence[tuple[Data, ...]],
         *,
         loss: str | Loss = "squared",
         penalty: str | Separable | Sequence[Separable] = "l2",
@@ -254,7 +255,12 @@ class Problem:
         return sum(part.columns.n for part in self.parts)
 
     def grown(
-        self, part: int, X: AnyArray, y: AnyArray = None, sample_weight: AnyArray = None, penalty: AnyArray = None
+        self,
+        part: int,
+        X: Data,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        penalty: Separable | None = None,
     ) -> Problem:
         """Return the problem with more columns at the end of a part; this one is left as it is.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from glmesh.types import AnyArray, Vector
+from glmesh.types import Vector
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DataSummary:
         return np.array([*widths, *digests, self.y_max, -self.y_min, self.weight], dtype=np.float64)
 
     @staticmethod
-    def from_vector(vector: AnyArray) -> DataSummary:
+    def from_vector(vector: Sequence[float] | Vector) -> DataSummary:
         """Return the summary that `to_vector`, or a maximum of several, stands for."""
         most, least, last, first, high, low, weight = (float(number) for number in vector)
         return DataSummary(int(most), int(-least), int(last), int(-first), -low, high, weight)

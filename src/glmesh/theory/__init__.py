@@ -14,8 +14,6 @@ Time-varying graphs, with as many gossip steps a round as a window has exchanges
 Speaks of runs of Cola alone, and changes none.
 """
 
-from __future__ import annotations
-
 import warnings
 
 from glmesh.theory.averages import AveragedIterates

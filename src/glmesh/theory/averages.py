@@ -1,7 +1,5 @@
 """Averages of iterates, whose gap Theorem 2 bounds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from glmesh.engine.run import Run
@@ -56,7 +54,7 @@ class AveragedIterates:
         pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))
         g = form.g
         if g.needs_scaling:
-            if not isinstance(g, Table):
+            if g.as_table() is None:
                 raise UnsuitablePair("Theorem 2 needs a bounded support; a group norm has none")
             bound = support_bound(self.run)
             rows = g.kernel_rows(form.columns.n)

@@ -1,14 +1,11 @@
 """Constants of a run that the theorems depend on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from glmesh.engine.run import Run
 from glmesh.errors import UnsuitablePair
-from glmesh.functions import Table
 
 
 @dataclass(frozen=True)
@@ -195,7 +192,7 @@ def support_bound(run: Run) -> float:
     form = run.problem.composite
     n = form.columns.n
     bounds = np.array(np.broadcast_to(form.g.support_bound, n))
-    if np.isinf(bounds).any() and isinstance(form.g, Table) and run.problem.spec.split == "features":
+    if np.isinf(bounds).any() and form.g.as_table() is not None and run.problem.spec.split == "features":
         l1, _, linear, lo, hi = form.g.kernel_rows(n).T
         if not linear.any() and (lo <= 0).all() and (hi >= 0).all():
             start = form.f.value(np.zeros(form.columns.d))

@@ -1,7 +1,5 @@
 """Rates of Theorems 1 and 2, and the rounds until a target is reached."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -214,7 +214,7 @@ class Federation:
         return Cola(gossip="flows")
 
 
-def difference(ours: Mapping[str, str], theirs: Mapping[str, Any]) -> str | None:
+def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | None:
     """Return the first key that differs between two `Federation.entries`, with both values; None if none does."""
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
@@ -234,7 +234,7 @@ def read_toml(path: str | PathLike[str], what: str) -> dict[str, Any]:
         raise UnreadableFile(f"{path}: is no TOML ({error}); expected a {what} file") from None
 
 
-def check_keys(tree: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
     """Raise InvalidInput for a key that means nothing."""
     for key in tree:
         if key not in known:

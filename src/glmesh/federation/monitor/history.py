@@ -14,12 +14,12 @@ class History:
         self._stream = path.open("a", encoding="utf-8")
 
     def add(self, figures: dict[str, Any]) -> None:
-        """Append an entry."""
+        """Append an entry as one line of JSON."""
         self._stream.write(json.dumps(figures) + "\n")
         self._stream.flush()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the history file."""
         self._stream.close()
 
 

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}  # attributes of any record
 _RECENT = 50  # [lines] kept for a live view, which shows the last ones
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
+def _fields(record: logging.LogRecord) -> dict[str, object]:
     """Return the `extra` of a record."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
@@ -47,7 +47,7 @@ class LineFormatter(logging.Formatter):
         return f"{clock} {_node(record)} {record.getMessage()} {told}".rstrip()
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value as text, quoted if it has blanks."""
     if isinstance(value, float):
         return f"{value:.4g}"
@@ -64,7 +64,7 @@ class RecentLines(logging.Handler):
         self.lines: deque[str] = deque(maxlen=_RECENT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record."""
+        """Keep the line of a log record."""
         self.lines.append(self.format(record))
 
 

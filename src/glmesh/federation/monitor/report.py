@@ -64,7 +64,7 @@ def page(folders: Sequence[str]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as HTML text."""
     return html.escape(str(value))
 
@@ -113,14 +113,26 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     return [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
+def _logarithms(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return (x, log10 y) of the points with y > 0."""
+    return [(x, math.log10(y)) for x, y in points if y > 0]
+
+
+def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
+    """Return the SVG of the curve `number` through these places of the picture, and of its name in the legend."""
+    colour, path = _COLOURS[number % len(_COLOURS)], " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    left, top = _LEFT + 160 * (number % 4), _H + 10 + 20 * (number // 4)
+    return (
+        f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>"
+        f"<text x='{left}' y='{top}' font-size='13' fill='{colour}'>— {_text(name)}</text>"
+    )
+
+
 def plot(
     lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
 ) -> str:
     """Return lines over a common axis as SVG; `told` makes text of a number of the vertical axis."""
-    shown = [
-        (name, [(x, math.log10(y) if logarithmic else float(y)) for x, y in points if y > 0 or not logarithmic])
-        for name, points in lines
-    ]
+    shown = [(name, _logarithms(points) if logarithmic else points) for name, points in lines]
     xs = [x for _, points in shown for x, _ in points]
     ys = [y for _, points in shown for _, y in points]
     if not xs:
@@ -150,9 +162,5 @@ def plot(
         )
     out.append(f"<text x='{x1:.1f}' y='{y0 + 34:.1f}' text-anchor='end' font-size='12'>{_text(across)}</text>")
     for number, (name, points) in enumerate(shown):
-        colour = _COLOURS[number % len(_COLOURS)]
-        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in (place(x, y) for x, y in points))
-        out.append(f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='2'/>")
-        at = (_LEFT + 160 * (number % 4), _H + 10 + 20 * (number // 4))
-        out.append(f"<text x='{at[0]}' y='{at[1]}' font-size='13' fill='{colour}'>— {_text(name)}</text>")
+        out.append(_curve(number, name, [place(x, y) for x, y in points]))
     return "".join(out) + "</svg>"

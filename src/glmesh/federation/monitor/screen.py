@@ -69,7 +69,7 @@ class View:
             self._draw()
 
     def _draw(self) -> None:
-        """Draw once."""
+        """Draw the present figures once."""
         now = self._figures()
         if self._began is None and now.get("certificate"):
             self._began = now["seconds"], now["certificate"]

@@ -43,7 +43,7 @@ class Server:
     def __init__(self, figures: Callable[[], dict[str, Any]], site: Site) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                """Answer a request."""
+                """Answer a request for the status or the metrics."""
                 if self.path not in ("/status", "/metrics"):
                     self.send_error(404)
                     return
@@ -55,7 +55,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            def log_message(self, format: str, *args: Any) -> None:
+            def log_message(self, format: str, *args: object) -> None:
                 """Log nothing: requests are no events of the node."""
 
         try:
@@ -71,7 +71,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Close the port and end its thread."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(1.0)

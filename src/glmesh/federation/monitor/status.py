@@ -2,16 +2,15 @@
 
 import math
 import time
-from typing import Any
 
 from glmesh.federation.node.process import Node
 
 
-def figures(node: Node) -> dict[str, Any]:
+def figures(node: Node) -> dict[str, object]:
     """Return all figures of a node; called from other threads too, so nothing here changes anything."""
     neighbourhood, participant = node.neighbourhood, node.participant
     links = neighbourhood.links.links
-    out: dict[str, Any] = {
+    out: dict[str, object] = {
         "time": round(time.time(), 3),
         "node": neighbourhood.site.file.name,
         "phase": neighbourhood.phase,
@@ -42,10 +41,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _neighbour(node: Node, peer: int) -> dict[str, Any]:
+def _neighbour(node: Node, peer: int) -> dict[str, object]:
     """Return the figures of the link to one neighbour."""
     link = node.neighbourhood.links.links[peer]
-    out: dict[str, Any] = {"state": "up" if link.up else "down", "dropped": link.dropped}
+    out: dict[str, object] = {"state": "up" if link.up else "down", "dropped": link.dropped}
     if not link.up:
         out["why"] = link.refused or link.why
     if node.participant is not None:

@@ -1,7 +1,6 @@
 """Small statements about nodes (`GossipEntry`) that every node passes on until all have them."""
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 from glmesh.federation.wire import SUMMARY, Flood, GossipEntry, unexpected
 from glmesh.problem import DataSummary
@@ -12,7 +11,7 @@ Key = tuple[str, int]  # (kind, node)
 class GossipStore:
     """What a node knows of all nodes, by (kind, node); what is news it sends to its neighbours."""
 
-    def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, Any]], None]) -> None:
+    def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, object]], None]) -> None:
         self._n_nodes = n_nodes
         self._flood: Flood[Key, GossipEntry] = Flood(peers, lambda peer, entries: send(peer, _message(entries)))
         self.greet = self._flood.greet
@@ -21,7 +20,7 @@ class GossipStore:
         """Keep statements of this node's own and send them to all neighbours."""
         self._flood.spread([(one.kind, one.node) for one in entries if self._keep(one)])
 
-    def merge(self, message: dict[str, Any], source: int | None = None) -> list[Key]:
+    def merge(self, message: dict[str, object], source: int | None = None) -> list[Key]:
         """Take over and pass on what is news in a neighbour's message; return the keys of that. Raise Violation."""
         entries = message.get("entries")
         if not isinstance(entries, list):
@@ -52,11 +51,11 @@ class GossipStore:
         known = [DataSummary.from_vector(one[1].numbers) for one in found if one is not None]
         return DataSummary.merge(known) if len(known) == len(nodes) else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return all entries as a message that `merge` takes."""
         return _message([entry for _, entry in self._flood.entries.values()])
 
 
-def _message(entries: list[GossipEntry]) -> dict[str, Any]:
+def _message(entries: list[GossipEntry]) -> dict[str, object]:
     """Return the GOSSIP message with these entries."""
     return {"entries": [entry.to_json() for entry in entries]}

@@ -15,7 +15,7 @@ import numpy as np
 from glmesh.federation.wire import JsonRecord
 from glmesh.files.data_files import is_table, load_named
 from glmesh.problem import NodeData, ProblemSpec
-from glmesh.types import AnyArray, Vector
+from glmesh.types import SampleMatrix, Vector
 
 _SEGMENTS = 256  # [digests] segments of the rows; up to 256 rows, a digest is about a single row
 
@@ -50,7 +50,7 @@ class RowDigests(JsonRecord):
 class SiteTable:
     """Samples of one site: X, y and the names of the rows."""
 
-    X: AnyArray  # (m, p)
+    X: SampleMatrix  # (m, p)
     y: Vector  # (m,)
     ids: list[str] | None = None  # names of the rows; None: they have none
 

@@ -129,7 +129,7 @@ class Assembler:
             raise Violation(f"a message of unknown kind {kind}") from None
 
 
-def pack_json(value: Any) -> bytes:
+def pack_json(value: object) -> bytes:
     """Return plain data as JSON."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
@@ -212,7 +212,7 @@ def unpack_mail(content: bytes | bytearray, sender: int, receiver: int, layout: 
     return clock, Mail(sender, receiver, parts)
 
 
-def pack_vector(info: dict[str, Any], vector: Vector) -> bytes:
+def pack_vector(info: dict[str, object], vector: Vector) -> bytes:
     """Return a vector and a few words about it as bytes."""
     head = pack_json(info)
     return struct.pack("<I", len(head)) + head + vector.astype("<f8").tobytes()

@@ -61,7 +61,7 @@ _OPTIONS = [
 ]
 
 Read = Callable[[], Awaitable[bytes | None]]  # the next frame of a stream, None at its end
-Write = Callable[[bytes], Awaitable[Any]]
+Write = Callable[[bytes], Awaitable[object]]
 
 
 @dataclass
@@ -74,7 +74,7 @@ class PeerLink:
     controls: deque[tuple[Kind, Content]] = field(default_factory=deque)  # to be sent before any MAIL
     mail: deque[Content] = field(default_factory=deque)  # to be sent, oldest first
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is something to be sent
-    stream: asyncio.Task[Any] | None = None  # the session in progress
+    stream: asyncio.Task[None] | None = None  # the session in progress
     up: bool = False  # both HELLOs agree
     assembler: Assembler = field(default_factory=Assembler)
     limit: int | None = None  # [bytes] longest message; None until d is known
@@ -153,7 +153,7 @@ class PeerLinks:
         }
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._server: Any = None
         self._said: dict[int, str] = {}  # the last reason logged for each neighbour
 

@@ -25,12 +25,12 @@ def unexpected(where: str, expected: str, got: object) -> Violation:
 class JsonRecord:
     """Base of dataclasses that are JSON objects on a link, a key per field; each field has exactly its type."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the record as plain data."""
         return dict(vars(self))
 
     @classmethod
-    def from_json(cls, tree: Mapping[str, Any]) -> Self:
+    def from_json(cls, tree: Mapping[str, object]) -> Self:
         """Return the record that `to_json` made plain; raise Violation if a field is missing or of another type."""
         values = {}
         for name, hint in get_type_hints(cls).items():
@@ -88,12 +88,12 @@ class GossipEntry:
     number: int = -1  # value of all kinds but `summary`
     numbers: list[float] = field(default_factory=list)  # value of a `summary`
 
-    def to_json(self) -> list[Any]:
+    def to_json(self) -> list[object]:
         """Return [kind, node, stamp, value]."""
         return [self.kind, self.node, self.stamp, self.numbers if self.kind == SUMMARY else self.number]
 
     @staticmethod
-    def from_json(tree: Any, where: str, n_nodes: int) -> GossipEntry:
+    def from_json(tree: object, where: str, n_nodes: int) -> GossipEntry:
         """Return the entry that `to_json` made plain, about one of n_nodes; raise Violation if it is none."""
         if not isinstance(tree, list) or len(tree) != 4:
             raise unexpected(where, "[kind, node, stamp, value]", tree)

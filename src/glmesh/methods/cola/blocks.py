@@ -1,7 +1,7 @@
 """CoLA's nodes one by one: found by id, changed from outside, looked at."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from glmesh.types import Indices, Vector
 class Algorithm(Protocol):
     """What the nodes need of `Cola`: rounds, and what follows from a change that does not come from a round."""
 
-    averages_exactly: ClassVar[bool]  # v = Ax at every node after every round, as CoCoA's server has it
+    @property
+    def averages_exactly(self) -> bool:
+        """Whether v = Ax at every node after every round, as CoCoA's server has it."""
+        ...
 
     @property
     def solver(self) -> LocalSolver:
-        """The local solver."""
+        """The solver of the local subproblems."""
         ...
 
     def round(self, block: Block, state: ColaState) -> Rounds:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class Cola:
     solver: LocalSolver = field(default_factory=CoordinateDescent, kw_only=True)
     curvature: Literal["auto", "scalar", "majorant", "hessian"] = field(default="auto", kw_only=True)
 
-    averages_exactly: ClassVar[bool] = False
+    averages_exactly = False  # whether v = Ax at every node after every round
 
     def __post_init__(self) -> None:
         if str(self.gossip) == "ledger":

@@ -28,7 +28,7 @@ class PowerSteps:
     steps: int  # B
 
     def count(self, block: Block) -> int:
-        """Return B."""
+        """Return B, the exchanges of a round."""
         return self.steps
 
     def beta(self, block: Block) -> float:
@@ -44,7 +44,7 @@ class ChebyshevSteps:
     steps: int | None  # B; None: the fewest that reach TARGET_BETA
 
     def count(self, block: Block) -> int:
-        """Return B."""
+        """Return B, the exchanges of a round."""
         if self.steps is not None:
             return self.steps
         steps = 1

@@ -15,7 +15,7 @@ from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
 from glmesh.problem import CompositeObjective, DataSummary, Partition, Problem, Shard
 from glmesh.problem.partition import partition as make_partition
-from glmesh.types import AnyArray, Flags, Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 class ColaNodes(HostedNodes[Block, ColaState]):
@@ -159,7 +159,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         each = self.processes.all_gather([(state.skipped, state.work_saved) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
-    def data_of(self, k: int) -> list[AnyArray]:
+    def data_of(self, k: int) -> list[object]:
         """Return [columns, labels, weights] of the k-th node of this process."""
         node = int(np.concatenate([block.ids for block in self.blocks])[k])
         data = self.problem.node_data(node, self.partition.columns_of(node))
@@ -235,20 +235,26 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.proof = None
         snapshots = [last for certifier in self.by_id.async_certifiers for last in certifier.state.last]
         flows = [one for number in range(len(self.blocks)) for one in self.by_id.flow_gossip(number).node_flows]
-        found = [(snapshots[k], flows[k]) for k in np.flatnonzero(members)]
-        if any(snapshot is None or snapshot.view.digest != flow.view.digest for snapshot, flow in found):
-            return
-        rounds = {snapshot.round for snapshot, _ in found if snapshot is not None}
-        certificate = found[0][0].certificate if found[0][0] is not None else None
+        found = []
+        for k in np.flatnonzero(members):
+            snapshot = snapshots[k]
+            if snapshot is None or snapshot.view.digest != flows[k].view.digest:
+                return
+            found.append(snapshot)
+        rounds, certificate = {snapshot.round for snapshot in found}, found[0].certificate
         if len(rounds) > 1 or certificate is None or (self.proof and self.proof[0] == certificate):
             return
+        self.proof = certificate, *self._state_of_snapshots(members, len(certificate.members))
+
+    def _state_of_snapshots(self, members: Flags, n_members: int) -> tuple[Vector, Matrix]:
+        """Return (x in the user's order, every v_k) of the members' last snapshots; who is no member stays as it is."""
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
         for number, (block, certifier) in enumerate(zip(self.blocks, self.by_id.async_certifiers, strict=True)):
             for k, snapshot in enumerate(certifier.state.last):
                 if snapshot is not None and members[int(block.ids[k])]:
                     x[number][block.of_node(k)] = snapshot.x
-                    v[number][k] = len(certificate.members) * snapshot.s
-        self.proof = certificate, np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
+                    v[number][k] = n_members * snapshot.s
+        return np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
         """Return (x in the user's order, every v_k) that the newest certificate is about."""
@@ -334,7 +340,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             watch.block = block
         self._of_members = self.proof = None
 
-    def warm_start(self, start: AnyArray) -> list[Vector | None]:
+    def warm_start(self, start: object) -> list[Vector | None]:
         """Return the variables of each block that a run starts from; None: from zero."""
         if start is None:
             return [None] * len(self.blocks)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.core import Block
 from glmesh.errors import InvalidInput
 from glmesh.methods.cola.iterate import Iterate
-from glmesh.types import AnyArray, Matrix, Unsigned, Vector
+from glmesh.types import Matrix, Unsigned, Vector
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Passes:
         return np.where(np.isnan(state.required_theta), asked, state.required_theta)
 
 
-def _per_node(value: AnyArray, block: Block) -> AnyArray:
+def _per_node(value: ArrayLike | None, block: Block) -> Vector:
     """Return one entry of `value` per hosted node; a single value is everybody's."""
     values = np.atleast_1d(np.asarray(value))
     n_nodes = block.info.n_nodes

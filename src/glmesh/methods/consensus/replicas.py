@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from glmesh.errors import InvalidInput
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.consensus.samples import Constants, Pool, Samples, observe_copies
 from glmesh.problem import Problem
-from glmesh.types import AnyArray, Flags, Matrix, Vector
+from glmesh.types import Flags, Matrix, Vector
 
 
 @dataclass
@@ -71,7 +70,7 @@ class Replicas(HostedNodes[Samples, Copies]):
         setup = self.setup
         self.blocks[:] = [pool.host(ids, self.partition, setup.info, setup.threads) for ids in setup.node_ids]
 
-    def start(self, w: AnyArray = None, begin: Begin | None = None) -> None:
+    def start(self, w: Vector | None = None, begin: Begin | None = None) -> None:
         """Start every node at w, (p,) for all or (K, p) for each; None: at zero.
 
         `begin` makes the method's first state of copies alone, also when the nodes begin anew.
@@ -93,7 +92,7 @@ class Replicas(HostedNodes[Samples, Copies]):
             block.constants = given
         return given
 
-    def guard(self) -> AbstractContextManager[Any]:
+    def guard(self) -> AbstractContextManager[object]:
         """Return a context in which overflow is no warning: too large a step is told by the measures."""
         return np.errstate(over="ignore", invalid="ignore")
 
@@ -120,7 +119,7 @@ class Replicas(HostedNodes[Samples, Copies]):
         """Return (the mean of all copies, 0)."""
         return x, 0.0
 
-    def data_of(self, k: int) -> list[AnyArray]:
+    def data_of(self, k: int) -> list[object]:
         """Return the samples of the k-th node of this process."""
         sizes = np.cumsum([0] + [block.size for block in self.blocks])
         number = int(np.searchsorted(sizes, k, side="right")) - 1
@@ -139,7 +138,7 @@ class Replicas(HostedNodes[Samples, Copies]):
         self.start(copies)
 
 
-def coefficients_of(start: AnyArray, p: int) -> Vector | None:
+def coefficients_of(start: object, p: int) -> Vector | None:
     """Return the (p,) coefficients that every copy starts from; None: zero."""
     if start is None:
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from glmesh.certificate import best_scale
@@ -23,7 +24,7 @@ from glmesh.kernels.columns import products, transposed_products
 from glmesh.linalg import Columns
 from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.problem import CompositeObjective, Partition, Problem, spread
-from glmesh.types import AnyArray, Indices, Matrix, Unsigned, Vector
+from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 _LARGEST_GRAM = 512  # rows or columns up to which eigenvalues are computed from a Gram matrix
 _SLACK = 1e-3  # of an eigenvalue that was found by iteration, from below
@@ -74,7 +75,7 @@ class Pool:
             columns = problem.composite.columns
         return Pool(columns, y, np.concatenate([part.weight for part in parts]), problem)
 
-    def deal(self, n_nodes: int, how: str | AnyArray, seed: int) -> Partition:
+    def deal(self, n_nodes: int, how: str | ArrayLike, seed: int) -> Partition:
         """Who holds which samples."""
         if self.problem.pooled:
             return spread(self.columns.nonzeros, n_nodes, how, seed, "samples")
@@ -142,7 +143,7 @@ class Samples:
 
     @property
     def p(self) -> int:
-        """Number of coefficients."""
+        """Number of coefficients of a copy."""
         return self.columns.d
 
     def node_columns(self, k: int) -> Columns:
@@ -156,7 +157,7 @@ class Samples:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """The nodes of each of the team's threads."""
+        """Nodes of each thread of the pool."""
         return self.threads.spans(self.work)
 
     @cached_property

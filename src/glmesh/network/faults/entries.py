@@ -22,7 +22,7 @@ _KEYS = {"start": "from", "end": "until"}  # fields whose name in a plan is no P
 whole = partial(whole_number, most=2**63)  # the bits that the hash of a chance takes
 
 
-def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[Any], float]:
+def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[object], float]:
     return partial(number_in, name="", wanted=wanted, allowed=allowed)
 
 
@@ -30,21 +30,21 @@ def _one_of(*known: T) -> Callable[[T], T]:
     return partial(one_of, name="", known=known)
 
 
-def list_of(value: Any, wanted: str) -> list[Any]:
+def list_of(value: object, wanted: str) -> list[object]:
     """Return a list or tuple as a list; raise InvalidInput, which says what is `wanted`, for anything else."""
     if not isinstance(value, list | tuple):
         raise InvalidInput(f"must be {wanted}, got {value!r}")
     return list(value)
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def _pair(value: object) -> tuple[int, int]:
     nodes = [whole(node) for node in list_of(value, "a list of two nodes")]
     if len(nodes) != 2 or nodes[0] == nodes[1]:
         raise InvalidInput(f"must be a list of two different nodes, got {value!r}")
     return nodes[0], nodes[1]
 
 
-def _groups(value: Any) -> tuple[tuple[int, ...], ...]:
+def _groups(value: object) -> tuple[tuple[int, ...], ...]:
     """Return a list of disjoint groups of nodes, none empty, as tuples."""
     wanted = "a list of lists of nodes, none empty"
     groups = tuple(tuple(whole(node) for node in list_of(group, wanted)) for group in list_of(value, wanted))
@@ -57,7 +57,7 @@ def _groups(value: Any) -> tuple[tuple[int, ...], ...]:
     return groups
 
 
-def graph_list(value: Any) -> tuple[tuple[tuple[int, int], ...], ...]:
+def graph_list(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return a list of links for each exchange in turn, as tuples."""
     wanted = "a list with a list of links for each exchange"
     return tuple(tuple(_pair(link) for link in list_of(graph, wanted)) for graph in list_of(value, wanted))
@@ -177,7 +177,7 @@ def load_tables(path: Path) -> dict[str, Any]:
         raise UnreadableFile(f"{path}: not a TOML file ({error})") from error
 
 
-def read_entry(kind: type[T], data: Any, at: str) -> T:
+def read_entry(kind: type[T], data: object, at: str) -> T:
     """Return one table of a plan, read by the readers in the types of its fields; `at` is its place, for errors."""
     place = f"fault plan, {at}"
     if not isinstance(data, Mapping):
@@ -198,7 +198,7 @@ def read_entry(kind: type[T], data: Any, at: str) -> T:
         raise InvalidInput(f"{place}: {error}") from None
 
 
-def keyed(place: str, key: str, read: Callable[[Any], T], value: Any) -> T:
+def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T:
     """Return read(value); its InvalidInput then names the place and the key."""
     try:
         return read(value)
@@ -206,7 +206,7 @@ def keyed(place: str, key: str, read: Callable[[Any], T], value: Any) -> T:
         raise InvalidInput(f"{place}: {key} {error}") from None
 
 
-def refuse_unknown(data: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str) -> None:
     """Raise InvalidInput for the first key that is not known, and name the nearest that is."""
     names = list(known)
     for key in data:
@@ -217,13 +217,13 @@ def refuse_unknown(data: Mapping[str, Any], known: Iterable[str], place: str) ->
         raise InvalidInput(f"{place}: {unknown('key', key, names)}")
 
 
-def stated(entry: Any) -> dict[str, Any]:
+def stated(entry: Any) -> dict[str, object]:
     """Return the fields of a dataclass that differ from their defaults, under their names in a plan."""
     stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
     return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Return entries and tuples as plain data: dicts, lists, strings and numbers."""
     if is_dataclass(value):
         return {key: plain(inner) for key, inner in stated(value).items()}

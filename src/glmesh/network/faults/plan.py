@@ -133,7 +133,7 @@ class Plan:
         except InvalidInput as error:
             raise InvalidInput(f"{plan}: {error}") from None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the plan as plain data without what is left at its default; `of` reads it back."""
         return {key: plain(value) for key, value in stated(self).items()}
 
@@ -374,7 +374,7 @@ class Plan:
             )
 
 
-def _plan(data: Mapping[str, Any]) -> Plan:
+def _plan(data: Mapping[str, object]) -> Plan:
     """Return a plan from plain data."""
     refuse_unknown(data, _TOP, "fault plan")
     values: dict[str, Any] = {}

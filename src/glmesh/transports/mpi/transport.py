@@ -4,22 +4,19 @@ Own rows and those of others lie one below the other in one array, so rows are s
 they are read. Ranks that share no link exchange nothing, and a rank waits only for its neighbours.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from mpi4py import MPI
 
 from glmesh.collectives.messages import PartialSum
 from glmesh.core import Contents, Halo, Layout, Mail, Outbox, Reader, Traffic
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Plan
-from glmesh.types import AnyArray, Indices, Matrix
-
-if TYPE_CHECKING:
-    from glmesh.transports.mpi.process_group import Ranks
+from glmesh.transports.mpi.communicator import Communicator
+from glmesh.types import Bytes, Indices, Matrix, Vector
 
 ROWS, SCALARS = 0, 1  # tags
 _NO_LAYOUT = Layout(0, 0)  # parts that MPI carries say their own lengths
@@ -32,8 +29,8 @@ class Lane:
 
     rows: Matrix  # (own and others, width)
     own: Matrix  # (n_hosted, width) the first of `rows`
-    requests: list[Any]  # persistent
-    kinds: list[Any]  # MPI datatypes of rows that are not next to each other
+    requests: list[MPI.Prequest]
+    kinds: list[MPI.Datatype]  # MPI datatypes of rows that are not next to each other
 
 
 class MpiTransport:
@@ -48,7 +45,7 @@ class MpiTransport:
     )
     clock, fails = None, False
 
-    def __init__(self, ranks: Ranks, mixing: Mixing, hosts: list[Indices]) -> None:
+    def __init__(self, ranks: Communicator, mixing: Mixing, hosts: list[Indices]) -> None:
         self._ranks, self.traffic = ranks, Traffic()
         own, matrix = hosts[ranks.rank], mixing.matrix
         self._size = len(own)
@@ -77,7 +74,7 @@ class MpiTransport:
             self._goes[peer] = np.unique(node[rank_of[around] == peer])  # links go both ways
         self._lanes: dict[int, Lane] = {}  # arrays that methods write their rows to, by identity
         self._copies: dict[tuple[int, int], list[Lane]] = {}  # two buffers for all other rows, by tag and width
-        self._prepared: dict[tuple[int, int], tuple[list[Any], Halo]] = {}  # by the identities of lanes
+        self._prepared: dict[tuple[int, int], tuple[list[MPI.Prequest], Halo]] = {}  # by the identities of lanes
 
     @property
     def neighbours(self) -> list[int]:
@@ -112,7 +109,9 @@ class MpiTransport:
         self._ranks.wait(requests)
         return [halo]
 
-    def _prepare(self, key: tuple[int, int], vectors: Lane | None, scalars: Lane | None) -> tuple[list[Any], Halo]:
+    def _prepare(
+        self, key: tuple[int, int], vectors: Lane | None, scalars: Lane | None
+    ) -> tuple[list[MPI.Prequest], Halo]:
         """Return (requests to be started, halo that they bring) of an exchange along these lanes."""
         requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
         theirs = None if vectors is None else vectors.rows
@@ -134,11 +133,11 @@ class MpiTransport:
         return lane
 
     def _lane(self, width: int, tag: int) -> Lane:
-        rows, ranks, kinds = np.zeros((self._rows, width)), self._ranks, list[Any]()
+        rows, ranks, kinds = np.zeros((self._rows, width)), self._ranks, list[MPI.Datatype]()
         requests = [ranks.receives(rows[there], peer, tag) for peer, there in self._comes.items()]
         for peer, needed in self._goes.items():
             if len(needed) == needed[-1] - needed[0] + 1:
-                some: Any = rows[needed[0] : needed[-1] + 1]
+                some: Matrix | list[object] = rows[needed[0] : needed[-1] + 1]
             else:
                 kind = ranks.kind(needed, width)
                 kinds.append(kind)
@@ -183,13 +182,13 @@ class MpiTransport:
         self.traffic = Traffic(state["communications"], state["bytes"])
 
 
-def bundle(mail: list[Mail]) -> AnyArray:
+def bundle(mail: list[Mail]) -> Bytes:
     """Return messages of one PartialSum each as bytes: whole numbers that say what is where, then all arrays.
 
     An array that several messages refer to is sent once.
     """
     table: list[int] = []
-    arrays: dict[tuple[int, int], tuple[int, AnyArray]] = {}  # place and content, by address and length
+    arrays: dict[tuple[int, int], tuple[int, Vector]] = {}  # place and content, by address and length
     for one in mail:
         (part,) = one.parts
         head, _, body = part.pack(_NO_LAYOUT)
@@ -204,16 +203,16 @@ def bundle(mail: list[Mail]) -> AnyArray:
 class _Arrays(Reader):
     """Hands out the arrays of a message that `bundle` made, in turn."""
 
-    def __init__(self, arrays: list[AnyArray]) -> None:
+    def __init__(self, arrays: list[Vector]) -> None:
         super().__init__(b"")
         self._arrays = iter(arrays)
 
-    def array(self, kind: str, n: int) -> AnyArray:
+    def array(self, kind: str, n: int) -> Vector:
         """Return the next array."""
         return next(self._arrays)
 
 
-def unbundle(data: AnyArray) -> list[Mail]:
+def unbundle(data: Bytes) -> list[Mail]:
     """Rebuild the messages that `bundle` made bytes of."""
     length = int(data[:8].view(np.int64)[0])
     whole, content = data[8 : 8 * (length + 1)].view(np.int64).tolist(), data[8 * (length + 1) :].view(np.float64)

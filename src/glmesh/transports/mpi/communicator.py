@@ -1,0 +1,152 @@
+"""Messages between ranks: requests, and the waiting for them.
+
+A rank that fails says so to all others, wherever those are waiting, and all end with the same message; so no error on
+one rank makes the others wait for ever. (A rank that is killed says nothing; then MPI ends the program.)
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+from mpi4py import MPI
+
+from glmesh.errors import InvalidInput, RankFailed
+from glmesh.types import Bytes, Indices, Matrix
+
+Made = MPI.Prequest | MPI.Datatype  # what MPI prepares, and is to free again
+
+_MAIL, _END = 3, 4  # tags; 0 and 1 are those of rows and scalars, 2 that of collectives
+_LONGEST = 2000  # [bytes] of a message about a failure
+_BECAUSE = "-"  # message of a rank that ends because another has failed
+_PATIENT = 500  # [looks] at what has arrived that only yield the processor, before pauses begin
+_PAUSE = 5e-5  # [s] between later looks: short beside an exchange over a network, long enough for others to compute
+_AROUND = 32  # [looks] between two looks at which ranks have failed
+
+
+class Communicator:
+    """The messages of this rank; among the ranks of the whole program if no communicator is given."""
+
+    def __init__(self, comm: MPI.Intracomm | None = None) -> None:
+        self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        self._news = {peer: np.zeros(_LONGEST, np.uint8) for peer in range(self.size) if peer != self.rank}
+        self._made: list[Made] = []  # to be freed: persistent requests and datatypes
+        self._pending: list[Sequence[MPI.Request]] = []  # requests under way when a rank failed: kept alive
+        self.failures: dict[int, str] = {}
+
+    def __enter__(self) -> Self:
+        self._heard = {peer: self._comm.Irecv(buffer, peer, _END) for peer, buffer in self._news.items()}
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Exchange a last message with every rank: empty, or what has failed here."""
+        own = "" if error is None else _BECAUSE if isinstance(error, RankFailed) else _text(error)
+        message = np.zeros(_LONGEST, np.uint8)
+        content = np.frombuffer(own.encode()[: _LONGEST - 1], np.uint8)
+        message[: len(content)] = content
+        sent = [self._comm.Isend(message, peer, _END) for peer in self._news]
+        requests = [*sent, *self._heard.values()]
+        looks = 0
+        while not MPI.Request.Testall(requests):
+            looks = _pause(looks)
+        said = {peer: _said(buffer) for peer, buffer in self._news.items()}
+        self.failures = {peer: text for peer, text in (said | {self.rank: own}).items() if text not in ("", _BECAUSE)}
+        if error is None and any(said.values()):
+            raise self._failed()
+        if not any(said.values()) and not own:
+            self.give_back(list(self._made))
+            self._comm.Free()
+
+    def _failed(self) -> RankFailed:
+        rank, text = min(self.failures.items(), default=(-1, "a rank has ended early"))
+        return RankFailed(f"rank {rank} of {self.size}: {text}")
+
+    def wait(self, requests: Sequence[MPI.Request]) -> None:
+        """Wait until all requests are done; raise RankFailed if another rank has failed."""
+        looks = 0
+        # a look at one is a fifth of a look at eight, and moves all of them on
+        while requests and not (requests[0].Test() and MPI.Request.Testall(requests)):
+            looks = _pause(looks)
+            if looks % _AROUND == 0:
+                self._look_around(requests)
+
+    def _look_around(self, requests: Sequence[MPI.Request]) -> None:
+        for peer, request in self._heard.items():
+            if not request.Test():
+                continue
+            text = _said(self._news[peer])
+            if text not in ("", _BECAUSE):  # who ended well has sent all that is waited for here
+                self.failures[peer] = text
+                self._pending.append(requests)
+                raise self._failed()
+
+    def kind(self, needed: Indices, width: int) -> MPI.Datatype:
+        """Return the MPI datatype of these rows of an array, which need not be next to each other."""
+        kind = MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit()
+        self._made.append(kind)
+        return kind
+
+    def sends(self, rows: Matrix | list[object], peer: int, tag: int) -> MPI.Prequest:
+        """Return a persistent send request (MPI_Send_init) of these rows to rank `peer`."""
+        request = self._comm.Send_init(rows, peer, tag)
+        self._made.append(request)
+        return request
+
+    def receives(self, buffer: Matrix, peer: int, tag: int) -> MPI.Prequest:
+        """Return a persistent receive request (MPI_Recv_init) from rank `peer`."""
+        request = self._comm.Recv_init(buffer, peer, tag)
+        self._made.append(request)
+        return request
+
+    def give_back(self, made: Sequence[Made]) -> None:
+        """Free requests and datatypes; not after a failure, when they may be under way still."""
+        if not self.failures:
+            self._made = [one for one in self._made if not any(one is gone for gone in made)]
+            for one in made:
+                one.Free()
+
+    def start(self, requests: list[MPI.Prequest]) -> None:
+        """Start persistent requests (MPI_Startall)."""
+        if requests:
+            MPI.Prequest.Startall(requests)
+
+    def exchange_bytes(self, outgoing: dict[int, Bytes]) -> dict[int, Bytes]:
+        """Send bytes of any length to each of these ranks, and return what each of them sent here."""
+        requests = [self._comm.Isend([data, MPI.BYTE], peer, _MAIL) for peer, data in outgoing.items()]
+        arrived: dict[int, Bytes] = {}
+        status = MPI.Status()
+        looks = 0
+        while len(arrived) < len(outgoing):
+            for peer in outgoing.keys() - arrived.keys():
+                message = self._comm.Improbe(peer, _MAIL, status)
+                if message is not None:
+                    arrived[peer] = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+                    requests.append(message.Irecv([arrived[peer], MPI.BYTE]))
+            looks = _pause(looks)
+            if looks % _AROUND == 0:
+                self._look_around(requests)
+        self.wait(requests)
+        return arrived
+
+
+def _pause(looks: int) -> int:
+    """Yield the processor after `looks` looks in vain, or pause; return looks + 1.
+
+    MPI's own waiting never lets go of the processor, which others may need to send.
+    """
+    if looks >= _PATIENT:
+        time.sleep(_PAUSE)
+    else:
+        os.sched_yield()
+    return looks + 1
+
+
+def _said(message: Bytes) -> str:
+    return bytes(message).rstrip(b"\0").decode(errors="replace")
+
+
+def _text(error: BaseException) -> str:
+    what = " ".join(str(error).split())
+    return what if isinstance(error, InvalidInput) and what else f"{type(error).__name__}: {what}"
