@@ -13,8 +13,11 @@ from glmesh.core.messages import Contents, Halo, Rounds
 from glmesh.core.state import Shared
 from glmesh.types import Matrix, Vector
 
-_LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector
-_SHORT_VECTORS = 2**17  # [bytes] of all nodes' vectors up to which they are flooded: waiting costs more than 128 KB
+# [nodes] beyond which rows are summed along the tree, because together they would weigh as much as a vector
+LARGEST_FLOOD = 256
+# [bytes] of all nodes' vectors up to which they are flooded, because waiting costs more than 128 KB; source:
+# benchmarks/reports/sensitivity.md
+SHORT_VECTORS = 2**17
 
 
 class Gather(Protocol):
@@ -37,13 +40,13 @@ class Gather(Protocol):
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
     """Start totals of the hosted nodes' rows (minima of the columns `smallest`): a flood of few nodes, else a tree."""
-    kind = FloodGather if block.info.n_nodes <= _LARGEST_FLOOD else TreeGather
+    kind = FloodGather if block.info.n_nodes <= LARGEST_FLOOD else TreeGather
     return kind.of(block, rows, smallest)
 
 
 def floods(block: Block, width: int) -> bool:
     """Return whether vectors of this length are summed by flooding."""
-    return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= _SHORT_VECTORS
+    return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= SHORT_VECTORS
 
 
 def exchanges_per_sum(block: Block, width: int) -> int:
