@@ -63,7 +63,9 @@ def plain(value):
 
 def figures(run):
     """All that a caller can see of a run, except how long it took on the wall."""
-    names = "rounds x estimates theta communications bytes certificate events up members skipped spared n_blocks seed"
+    names = (
+        "rounds x estimates theta communications bytes certificate events up members skipped work_saved n_blocks seed"
+    )
     seen = {name: getattr(run, name) for name in names.split()}
     seen |= {"measures": run.measure(), "faults": run.faults.to_dict()}
     if run.network is not None:
@@ -77,7 +79,7 @@ def outcome(result):
     """All of a result, except how long it took on the wall."""
     names = "x coef intercept estimates rounds communications bytes gap objective certificate events presence faults"
     seen = {name: getattr(result, name) for name in names.split()}
-    seen |= {"skipped": result.skipped, "spared": result.work_saved, "status": result.status.name}
+    seen |= {"skipped": result.skipped, "work_saved": result.work_saved, "status": result.status.name}
     return plain(seen | {key: values for key, values in result.history.items() if key != "seconds"})
 
 
@@ -279,7 +281,7 @@ def test_every_setting_does_what_its_name_says():
     assert np.isfinite(runs["matrix_certified"].certificate.bound)
     assert {event.kind for event in runs["comings_and_goings"].events} == {"join", "freeze", "leave"}
     assert runs["comings_and_goings"].membership.frozen
-    assert runs["heavy"].exchange.late
+    assert runs["heavy"].exchange.delayed
     assert any(runs["resets"].faults.resets(round, NODES).any() for round in range(ROUNDS))
     assert runs["stragglers"].seconds > 0.5
     assert advance(runs["ledger_certified"], 100).skipped > 0
