@@ -456,7 +456,7 @@ def test_a_solve_goes_on_with_any_number_of_threads(tmp_path):
     path, seen = tmp_path / "run", []
     options = {"stop": "rounds", "n_nodes": NODES, "faults": HEAVY}
     solve(lasso(), max_rounds=5, n_jobs=3, checkpoint=path, **options)
-    look = {"callback": lambda run: seen.append(run.threads.n_jobs)}
+    look = {"callback": lambda run: seen.append(run.nodes.setup.threads.n_jobs)}
     again = solve(lasso(), max_rounds=9, n_jobs=2, checkpoint=path, **look, **options)
     assert seen == [2] * 4
     assert outcome(again) == outcome(solve(lasso(), max_rounds=9, n_jobs=1, **options))
