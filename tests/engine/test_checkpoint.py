@@ -63,9 +63,10 @@ def plain(value):
 
 def figures(run):
     """All that a caller can see of a run, except how long it took on the wall."""
-    names = "rounds x estimates theta communications bytes certificate events up members skipped spared n_blocks seed"
+    names = "rounds x estimates theta communications bytes certificate events up members skipped work_saved"
     seen = {name: getattr(run, name) for name in names.split()}
     seen |= {"measures": run.measure(), "faults": run.faults.to_dict()}
+    seen |= {"n_blocks": len(run.blocks), "seed": run.options.seed}
     if run.network is not None:
         seen["seconds"] = run.seconds
     if run.certificate is not None:
