@@ -280,7 +280,7 @@ def test_every_setting_does_what_its_name_says():
     assert np.isfinite(runs["matrix_certified"].certificate.bound)
     assert {event.kind for event in runs["comings_and_goings"].events} == {"join", "freeze", "leave"}
     assert runs["comings_and_goings"].membership.frozen
-    assert runs["heavy"].exchange.late
+    assert runs["heavy"].exchange.delayed
     assert any(runs["resets"].faults.resets(round, NODES).any() for round in range(ROUNDS))
     assert runs["stragglers"].seconds > 0.5
     assert advance(runs["ledger_certified"], 100).skipped > 0
@@ -455,7 +455,7 @@ def test_a_solve_goes_on_with_any_number_of_threads(tmp_path):
     path, seen = tmp_path / "run", []
     options = {"stop": "rounds", "n_nodes": NODES, "faults": HEAVY}
     solve(lasso(), max_rounds=5, n_jobs=3, checkpoint=path, **options)
-    look = {"callback": lambda run: seen.append(run.threads.n_jobs)}
+    look = {"callback": lambda run: seen.append(run.nodes.setup.threads.n_jobs)}
     again = solve(lasso(), max_rounds=9, n_jobs=2, checkpoint=path, **look, **options)
     assert seen == [2] * 4
     assert outcome(again) == outcome(solve(lasso(), max_rounds=9, n_jobs=1, **options))
