@@ -45,6 +45,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/rivals.py docs/reports/rivals
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/mpi.py
+	$(BIN)/python benchmarks/sensitivity.py
 
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -73,7 +73,7 @@ def network(problem: Problem, topology: str, best: float, seconds: float) -> tup
 
 def overhead(problem: Problem, topology: str, rounds: int = 60) -> float:
     """The share of a round that is not spent in mixing, gradients and the local solver's kernel (one thread)."""
-    import glmesh.core.block
+    import glmesh.core.messages
     import glmesh.solvers.compiled
 
     spent = 0.0
@@ -92,8 +92,8 @@ def overhead(problem: Problem, topology: str, rounds: int = 60) -> float:
     for _ in range(5):
         next(run)
     f = run.blocks[0].f
-    kernels = (glmesh.block.mix, glmesh.solvers.compiled.solve_nodes)
-    glmesh.block.mix, glmesh.solvers.compiled.solve_nodes = map(timed, kernels)
+    kernels = (glmesh.core.messages.mix, glmesh.solvers.compiled.solve_nodes)
+    glmesh.core.messages.mix, glmesh.solvers.compiled.solve_nodes = map(timed, kernels)
     f.gradient = timed(f.gradient)  # type: ignore[method-assign]
     try:
         began, spent = run.seconds, 0.0
@@ -101,7 +101,7 @@ def overhead(problem: Problem, topology: str, rounds: int = 60) -> float:
             next(run)
         return 1 - spent / (run.seconds - began)
     finally:
-        glmesh.block.mix, glmesh.solvers.compiled.solve_nodes = kernels
+        glmesh.core.messages.mix, glmesh.solvers.compiled.solve_nodes = kernels
         del f.gradient
 
 

@@ -443,9 +443,9 @@ def test_sleeping_saves_most_visits_of_a_sparse_lasso():
     for _ in range(400):
         next(run)
     late = sum(solver.visits[300:])
-    active = problem.form.columns.counts[run.x != 0].sum()
-    assert late <= 100 * (active + 0.1 * problem.form.columns.nnz)
-    assert active < 0.3 * problem.form.columns.nnz  # so that there was something to save
+    active = problem.composite.columns.counts[run.x != 0].sum()
+    assert late <= 100 * (active + 0.1 * problem.composite.columns.nnz)
+    assert active < 0.3 * problem.composite.columns.nnz  # so that there was something to save
 
 
 # --- the other kernels ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from glmesh.core import Block, Halo, Layout, Packed, PerNode, Reader, Violation
 from glmesh.types import Flags, Indices, Matrix, Vector
 
 _WHOLE = struct.Struct("<q")
-_MOST = 1 << 62  # largest round that a message may name
+_MOST = 1 << 62  # largest round that a message may name, because differences of two must fit into int64
 
 
 @dataclass

@@ -11,8 +11,11 @@ from glmesh.collectives.tree import TreeGather, tree_sum
 from glmesh.core import Block, Contents, Halo, Rounds, Shared
 from glmesh.types import Matrix, Vector
 
-LARGEST_FLOOD = 256  # [nodes] beyond which rows are summed along the tree: together they weigh as much as a vector
-SHORT_VECTORS = 2**17  # [bytes] of all nodes' vectors up to which they are flooded: waiting costs more than 128 KB
+# [nodes] beyond which rows are summed along the tree, because together they would weigh as much as a vector
+LARGEST_FLOOD = 256
+# [bytes] of all nodes' vectors up to which they are flooded, because waiting costs more than 128 KB; source:
+# benchmarks/reports/sensitivity.md
+SHORT_VECTORS = 2**17
 
 
 class Gather(Protocol):

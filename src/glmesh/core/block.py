@@ -21,8 +21,13 @@ from glmesh.problem import CompositeObjective
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
 
 # [1/lambda_max(I - W)] step of gossip under momentum on graphs of diameter > 2: larger steps agree in fewer exchanges.
-# 1 is proven for every theta; with extrapolation by theta steps up to 2 (1 + theta)/(1 + 2 theta) > 4/3 are stable.
-_DAMPING = 1.3
+# 1 is proven for every theta; with extrapolation by theta steps up to 2 (1 + theta)/(1 + 2 theta) > 4/3 are stable;
+# source: benchmarks/reports/sensitivity.md
+MOMENTUM_DAMPING = 1.3
+# [rounds] after which a product A_k x_k, or Ax, that is updated in every round is computed afresh, because each update
+# adds up to a unit in the last place; a product costs half a pass over the data, and Ax a vector per link; source:
+# benchmarks/reports/sensitivity.md
+REFRESH_EVERY = 64
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class NetworkInfo:
             seed,
             mixing,
             schedule,
-            (_DAMPING if diameter > 2 else 1.0) / top if top > 0 else 1.0,
+            (MOMENTUM_DAMPING if diameter > 2 else 1.0) / top if top > 0 else 1.0,
             speeds,
         )
 

@@ -17,14 +17,14 @@ from glmesh.gossip.base import Gossip
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Matrix, Vector
 
-# smallest half width of the interval of eigenvalues: a complete graph has a single one, and T_B needs an interval
-_NARROWEST = 1e-3
+# least half width of the interval of eigenvalues, because a complete graph has a single one and T_B needs an interval
+LEAST_HALF_WIDTH = 1e-3
 
 
 def interval(spectrum: tuple[float, float]) -> tuple[float, float]:
     """Return (middle, half the width) of the interval of all eigenvalues but the largest."""
     low, high = spectrum
-    return (high + low) / 2, max((high - low) / 2, _NARROWEST)
+    return (high + low) / 2, max((high - low) / 2, LEAST_HALF_WIDTH)
 
 
 def chebyshev_beta(spectrum: tuple[float, float], steps: int) -> float:

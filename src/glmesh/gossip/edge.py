@@ -35,10 +35,10 @@ from glmesh.kernels.flow import add_flow, fingerprint
 from glmesh.types import Vector
 
 NEVER = -1  # version of a flow that was never exchanged, and is zero
-_UNKNOWN = 0  # incarnation of a neighbour that has not been heard of
+_UNKNOWN = 0  # incarnation of a neighbour that has not been heard of: 0, because incarnations count from 1
 _FIELDS = struct.Struct("<QQqqQddd")  # incarnation, addressed, attempt, version, digest, limit, coast, push
 OFFER_BYTES = _FIELDS.size
-_VECTOR, _FLOW = 1, 2  # flags of an offer on the wire
+_VECTOR, _FLOW = 1, 2  # flags of an offer on the wire: a bit each, because an offer may have both
 
 
 @dataclass(slots=True)

@@ -16,15 +16,12 @@ from typing import ClassVar, Self
 import numpy as np
 
 from glmesh.core import NOTHING, Block, Contents, Mail, Outbox, Part, PerNode, Riding, Rounds, Shared
+from glmesh.core.block import REFRESH_EVERY
 from glmesh.gossip.base import Gossip
 from glmesh.gossip.edge import Edge, Offer
 from glmesh.gossip.membership import Membership, MembershipView
 from glmesh.kernels.mix import extrapolate
 from glmesh.types import Flags, Indices, Matrix, Vector
-
-# [rounds] after which u_k is computed afresh from x_k: bounds the rounding errors of the updates in between, because
-# each adds at most one unit in the last place; a product costs half a pass over the data
-_REFRESH = 64
 
 
 @dataclass
@@ -211,8 +208,8 @@ class FlowGossip(Gossip):
         return np.ones(len(self.node_flows))
 
     def finish_round(self, block: Block, x: Vector, round: int) -> None:
-        """Derive the estimates from the u that the local solver changed; afresh from x every _REFRESH rounds."""
-        if (round + 1) % _REFRESH == 0:
+        """Derive the estimates from the u that the local solver changed; afresh from x every REFRESH_EVERY rounds."""
+        if (round + 1) % REFRESH_EVERY == 0:
             self.refresh(block, x)
         else:
             self.derive()

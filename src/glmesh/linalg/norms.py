@@ -4,7 +4,7 @@ import numpy as np
 
 from glmesh.linalg.columns import Columns
 
-_LARGEST_GRAM = 512  # [columns] up to which the exact norm is worth the eigenvalues of a Gram matrix, below 0.1 s
+LARGEST_GRAM = 512  # [columns] up to which the exact norm is worth the eigenvalues of a Gram matrix, below 0.1 s
 
 
 def spectral_norm(columns: Columns) -> float:
@@ -33,7 +33,7 @@ def spectral_norm(columns: Columns) -> float:
     if columns.n == 1:
         return float(columns.norms[0])
     matrix = columns.to_scipy()
-    if columns.n <= _LARGEST_GRAM:
+    if columns.n <= LARGEST_GRAM:
         gram = matrix.T @ matrix
         square = float(np.linalg.eigvalsh(gram if columns.dense else gram.toarray())[-1])
     else:

@@ -133,10 +133,10 @@ def plot(
 ) -> str:
     """Return lines over a common axis as SVG; `told` makes text of a number of the vertical axis."""
     shown = [(name, _logarithms(points) if logarithmic else points) for name, points in lines]
-    xs = [x for _, points in shown for x, _ in points]
-    ys = [y for _, points in shown for _, y in points]
-    if not xs:
+    drawn = [point for _, points in shown for point in points]
+    if not drawn:
         return "<p>Nothing to draw.</p>"
+    xs, ys = zip(*drawn, strict=True)
     low, high = (math.floor(min(ys)), math.ceil(max(ys))) if logarithmic else (min(0.0, *ys), max(ys))
     high = high if high > low else low + 1.0
     right = max(xs) or 1.0

@@ -19,6 +19,7 @@ import numpy as np
 
 from glmesh.collectives.totals import AllReduce
 from glmesh.core import Block, PerColumn, Rounds, Shared
+from glmesh.core.block import REFRESH_EVERY
 from glmesh.functions.separable import TABLE
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.plane import GRID_A, Plane, along
@@ -26,13 +27,10 @@ from glmesh.methods.cola.round import Strategies
 from glmesh.solvers import Subproblems
 from glmesh.types import Matrix, Vector
 
-# [rounds] after which v = Ax is summed up afresh, so that rounding cannot pile up; each time costs a vector more per
-# link; source: benchmarks/reports/sensitivity.md
-REFRESH_EVERY = 64
 # factor of the stretch of p after a round that won nothing: smaller finds a short step sooner; source:
 # benchmarks/reports/sensitivity.md
 STRETCH_CUT = 1 / 16
-# least stretch of p: below it, what p could win is rounding; source: benchmarks/reports/sensitivity.md
+# least stretch of p, because what a shorter p could win is rounding; source: benchmarks/reports/sensitivity.md
 LEAST_STRETCH = 1e-6
 # largest stretch of p: how much less curvature than its bound there may be; source: benchmarks/reports/sensitivity.md
 LARGEST_STRETCH = 256.0

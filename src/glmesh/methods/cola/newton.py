@@ -30,7 +30,8 @@ from glmesh.types import Matrix, Vector
 
 # [coefficients] whose Hessian is worth sending: its triangle is 64 KB
 MOST_COEFFICIENTS = 127
-# [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule)
+# [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
+# Numerical Optimization, eq. 3.4, with their 1e-4)
 SUFFICIENT_DECREASE = 1e-4
 # [parts of the objective] decrement below which values of the objective cannot tell two points apart, because of
 # rounding: the decrement itself is compared instead
@@ -39,11 +40,11 @@ VISIBLE_DECREASE = 1e-11
 TRUSTED_DIFFERENCE = 0.1
 # least length of a shortened step: where it must be shorter the Hessian misleads, and bounds of the curvature are used
 SHORTEST_STEP = 0.05
-# [parts of a diagonal entry] pivots below it are rounding: the coefficient gets no step
+# [parts of a diagonal entry] pivots below it mean no step of the coefficient, because they are rounding
 LEAST_PIVOT = 1e-15
 # relative residual of H d = -gradient beyond which a coefficient has slope but no curvature: bounds are used
 FLAT_RESIDUAL = 1e-3
-# [parts of the objective] difference between two ways of computing it that is rounding
+# [parts of the objective] difference between two ways of computing it that is rounding, because both add up all samples
 OBJECTIVE_ROUNDING = 1e-9
 # [visits to a nonzero] cost of a nonzero in one row of the Hessian, as counted for the virtual clock
 HESSIAN_ROW_COST = 1 / 12

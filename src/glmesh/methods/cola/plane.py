@@ -20,15 +20,17 @@ from glmesh.functions.smooth import inner, weighted_sum
 from glmesh.kernels.plane import plane_terms
 from glmesh.types import Indices, Matrix, Vector
 
-# Grid of a and b at which nodes tell g: denser finds kinks closer and sends more numbers per node and sum; source:
-# benchmarks/reports/sensitivity.md
+# values of a at which nodes tell g: denser finds kinks closer and sends more numbers per node and sum;
+# source: benchmarks/reports/sensitivity.md
 GRID_A = np.array([0.0, 0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5])
+# values of b at which nodes tell g, likewise; source: benchmarks/reports/sensitivity.md
 GRID_B = np.array([-0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.5])
 _AS, _BS = GRID_A.tolist(), GRID_B.tolist()
 _STARTS = [(_AS.index(1.0), _BS.index(0.0)), (0, _BS.index(0.0))]  # cells of x + p and of x
-_MODEL = 7  # numbers of the model: g, slopes along p and d, curvatures pp, pd, dd, whether anything is left of g
-WIDTH = _MODEL + GRID_A.size * GRID_B.size  # numbers that a node tells of its g
-# bound of |a| and |b| where g is quadratic: a step beyond it comes from rounding; source:
+# numbers of the model, 7 because it is g, slopes along p and d, curvatures pp, pd, dd, whether anything is left of g
+MODEL_NUMBERS = 7
+WIDTH = MODEL_NUMBERS + GRID_A.size * GRID_B.size  # numbers that a node tells of its g, 504 bytes a sum
+# bound of |a| and |b| where g is quadratic, because a step beyond it comes from rounding; source:
 # benchmarks/reports/sensitivity.md
 FARTHEST = 1e6
 # [parts of f] change of f along the plane below which the mean of two slopes says more than a difference of values;
@@ -42,14 +44,11 @@ LOG_MARGIN = 1e-9
 LEAST_DETERMINANT = 1e-14
 # [parts of 1 + |c|] step below which the search along the plane ends; source: benchmarks/reports/sensitivity.md
 SEARCH_TOLERANCE = 1e-9
-# [steps] most Newton steps of a search, and halvings of each; source: benchmarks/reports/sensitivity.md
-MOST_STEPS = 30
-MOST_HALVINGS = 40
 
 Point = tuple[float, float]  # (a, b)
 Cell = tuple[int, int]  # a cell of the grid, by its corner with the largest a and b
 Bend = tuple[float, float, float]  # second derivatives: pp, pd, dd
-_HERE = (0.0, 0.0)
+_HERE = (0.0, 0.0)  # x itself, because a and b count from there
 
 
 def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
@@ -69,7 +68,7 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
             slope, bend = _logistic_derivatives(block.table[at], x)
             model = slope * p, slope * d, bend * p * p, bend * p * d, bend * d * d
             out[:, 1:6] = np.stack([np.bincount(node, one, minlength=block.size) for one in model], axis=1)
-        out[:, _MODEL:] = _remainder(block, at, x, p, d, out)
+        out[:, MODEL_NUMBERS:] = _remainder(block, at, x, p, d, out)
     out[:, 6] = block.kinked  # of all columns, because in the end those that move are little more than rounding
     return out
 
@@ -109,10 +108,10 @@ class Plane:
         self._shifts: dict[Point, float] = {}  # shift of each point where f was evaluated
         self._near = 0.0  # the last of these shifts
         self.won = 0.0  # decrease of the objective to the best point, with the remainder of g interpolated
-        _, along_p, along_d, pp, pd, dd, kinked = totals[:_MODEL].tolist()
+        _, along_p, along_d, pp, pd, dd, kinked = totals[:MODEL_NUMBERS].tolist()
         self.remainder: list[list[float]] | None = None
         if kinked:
-            self.remainder = totals[_MODEL:].reshape(GRID_A.size, GRID_B.size).tolist()
+            self.remainder = totals[MODEL_NUMBERS:].reshape(GRID_A.size, GRID_B.size).tolist()
         self.free = bool(steps[0].any()), bool(steps[1].any()) or dd != 0
         w = f.gradient(v)
         lengths = math.sqrt(weighted_sum(w, w)), *np.sqrt(inner(steps, steps).diagonal()).tolist()
@@ -254,7 +253,7 @@ class Plane:
         if cell is not None:
             low, high = (_AS[cell[0] - 1], _BS[cell[1] - 1]), (_AS[cell[0]], _BS[cell[1]])
         value = self._total(c, cell)
-        for _ in range(MOST_STEPS):
+        for _ in range(30):  # a handful is enough, unless rounding keeps the search from ending
             slope, bend = self._derivatives_inside(c, cell)
             held = [
                 not free or (at <= least and s > 0) or (at >= most and s < 0)
@@ -264,7 +263,7 @@ class Plane:
             new = _inside(c[0] + step[0], low[0], high[0]), _inside(c[1] + step[1], low[1], high[1])
             if -(slope[0] * (new[0] - c[0]) + slope[1] * (new[1] - c[1])) <= self.noise:  # no value could tell
                 return c
-            for _ in range(MOST_HALVINGS):
+            for _ in range(40):  # 2^-40 of a step is less than SEARCH_TOLERANCE
                 after = self._total(new, cell)
                 if after <= value:
                     break

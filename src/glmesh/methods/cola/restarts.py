@@ -23,11 +23,9 @@ from glmesh.types import Indices, Matrix, Vector
 # [parts of first H - best H] rise of H above the best beyond which momentum is rolled back, not only restarted: larger
 # lets H rise further; source: benchmarks/reports/sensitivity.md
 ROLLBACK_RISE = 0.1
-# [depths of the spanning tree] half the rounds after which momentum restarts although H falls: H may fall slowly for
-# long where it would fall fast after a restart; source: benchmarks/reports/sensitivity.md
-FIRST_STRIDE = 10
-# [rounds] least such number of rounds, on shallow trees; source: benchmarks/reports/sensitivity.md
-SHORTEST_STRIDE = 40.0
+# [rounds per depth of the spanning tree, which counts as 2 at least] after which momentum restarts although H falls: H
+# may fall slowly for long where it would fall fast after a restart; source: benchmarks/reports/sensitivity.md
+FIRST_STRIDE = 20.0
 # factor of the stride after each restart that it caused; source: benchmarks/reports/sensitivity.md
 STRIDE_GROWTH = 1.5
 # [rounds] that H may stay above the last value before a node restarts, while losses make H uncertain: shorter restarts
@@ -60,7 +58,7 @@ class Snapshot:
 
 def first_stride(block: Block) -> float:
     """Return the rounds after which momentum restarts for the first time although H falls."""
-    return max(2.0 * FIRST_STRIDE * block.info.depth, SHORTEST_STRIDE)
+    return FIRST_STRIDE * max(block.info.depth, 2)
 
 
 @dataclass

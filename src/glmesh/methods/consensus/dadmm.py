@@ -18,8 +18,16 @@ from glmesh.solvers import CoordinateDescent, Subproblems
 from glmesh.solvers.compiled import DescentMemory
 from glmesh.types import Flags, Matrix, Vector
 
-_DENSE = 1024  # nodes up to which the eigenvalues of the graph are computed, not bounded
-_SWEEPS, _CALLS, _STILL = 50, 400, 1e-14  # of an exact solve: passes a call, calls, and the change it ends at
+# [nodes] up to which the eigenvalues of the graph are computed, not bounded, because a dense matrix of 1024 takes 8 MB
+LARGEST_DENSE_GRAPH = 1024
+# [passes] over a node's data in one call of an exact solve, because the quadratic bound of the loss is renewed between
+# calls; communications do not depend on it
+EXACT_PASSES = 50
+# [calls] after which an exact solve ends in any case, because rounding may keep coefficients moving for ever
+MOST_EXACT_CALLS = 400
+# [parts of 1 + |w|] change in a call at which an exact solve ends: some units in the last place, because less cannot
+# be told from rounding
+EXACT_TOLERANCE = 1e-14
 
 
 @dataclass
@@ -129,11 +137,11 @@ class DAdmm(Consensus):
         state.local.table[:, 2] = linear.reshape(-1)
         w = state.w.copy()  # what was sent stays as it is
         visited, moving = np.zeros(block.size), np.ones(block.size, dtype=bool)
-        for _ in range(_CALLS if self.local_solve == "exact" else 1):
+        for _ in range(MOST_EXACT_CALLS if self.local_solve == "exact" else 1):
             before = w.copy()
             visited += self._descend(block, state, w, moving)
             change, size = np.abs(w - before).max(axis=1), np.abs(w).max(axis=1)
-            moving &= change > _STILL * (1.0 + size)  # each node by itself, however they are grouped
+            moving &= change > EXACT_TOLERANCE * (1.0 + size)  # each node by itself, however they are grouped
             if not moving.any():
                 break
         state.end_round(w, visited)
@@ -147,7 +155,7 @@ class DAdmm(Consensus):
         slopes[inside] = block.loss.gradient(state.predictions[inside])
         state.memory.wake[:] = 0.0  # the local problem is another in every round
         q = np.where(block.bends > 0, block.bends, 1.0)
-        passes = _SWEEPS if self.local_solve == "exact" else self.local_passes
+        passes = EXACT_PASSES if self.local_solve == "exact" else self.local_passes
         _, visited = CoordinateDescent(order="cyclic").solve(
             local,
             state.memory,
@@ -192,7 +200,7 @@ def _graph_spectrum(info: NetworkInfo) -> tuple[float, float]:
     if n == 1:
         return 1.0, 1.0
     degrees = info.mixing.degrees.astype(np.float64)
-    if n > _DENSE:
+    if n > LARGEST_DENSE_GRAPH:
         return 2.0 * float(degrees.max()), 4.0 / (n * max(info.diameter, 1))
     adjacency = (matrix.toarray() != 0).astype(np.float64)
     np.fill_diagonal(adjacency, 0.0)

@@ -13,7 +13,9 @@ from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.types import Matrix
 
-_LOOSEST = 50.0  # disagreement is divided by at least this much in a mix
+# least factor by which a mix divides disagreement: larger takes more exchanges a round; source:
+# benchmarks/reports/sensitivity.md
+LEAST_REDUCTION = 50.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Dapg(Consensus):
         if eta == 0.0:
             return 1
         mu = constants.strong_convexity
-        factor = max(_LOOSEST, 4.0 * np.sqrt(constants.smoothness / mu)) if mu > 0 else _LOOSEST
+        factor = max(LEAST_REDUCTION, 4.0 * np.sqrt(constants.smoothness / mu)) if mu > 0 else LEAST_REDUCTION
         return int(np.ceil(2.0 * np.log(np.sqrt(14.0) * factor) / -np.log(eta)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:

@@ -9,7 +9,9 @@ from glmesh.methods.consensus.base import Consensus, positive
 from glmesh.methods.consensus.replicas import Copies
 from glmesh.methods.consensus.samples import Constants, Samples
 
-_OF_LIMIT = 0.95  # of 2/L, below which it converges on any network
+# [2/L] step of step=None: below 1 it converges on any network, as the paper proves; source:
+# benchmarks/reports/sensitivity.md
+SHARE_OF_LIMIT = 0.95
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Nids(Consensus):
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """1.9/L: below 2/L, whatever the network."""
-        return 2.0 * _OF_LIMIT / positive(constants.smoothness)
+        return 2.0 * SHARE_OF_LIMIT / positive(constants.smoothness)
 
     def begin(self, block: Samples, state: Copies) -> Copies:
         """The step that everybody takes alone."""

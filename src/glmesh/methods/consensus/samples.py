@@ -22,12 +22,14 @@ from glmesh.errors import UnsuitablePair
 from glmesh.functions import Separable, Smooth, Table
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.linalg import Columns
+from glmesh.linalg.norms import LARGEST_GRAM
 from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.problem import CompositeObjective, Partition, Problem, spread
 from glmesh.types import Indices, Matrix, Unsigned, Vector
 
-_LARGEST_GRAM = 512  # rows or columns up to which eigenvalues are computed from a Gram matrix
-_SLACK = 1e-3  # of an eigenvalue that was found by iteration, from below
+# relative error of an eigenvalue that was found by iteration, from below; twice as much is added to it; source:
+# benchmarks/reports/sensitivity.md
+EIGENVALUE_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -225,13 +227,13 @@ def eigenvalues(columns: Columns) -> tuple[float, float]:
     if min(d, n) == 0 or columns.nnz == 0:
         return 0.0, 0.0
     matrix = columns.to_scipy()
-    if min(d, n) <= _LARGEST_GRAM:
+    if min(d, n) <= LARGEST_GRAM:
         gram = matrix @ matrix.T if d <= n else matrix.T @ matrix
         values = np.linalg.eigvalsh(gram if columns.dense else gram.toarray())
         return (max(float(values[0]), 0.0) if d <= n else 0.0), float(values[-1]) * (1.0 + 1e-12)
     gram = LinearOperator((n, n), matvec=lambda x: matrix.T @ (matrix @ x), dtype=np.float64)
-    top = float(eigsh(gram, k=1, v0=np.ones(n), tol=_SLACK, return_eigenvectors=False)[0])
-    return 0.0, top * (1.0 + 2 * _SLACK)
+    top = float(eigsh(gram, k=1, v0=np.ones(n), tol=EIGENVALUE_TOLERANCE, return_eigenvectors=False)[0])
+    return 0.0, top * (1.0 + 2 * EIGENVALUE_TOLERANCE)
 
 
 def observe_copies(problem: Problem, copies: Matrix) -> Measures:

@@ -5,8 +5,9 @@ from typing import TypeVar
 
 import numpy as np
 
-TRIAL = 100  # [communications] of each candidate of a grid
-LONGER = 5  # times as long a trial for the steps around the best: what is quick at first need not be quick later
+# [communications] of the trial of each candidate of a grid: shorter favours steps that are quick at first; source:
+# benchmarks/reports/sensitivity.md
+FIRST_TRIAL = 100
 
 C = TypeVar("C")
 Trial = Callable[[C, int], float]  # (candidate, communications) -> objective reached, infinite if it diverged
@@ -16,12 +17,12 @@ def best_of(rows: Sequence[Sequence[C]], around: Callable[[C], Sequence[C]], tri
     """Return the candidate that reaches the lowest objective in a trial.
 
     The objective as a function of the step has one valley, so each row of candidates, ascending in the step, is
-    descended from its middle. The best is the start of a second descent, over the steps `around` it and in longer
-    trials: what gains most at first may be slow, or even diverge, later.
+    descended from its middle. The best is the start of a second descent, over the steps `around` it and in trials
+    five times as long: what gains most at first may be slow, or even diverge, later.
     """
-    tried = [pair for row in rows for pair in _descend(row, lambda candidate: trial(candidate, TRIAL))]
+    tried = [pair for row in rows for pair in _descend(row, lambda candidate: trial(candidate, FIRST_TRIAL))]
     best = min(tried, key=lambda pair: pair[0])[1]
-    finer = _descend(around(best), lambda candidate: trial(candidate, LONGER * TRIAL))
+    finer = _descend(around(best), lambda candidate: trial(candidate, 5 * FIRST_TRIAL))
     return min(finer, key=lambda pair: pair[0])[1]
 
 
