@@ -63,10 +63,11 @@ def plain(value):
 
 def figures(run):
     """All that a caller can see of a run, except how long it took on the wall."""
-    names = "rounds x estimates theta communications bytes certificate events up members skipped work_saved"
+    names = (
+        "rounds x estimates theta communications bytes certificate events up members skipped work_saved n_blocks seed"
+    )
     seen = {name: getattr(run, name) for name in names.split()}
     seen |= {"measures": run.measure(), "faults": run.faults.to_dict()}
-    seen |= {"n_blocks": len(run.blocks), "seed": run.options.seed}
     if run.network is not None:
         seen["seconds"] = run.seconds
     if run.certificate is not None:
@@ -78,7 +79,7 @@ def outcome(result):
     """All of a result, except how long it took on the wall."""
     names = "x coef intercept estimates rounds communications bytes gap objective certificate events presence faults"
     seen = {name: getattr(result, name) for name in names.split()}
-    seen |= {"skipped": result.skipped, "spared": result.work_saved, "status": result.status.name}
+    seen |= {"skipped": result.skipped, "work_saved": result.work_saved, "status": result.status.name}
     return plain(seen | {key: values for key, values in result.history.items() if key != "seconds"})
 
 

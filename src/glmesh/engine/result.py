@@ -68,19 +68,19 @@ class Result:
         Every node's v_k that the result speaks of; after a consensus method, its copy of the coefficients.
     problem : Problem
         The problem as it was at the end.
-    faults : dict
+    faults : dict, optional
         The run's fault plan.
-    events : tuple of Event
+    events : tuple of Event, default ()
         Who joined and left, and whose data changed.
-    skipped : int
+    skipped : int, default 0
         Subproblems that were not solved because they had nothing to gain.
-    work_saved : float
+    work_saved : float, default 0.0
         Nonzeros that the skipped subproblems would have visited.
-    thetas : array of shape (records, K)
+    thetas : array of shape (records, K), optional
         Local accuracy of each node at every record; 1: the node did nothing, NaN: none was asked for.
-    story : tuple of (int, str, str)
+    story : tuple of (int, str, str), default ()
         (round, acceleration from then on, why), as the method chose.
-    copies : bool
+    copies : bool, default False
         Whether x and coef are the mean of all copies, as after a consensus method.
 
     Examples

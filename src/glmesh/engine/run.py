@@ -143,6 +143,16 @@ class Run(Iterator[int]):
         return self.nodes.setup.n_nodes
 
     @property
+    def n_blocks(self) -> int:
+        """Number of blocks that host the nodes of this process."""
+        return len(self.nodes.blocks)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the partition, of random graphs and of local shuffles."""
+        return self.nodes.setup.seed
+
+    @property
     def partition(self) -> Partition:
         """Who holds which columns; with a consensus method, which samples."""
         return self.nodes.partition
