@@ -58,10 +58,7 @@ def test_every_parameter_is_documented_with_its_default(documented):
         kind, meaning = told[name]
         assert meaning.strip(), f"{name} has no meaning"
         default = re.search(r", default (.+)$", kind)
-        if "As of `" in meaning or repr(parameter.default) in (
-            "<factory>",
-            "()",
-        ):  # of the parent class; an empty collection
+        if "As of `" in meaning or repr(parameter.default) in ("<factory>", "()"):  # inherited; or empty
             continue
         if default:
             assert is_described(parameter.default, default.group(1)), name
