@@ -66,6 +66,14 @@ def rounds_done(options: Namespace) -> int | None:
     return int(checkpoint.read(path)["state"]["rounds"]) if path.exists() else None
 
 
+def checkpoint_text(options: Namespace, done: int | None) -> str:
+    """Return a line on where the run is saved and, if it goes on from a checkpoint, a line on the round reached."""
+    path, every = Path(options.checkpoint, CHECKPOINT), options.checkpoint_every or EVERY
+    anew = ", with any number of ranks" if options.runtime == "mpi" else ""
+    saved = f"Every {every:,} rounds the run is saved in {path}; if it is cut off, the same command goes on there{anew}"
+    return saved if done is None else f"{saved}\nGoing on from round {done:,}"
+
+
 def make_checkpoint(options: Namespace) -> Path | None:
     """Return the file to go on from and to write to, None without --checkpoint; make its folder."""
     if options.checkpoint is None:

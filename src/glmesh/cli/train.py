@@ -11,7 +11,16 @@ import numpy as np
 
 from glmesh import Cola, Network, Problem, Status, __version__, plot, solve
 from glmesh.cli import cluster
-from glmesh.cli.failures import EVERY, checkpoint_output, make_checkpoint, plan_text, read_plan, rounds_done, told
+from glmesh.cli.failures import (
+    EVERY,
+    checkpoint_output,
+    checkpoint_text,
+    make_checkpoint,
+    plan_text,
+    read_plan,
+    rounds_done,
+    told,
+)
 from glmesh.cli.models import MODELS, Choice, choose, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
@@ -67,8 +76,8 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     problem, shape, pooled = _read(options, choice, processes)
     split = problem.spec.split
     _tell(options, _introduction(options, choice, shape, split) + plan_text(plan))
-    if done is not None:
-        _tell(options, f"Going on from round {done:,}")
+    if options.checkpoint:
+        _tell(options, checkpoint_text(options, done))
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
     result = solve(
         problem,

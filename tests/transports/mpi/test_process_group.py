@@ -222,11 +222,11 @@ def test_a_rank_is_killed_and_the_run_goes_on_with_any_number_of_ranks(data, mon
     try:
         rounds_at(folder / "saved" / "run.ckpt", 30, process)
         os.kill(max(ranks_of(process)), signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=60)  # a killed rank's last word may be lost: mpiexec closes its pipes
     finally:
         process.kill()
     assert process.returncode != 0
-    assert "a rank has died, and the run with it. The same command goes on from saved/run.ckpt, with any" in errors
+    assert "saved in saved/run.ckpt; if it is cut off, the same command goes on there, with any number of ranks" in out
     shutil.copy("saved/run.ckpt", "run.ckpt")
     reached = checkpoint.read("run.ckpt")["state"]["rounds"]
     Path("last").write_text(str(reached + 30))
