@@ -3,6 +3,7 @@
 GlmeshError
 ├── InvalidInput (ValueError)     the caller's data, options or configuration
 │   ├── InvalidData               a matrix, labels or weights that no problem can be made of
+│   │   └── Mismatch              names, kinds or labels that are not those of the others
 │   ├── InvalidNetwork            a graph or mixing matrix that cannot carry a run
 │   └── UnsuitablePair            loss, penalty, split or solver that do not go together
 ├── UnreadableFile (ValueError)   a data, model, plan or checkpoint file that is damaged or foreign
@@ -31,6 +32,17 @@ class InvalidInput(GlmeshError, ValueError):
 
 class InvalidData(InvalidInput):
     """No problem can be made of this matrix, these labels or weights."""
+
+
+class Mismatch(InvalidData):
+    """Names, kinds or labels of a table are not those that were agreed on.
+
+    `public` is what other sites may read: names, never values. The message also has `private`, for the site itself.
+    """
+
+    def __init__(self, public: str, *, private: str = "") -> None:
+        super().__init__(f"{public}: {private}" if private else public)
+        self.public = public
 
 
 class InvalidNetwork(InvalidInput):

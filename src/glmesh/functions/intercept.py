@@ -1,7 +1,6 @@
 """f with an intercept that is not penalised: profiled out (split by features) or anchored (split by samples)."""
 
 import numpy as np
-from scipy.optimize import brentq
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.conjugate import ConjugateOf
@@ -135,6 +134,8 @@ class Profiled(Smooth):
 
     def prox(self, v: Vector, step: float) -> Vector:
         """prox_f(v + b e) - b e, with b such that the prox moves nothing along e."""
+        from scipy.optimize import brentq  # here: loading it takes longer than the rest of the package
+
         e = self.direction
 
         def push(b: float) -> float:  # along e, in units of step; decreasing in b

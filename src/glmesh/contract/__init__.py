@@ -1,0 +1,23 @@
+"""What sites must agree on about their data before any work: names, kinds and labels, and how a table is fitted to them.
+
+Nothing here reads files or sends messages: `files` makes a `DataTable`, this room compares it with a `Contract` and puts
+it in order, and `federation` carries contracts between sites. Problems and methods may not enter.
+"""
+
+from glmesh.contract.agreement import Verdict, agree
+from glmesh.contract.contract import KINDS, MISSING, Column, Contract
+from glmesh.contract.fitting import Fitted, fit, fit_features
+from glmesh.contract.table import DataTable
+
+__all__ = [
+    "KINDS",
+    "MISSING",
+    "Column",
+    "Contract",
+    "DataTable",
+    "Fitted",
+    "Verdict",
+    "agree",
+    "fit",
+    "fit_features",
+]

@@ -1,0 +1,103 @@
+"""The contract that sites reach when they meet without one: what most of them have, and who has something else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from glmesh.contract.contract import Contract
+from glmesh.contract.fitting import listed, spoken
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What all sites conclude from the same offers."""
+
+    contract: Contract | None  # what they agree on; None: they cannot
+    culprits: dict[str, str]  # site -> what does not fit, for everybody's eyes
+
+
+def agree(offers: Mapping[str, Contract], *, classifies: bool) -> Verdict:
+    """Return the contract of the sites that made these offers (site -> the contract its own table would keep).
+
+    Columns are compared as sets: another order is no difference. The sites that differ from what more than half have
+    are the culprits; where no more than half agree, all sites are. Labels are put together, since a site may lack
+    samples of a class; with two classes in all, every site fits, and with more than two the sites are culprits whose
+    labels are not among those that more than half of the sites hold.
+    """
+    sites = sorted(offers)
+    culprits: dict[str, str] = {}
+    for aspect, said in _ASPECTS:
+        values = {site: aspect(offers[site]) for site in sites}
+        common = _common(list(values.values()))
+        for site in sites:
+            if values[site] != common and site not in culprits:
+                against = next(other for other in sites if values[other] != values[site])
+                culprits[site] = f"{said(offers[site])}; {against}: {said(offers[against])}"
+    labels = tuple(sorted({label for offer in offers.values() for label in offer.labels}, key=_order))
+    if classifies and len(labels) > 2 and not culprits:
+        culprits = _other_labels(offers)
+    if culprits:
+        return Verdict(None, culprits)
+    first = offers[sites[0]]
+    columns = first.columns
+    if first.header:  # a column is boolean if it is at every site
+        kinds = [{column.name: column.kind for column in offer.columns} for offer in offers.values()]
+        columns = tuple(
+            replace(one, kind="number") if any(kind.get(one.name) != "boolean" for kind in kinds) else one
+            for one in columns
+        )
+    return Verdict(replace(first, columns=columns, labels=labels), {})
+
+
+def _common(values: list[object]) -> object:
+    """Return the value that more than half have, None if there is none."""
+    value, times = Counter(values).most_common(1)[0]
+    return value if 2 * times > len(values) else None
+
+
+def _order(label: str | float) -> tuple[bool, str | float]:
+    """Return a key that sorts numbers before texts."""
+    return isinstance(label, str), label
+
+
+def _other_labels(offers: Mapping[str, Contract]) -> dict[str, str]:
+    """Return the sites whose labels are not those of more than half of the sites, with what they hold."""
+    times = Counter(label for offer in offers.values() for label in offer.labels)
+    usual = {label for label, count in times.items() if 2 * count > len(offers)}
+    out = {}
+    for site, offer in sorted(offers.items()):
+        if not set(offer.labels) <= usual:
+            others = ", ".join(f"{name}: {spoken(one.labels)}" for name, one in sorted(offers.items()) if name != site)
+            out[site] = f"has the labels {spoken(offer.labels)}; {others}"
+    return out
+
+
+def _names(offer: Contract) -> tuple[str, ...]:
+    """Return the names of the features as a set that is put in order; one per position where they have none."""
+    return tuple(sorted(offer.names)) if offer.header else tuple(str(k) for k in range(len(offer.columns)))
+
+
+def _said_header(offer: Contract) -> str:
+    """Return words on whether the file names its columns."""
+    return "has a header" if offer.header else "has no header"
+
+
+def _said_names(offer: Contract) -> str:
+    """Return words on the features of a site."""
+    names = [column.name for column in offer.columns]
+    return f"has the columns {listed(names)}" if offer.header else f"has {len(names)} columns"
+
+
+def _said_target(offer: Contract) -> str:
+    """Return words on the target of a site."""
+    return f"has the target {offer.target!r}"
+
+
+# what is compared, and how it is told; the order is that of the messages
+_ASPECTS = (
+    (lambda offer: offer.header, _said_header),
+    (lambda offer: offer.target, _said_target),
+    (_names, _said_names),
+)

@@ -1,0 +1,146 @@
+"""The data contract: what every site's table must have, by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from glmesh.contract.table import DataTable
+from glmesh.errors import InvalidInput
+from glmesh.types import Vector
+
+KINDS = ("number", "boolean")  # of a feature: any finite number; 0 and 1 (also false and true)
+# cells that stand for a missing value: those of pandas, R and Excel
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "#NA", "-nan", "-NaN", ".")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A feature that every site has."""
+
+    name: str
+    kind: str = "number"  # one of KINDS
+    low: float | None = None  # least plausible value; None: not said
+    high: float | None = None  # largest plausible value; None: not said
+    unit: str = ""  # for people: "mmHg"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInput(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        if self.low is not None and self.high is not None and not self.low <= self.high:
+            raise InvalidInput(f"column {self.name!r}: low must be <= high, got {self.low:g} and {self.high:g}")
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Names, kinds and labels that the tables of all sites share; `columns` is empty where each site has its own."""
+
+    target: str  # name of the column with the labels; empty: columns have no names
+    columns: tuple[Column, ...] = ()  # features, in the order of the coefficients
+    labels: tuple[str | float, ...] = ()  # of a classification, ascending; empty: not said, or a regression
+    split: str = "samples"  # what a site holds: "samples" (rows), or "features" (columns)
+    ids: str = ""  # name of the column with the names of the rows; empty: none
+    weight: str = ""  # name of the column with the sample weights; empty: none
+    missing: tuple[str, ...] = MISSING  # cells that stand for a missing value
+    header: bool = True  # columns go by name; False: by position, since no site's file names them
+
+    def __post_init__(self) -> None:
+        if self.split not in ("samples", "features"):
+            raise InvalidInput(f"split must be 'samples' or 'features', got {self.split!r}")
+        twice = doubled(self.names)
+        if twice:
+            raise InvalidInput(f"the contract names the column {twice[0]!r} twice; names must be distinct")
+        special = [name for name in (self.target, self.ids, self.weight) if name and name in self.names]
+        if special:
+            raise InvalidInput(f"the contract has {special[0]!r} as a feature and as target, ids or weight")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the features, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @staticmethod
+    def like(
+        table: DataTable, *, split: str = "samples", classifies: bool, ids: str = "", weight: str = ""
+    ) -> Contract:
+        """Return the contract that a table keeps: its names and kinds, and its labels if a class is to be predicted.
+
+        No value of a feature goes into it.
+        """
+        kinds = (kind_of(_column(table, k)) for k in range(len(table.columns)))
+        columns = tuple(Column(name, kind) for name, kind in zip(table.columns, kinds, strict=True))
+        return Contract(
+            table.target or "",
+            () if split == "features" else columns,
+            table.labels if classifies else (),
+            split,
+            ids,
+            weight,
+            header=table.names is not None,
+        )
+
+    def with_labels(self, labels: tuple[str | float, ...]) -> Contract:
+        """Return this contract with other labels."""
+        return replace(self, labels=labels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for a TOML or JSON file, without what is None."""
+        tree = asdict(self)
+        tree["columns"] = [
+            {key: value for key, value in one.items() if value not in (None, "")} for one in tree["columns"]
+        ]
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in tree.items()}
+
+    @staticmethod
+    def of(tree: Mapping[str, Any], where: str = "the contract") -> Contract:
+        """Return the contract that plain data describes; InvalidInput names what is wrong in it."""
+        try:
+            columns = tuple(Column(**one) for one in tree.get("columns", ()))
+            rest = {key: tuple(v) if isinstance(v, list) else v for key, v in tree.items() if key != "columns"}
+            rest["labels"] = tuple(_label(one) for one in rest.get("labels", ()))
+            return Contract(columns=columns, **rest)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"{where}: {str(error).split('__init__() ')[-1]}") from None
+
+    @property
+    def digest(self) -> str:
+        """Return 16 bytes of BLAKE2b over all that the contract says, in hexadecimal."""
+        text = json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def doubled(names: Iterable[str]) -> list[str]:
+    """Return the names that occur more than once, each once, in order."""
+    seen: set[str] = set()
+    twice: dict[str, None] = {}
+    for name in names:
+        if name in seen:
+            twice[name] = None
+        seen.add(name)
+    return list(twice)
+
+
+def kind_of(values: Vector) -> str:
+    """Return "boolean" if all values that are not missing are 0 or 1 and both occur, else "number"."""
+    found = set(np.unique(values[~np.isnan(values)])[:3].tolist())
+    return "boolean" if found == {0.0, 1.0} else "number"
+
+
+def _column(table: DataTable, k: int) -> Vector:
+    """Return column k of X as a dense vector (m,)."""
+    column = table.X[:, [k]]
+    return np.asarray(column.toarray() if hasattr(column, "toarray") else column, dtype=np.float64)[:, 0]
+
+
+def _label(value: object) -> str | float:
+    """Return a label of plain data: a text, or a number as float64."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput(f"labels must be numbers or texts, got {value!r}")
+    return float(value)

@@ -1,0 +1,169 @@
+"""A table put in the order of a contract by name, or refused with what does not fit and what would do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import numpy as np
+
+from glmesh.contract.contract import Contract, _column, doubled
+from glmesh.contract.table import DataTable
+from glmesh.errors import Mismatch
+from glmesh.types import Labels, Vector
+
+_LISTED = 12  # [names] that a message lists of a long list
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A table whose columns stand in the order of a contract, and whose labels are numbers."""
+
+    table: DataTable
+    extra: tuple[str, ...]  # names of columns of the file that the contract does not have, and that are left out
+    reordered: bool  # the file has the columns in another order
+    labels: tuple[str | float, ...]  # of the classes; y holds their positions where they are texts
+
+    @property
+    def y(self) -> Vector:
+        """Return the targets, (m,) float64; empty where the table has none."""
+        return np.empty(0) if self.table.y is None else np.asarray(self.table.y, dtype=np.float64)
+
+    def remarks(self) -> list[str]:
+        """Return sentences on what was done to the file's columns; empty if they fitted as they are."""
+        said = []
+        if self.reordered:
+            said.append(f"{self.table.where}: the columns stand in another order; they were put in order by name")
+        if self.extra:
+            said.append(f"{self.table.where}: columns that are not used: {listed(self.extra)}")
+        return said
+
+
+def fit(table: DataTable, contract: Contract) -> Fitted:
+    """Return the table in the contract's order, labels included; Mismatch names what does not fit."""
+    if contract.header and contract.target and table.target != contract.target:
+        found = "its target has no name" if table.target is None else f"its target is {table.target!r}"
+        raise Mismatch(
+            f"{table.where}: {found}, the contract's is {contract.target!r}; name the column {contract.target!r}"
+        )
+    fitted = fit_features(table, contract)
+    y, labels = _labels(fitted.table, contract)
+    return replace(fitted, table=replace(fitted.table, y=y), labels=labels)
+
+
+def fit_features(table: DataTable, contract: Contract) -> Fitted:
+    """Return the table with the contract's features in the contract's order; y stays as it is.
+
+    Mismatch lists both sides' names where a column is missing or doubled, and says where values are missing or of
+    another kind than the contract says.
+    """
+    if contract.split == "features":  # every site has columns of its own
+        chosen = np.arange(table.X.shape[1])
+    else:
+        chosen = _by_name(table, contract) if contract.header else _by_position(table, contract)
+    names = table.names if contract.split == "features" or not contract.header else contract.names
+    ordered = table.take(chosen, names)
+    _refuse_text(ordered)
+    _refuse_kinds(ordered, contract)
+    extra = tuple(name for name in table.columns if contract.split == "samples" and name not in ordered.columns)
+    return Fitted(ordered, extra, bool((np.diff(chosen) < 0).any()), contract.labels)
+
+
+def _by_position(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the positions of all columns; refuse names, or another number of columns, where columns go by position."""
+    if table.names is not None:
+        raise Mismatch(
+            f"{table.where}: has a header ({listed(table.names)}), but the others have none and go by position; "
+            "give all files a header with the same names, or none"
+        )
+    if table.X.shape[1] != len(contract.columns):
+        raise Mismatch(f"{table.where}: has {table.X.shape[1]} features, expected {len(contract.columns)}")
+    return np.arange(table.X.shape[1])
+
+
+def _by_name(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return where each column of the contract stands in the table; refuse a missing or doubled one."""
+    if table.names is None:
+        raise Mismatch(
+            f"{table.where}: has no header, so its columns cannot be found by name; expected {listed(contract.names)}; "
+            "write the names into the first line"
+        )
+    twice = [name for name in doubled(table.names) if name in contract.names]
+    if twice:
+        raise Mismatch(f"{table.where}: has the column {twice[0]!r} twice; keep one of them")
+    missing = [name for name in contract.names if name not in table.names]
+    if missing:
+        spare = [name for name in table.names if name not in contract.names]
+        raise Mismatch(
+            f"{table.where}: lacks the column{'s' if len(missing) > 1 else ''} {listed(missing)}"
+            f"{_nearest(missing, spare)}; expected {listed(contract.names)}; the file has {listed(table.names)}"
+        )
+    places = {name: k for k, name in enumerate(table.names)}
+    return np.array([places[name] for name in contract.names], dtype=np.int64)
+
+
+def _nearest(missing: list[str], spare: list[str]) -> str:
+    """Return words on a column whose name is nearly that of a missing one; empty if there is none."""
+    for name in missing:
+        close = get_close_matches(name, spare, n=1, cutoff=0.75)
+        same = [other for other in spare if other.casefold().strip() == name.casefold().strip()]
+        if same or close:
+            return f" (is {(same or close)[0]!r} meant to be {name!r}? rename it)"
+    return ""
+
+
+def _refuse_text(table: DataTable) -> None:
+    """Raise Mismatch if a feature holds text."""
+    held = [name for name in table.texts if name in table.columns]
+    if held:
+        raise Mismatch(
+            f"{table.where}: column{'s' if len(held) > 1 else ''} {listed(held)} hold text; write numbers instead (one "
+            "0/1 column per level, the same levels in all files), or take the columns out"
+        )
+
+
+def _refuse_kinds(table: DataTable, contract: Contract) -> None:
+    """Raise Mismatch for a value other than 0 and 1 in a column that the contract calls boolean."""
+    for k, column in enumerate(contract.columns):
+        if column.kind == "boolean":
+            values = _column(table, k)
+            wrong = ~(np.isnan(values) | (values == 0) | (values == 1))
+            if wrong.any():
+                line = table.first_line + int(np.argmax(wrong))
+                raise Mismatch(
+                    f"{table.where}: column {column.name!r} must hold 0 and 1 only, and does not",
+                    private=f"line {line} holds {values[np.argmax(wrong)]:g}",
+                )
+
+
+def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[str | float, ...]]:
+    """Return (targets as numbers, labels of the classes); refuse labels that the contract does not have."""
+    if table.y is None:
+        return None, contract.labels
+    if not contract.labels:
+        if table.y.dtype.kind != "f":
+            raise Mismatch(f"{table.where}: the target {table.target or ''!r} holds text; a regression needs numbers")
+        return table.y, ()
+    found = table.labels
+    other = [label for label in found if label not in contract.labels]
+    if other:
+        raise Mismatch(
+            f"{table.where}: has the labels {spoken(found)}, expected {spoken(contract.labels)}; "
+            "code the labels alike in all files"
+        )
+    if all(isinstance(label, float) for label in contract.labels):
+        return table.y, contract.labels
+    codes = {str(label): float(code) for code, label in enumerate(contract.labels)}
+    return np.array([codes[str(label)] for label in table.y]), contract.labels
+
+
+def listed(names: tuple[str, ...] | list[str]) -> str:
+    """Return names in a row, the first ones where there are many: "age, bmi, ... (30 in all)"."""
+    if len(names) <= _LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:_LISTED])}, ... ({len(names)} in all)"
+
+
+def spoken(labels: tuple[str | float, ...]) -> str:
+    """Return labels as a person writes them: whole numbers without a point."""
+    return listed([label if isinstance(label, str) else f"{label:.17g}" for label in labels])

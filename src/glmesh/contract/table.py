@@ -1,0 +1,47 @@
+"""Rows of a data file, or of a data frame, with the names that they came with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glmesh.types import Indices, Labels, SampleMatrix, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class DataTable:
+    """Samples with the names of their columns; `where` is the file, site or part that messages name."""
+
+    where: str
+    X: SampleMatrix  # (m, p) features; NaN in the place of a missing value
+    names: tuple[str, ...] | None  # of the p columns of X; None: the columns have no names, only positions
+    y: Labels | None = None  # (m,) float64, or str where a label is no number; None: there is no target
+    target: str | None = None  # name of the column of y; None: it has none
+    ids: list[str] | None = None  # names of the m rows; None: they have none
+    weight: Vector | None = None  # (m,) sample weights; None: all are 1
+    texts: tuple[str, ...] = ()  # names of columns that hold text, which X has NaN for
+    first_line: int = 1  # line of the file that holds row 0; rows follow line by line unless a cell spans lines
+
+    @property
+    def m(self) -> int:
+        """Return the number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the features; positions ("column 0", ...) where they have none."""
+        return self.names if self.names is not None else tuple(f"column {k}" for k in range(self.X.shape[1]))
+
+    @property
+    def labels(self) -> tuple[str | float, ...]:
+        """Return the distinct values of y, ascending; empty without y. A missing value is no label."""
+        if self.y is None:
+            return ()
+        found = np.unique(self.y if self.y.dtype.kind != "f" else self.y[~np.isnan(self.y)])
+        return tuple(str(one) if found.dtype.kind in "UO" else float(one) for one in found)
+
+    def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
+        """Return the table with the columns `chosen` of X, in that order, under these names."""
+        texts = tuple(name for name in self.texts if names is None or name in names)
+        return replace(self, X=self.X[:, chosen], names=names, texts=texts)
