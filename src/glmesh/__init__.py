@@ -75,7 +75,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Estimators are loaded when they are asked for: a node of a network needs no scikit-learn."""
+    """Return `name` from `glmesh.estimators`, imported on first use: a node of a network needs no scikit-learn."""
     if name in _ESTIMATORS:
         from glmesh import estimators
 

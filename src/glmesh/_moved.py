@@ -37,7 +37,7 @@ MOVED = {
 }
 
 
-# names of such modules that are elsewhere now
+# names of those modules that moved to another module than the rest: full old name -> new one, below glmesh
 RENAMED = {
     "glmesh.block.Halo": "core.messages.Halo",
     "glmesh.block.Rows": "core.messages.Outbox",
@@ -46,7 +46,7 @@ RENAMED = {
 
 
 class _Alias(Loader):
-    """Makes a module of an old name whose attributes are those of the module that has its place now."""
+    """A loader that makes an empty module with an old name, whose attributes are those of the module `new`."""
 
     def __init__(self, new: str) -> None:
         self._new = new
@@ -68,7 +68,7 @@ class _Alias(Loader):
 
 
 class _MovedModules(MetaPathFinder):
-    """Finds the modules of `MOVED` by their old names."""
+    """A finder for `sys.meta_path` that finds the modules of `MOVED` by their old names, and warns with the new one."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -82,5 +82,5 @@ class _MovedModules(MetaPathFinder):
 
 
 def install() -> None:
-    """Let old module names be imported."""
+    """Make the old module names of `MOVED` importable, by a finder at the end of `sys.meta_path`."""
     sys.meta_path.append(_MovedModules())

@@ -31,7 +31,7 @@ class InvalidInput(GlmeshError, ValueError):
 
 
 class InvalidData(InvalidInput):
-    """No problem can be made of this matrix, these labels or weights."""
+    """The caller's matrix, labels or weights make no problem: not numbers, not finite, or of unfit shapes."""
 
 
 class Mismatch(InvalidData):
@@ -46,7 +46,7 @@ class Mismatch(InvalidData):
 
 
 class InvalidNetwork(InvalidInput):
-    """No run can be carried by this graph or mixing matrix."""
+    """The graph or mixing matrix cannot carry a run: it is disconnected, directed or not symmetric, for example."""
 
 
 class UnsuitablePair(InvalidInput):

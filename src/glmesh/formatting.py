@@ -2,7 +2,7 @@
 
 
 def size(n_bytes: float) -> str:
-    """Return a number of bytes in words.
+    """Return a number of bytes as text, three digits and a unit: B, kB (1,000 bytes), MB, GB or TB.
 
     Examples
     --------

@@ -18,7 +18,7 @@ T = TypeVar("T")
 def whole_number(
     value: Any, name: str = "", least: int = 0, most: float = math.inf, *, wanted: str | None = None
 ) -> int:
-    """Return the value as an int if it is one and least <= value < most; a truth value is none.
+    """Return the value as an int if it is a whole number with least <= value < most; True and False are refused.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def whole_number(
 
 
 def number_in(value: object, name: str, wanted: str, allowed: Callable[[float], bool]) -> float:
-    """Return the value as a float if it is a real number that `allowed` is true of; a truth value is none.
+    """Return the value as a float if it is a real number for which `allowed` is true; True and False are refused.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def number_in(value: object, name: str, wanted: str, allowed: Callable[[float], 
 
 
 def one_of(value: T, name: str, known: Iterable[T]) -> T:
-    """Return the value if it is one of the known ones, of their type.
+    """Return the value if it equals one of the known values and has the type of that value.
 
     Parameters
     ----------

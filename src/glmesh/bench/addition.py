@@ -25,21 +25,21 @@ from glmesh.types import Data
 
 @dataclass(frozen=True)
 class Addition:
-    """Data sets, objectives and methods that a file adds, by name."""
+    """Data sets, objectives and methods, by name, that a Python file of the user adds to a benchmark."""
 
     datasets: dict[str, Callable[[], tuple[Data, ArrayLike]]] = field(default_factory=dict)
     objectives: dict[str, Objective] = field(default_factory=dict)
     methods: dict[str, Contender] = field(default_factory=dict)
 
     def load(self, name: str) -> DataSet:
-        """Return a data set of the file; of two labels the larger becomes 1, the other -1."""
+        """Call the function of a data set; return its data, with labels 1 (the larger) and -1 if y has two values."""
         X, y = self.datasets[name]()
         y = np.asarray(y, dtype=np.float64)
         return DataSet(name, X, np.where(y == y.max(), 1.0, -1.0) if len(np.unique(y)) == 2 else y, "your own", True)
 
 
 def read(path: str) -> Addition:
-    """Run a Python file; return its DATASETS, OBJECTIVES and METHODS as an `Addition`, or refuse a file without any."""
+    """Run a Python file; return its DATASETS, OBJECTIVES and METHODS, or raise InvalidInput if it has none of them."""
     names = runpy.run_path(path)
     found = {key: names.get(key, {}) for key in ("DATASETS", "OBJECTIVES", "METHODS")}
     if not any(found.values()):
@@ -52,7 +52,7 @@ def read(path: str) -> Addition:
 
 
 def _contender(path: str, name: str, entry: Any) -> Contender:
-    """Return the contender of an entry; refuse an entry that makes no method."""
+    """Return the contender that an entry of METHODS stands for; raise InvalidInput if it makes no method."""
     contender = entry if isinstance(entry, Contender) else Contender(entry)
     made = contender.make()
     if not callable(getattr(made, "prepare", None)) or not callable(getattr(made, "round", None)):

@@ -23,16 +23,16 @@ Say = Callable[[str], None]  # takes a line of progress
 
 @dataclass(frozen=True)
 class RacePlan:
-    """Objectives, topologies, contenders and seeds to be compared, and what a run may cost."""
+    """What a benchmark compares (objectives, topologies, contenders, seeds, by name), and what a run may cost."""
 
     objectives: Sequence[str] = ("lasso", "ridge", "logistic")
     topologies: Sequence[str] = ("ring", "torus")
     contenders: Sequence[str] = tuple(CONTENDERS)
     n_nodes: int = 16
     seeds: Sequence[int] = (0,)
-    repeats: int = 1  # runs of each, of which the quickest counts; only seconds differ
-    max_communications: int = 5_000
-    max_seconds: float = 60.0  # of processor time
+    repeats: int = 1  # runs of each contender and seed, of which the quickest counts; only seconds differ
+    max_communications: int = 5_000  # exchanges of a run, at most
+    max_seconds: float = 60.0  # [s] of processor time of a run
     known_objectives: Mapping[str, Objective] = field(default_factory=lambda: dict(OBJECTIVES))
     known_contenders: Mapping[str, Contender] = field(default_factory=lambda: dict(CONTENDERS))
 
@@ -50,35 +50,38 @@ class RacePlan:
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """Traces of all contenders on one problem and network."""
+    """Traces of all contenders on one objective, data set and topology."""
 
     objective: str
     data: DataSet
-    topology: str
-    best: Reference
+    topology: str  # name of the graph
+    best: Reference  # proven optimum of the objective
     traces: dict[str, list[Trace]]  # one per seed, by name
     ours: tuple[str, ...]  # names of the library's own methods
     left_out: dict[str, str]  # name to the reason why there is no trace
 
     def cost(self, name: str, goal: float, key: str) -> float:
-        """Return the median over seeds of `key` when the goal was reached; infinite where most did not reach it."""
+        """Return the median over seeds of `key` (a name of KEYS) when the goal was reached; infinite if most did not.
+
+        The goal is a relative suboptimality.
+        """
         hits = [trace.first(goal) for trace in self.traces[name]]
         return float(np.median([np.inf if hit is None else hit[key] for hit in hits]))
 
     @property
     def rivals(self) -> list[str]:
-        """Names that are neither ours nor the printed CoLA."""
+        """Names of the contenders that are neither our methods nor the published CoLA."""
         return [name for name in self.traces if name not in self.ours and not name.startswith("CoLA")]
 
     def best_rival(self, goal: float, key: str) -> str | None:
-        """Return the rival with the lowest cost; None if none reached the goal."""
+        """Return the name of the rival with the lowest `cost` of this key; None if none reached the goal."""
         reached = {name: self.cost(name, goal, key) for name in self.rivals}
         reached = {name: cost for name, cost in reached.items() if np.isfinite(cost)}
         return min(reached, key=lambda name: reached[name]) if reached else None
 
     @property
     def default(self) -> str:
-        """The name of our default with the split whose message is the shorter."""
+        """Name of our default method with the split whose messages are shorter."""
         names = [name for name in self.ours if "default" in name and name in self.traces]
         m, p = self.data.X.shape
         preferred = "samples" if p < m else "features"
@@ -86,7 +89,10 @@ class Race:
 
 
 def races(plan: RacePlan, data: DataSet, say: Say = lambda _: None) -> Iterator[Race]:
-    """Yield a race for every objective and topology of a plan on one data set."""
+    """Run all contenders; yield a race for every objective and topology of a plan on one data set.
+
+    `say` takes a line of progress.
+    """
     for objective in plan.objectives:
         problems: dict[Split, Problem] = {}
         refused: dict[Split, str] = {}
@@ -106,7 +112,7 @@ def races(plan: RacePlan, data: DataSet, say: Say = lambda _: None) -> Iterator[
 
 @dataclass(frozen=True, eq=False)
 class _Course:
-    """One objective, on one data set and network, that all contenders run."""
+    """One objective on one data set and topology, and the runs of all contenders on it."""
 
     plan: RacePlan
     problems: Mapping[Split, Problem]  # by the split that a contender asks for
@@ -115,7 +121,7 @@ class _Course:
     topology: str
 
     def run(self, say: Say) -> tuple[dict[str, list[Trace]], dict[str, str]]:
-        """Return (traces by name, one per seed; reasons by name of those that are left out)."""
+        """Run all contenders; return (traces by name, one per seed; reasons by name of those that are left out)."""
         traces: dict[str, list[Trace]] = {}
         left_out: dict[str, str] = {}
         for name in self.plan.contenders:
@@ -134,14 +140,14 @@ class _Course:
         return traces, left_out
 
     def _check(self, contender: Contender) -> None:
-        """Refuse a contender whose split has no problem, or that is the same as another on this one."""
+        """Raise UnsuitablePair for a contender whose split has no problem, or that equals another on this objective."""
         if contender.split in self.refused:
             raise UnsuitablePair(self.refused[contender.split])
         if not contender.has_use_for(self.problems[contender.split]):
             raise UnsuitablePair("is for objectives with a kink")
 
     def _trace(self, contender: Contender, seed: int) -> Trace:
-        """Return the quickest trace of a contender, or of its fallback if it ends above the start."""
+        """Return the quickest trace of a contender; of its fallback, if the contender ends above its start."""
         problem = self.problems[contender.split]
         trace = self._quickest(problem, contender.make, seed)
         if contender.fallback is not None and not trace.last["of_start"] <= 1.0:

@@ -39,12 +39,12 @@ class Contender:
     fallback: Make | None = None
 
     def has_use_for(self, problem: Problem) -> bool:
-        """Return False where `kinks_only` and the penalty is smooth."""
+        """Return whether the method is worth a run: False if `kinks_only` and the penalty is smooth."""
         return not self.kinks_only or parts_of(problem.spec.penalty_of(None))[2] is not None
 
 
 def _tuned(method: Callable[..., Method[Any, Any]], *, kinks_only: bool = False, **options: object) -> Contender:
-    """Return a rival with the best step of a grid, or theory's should that diverge."""
+    """Return a rival with the best step of a grid, and with theory's step as its fallback should that diverge."""
     make, fallback = partial(method, "auto", **options), partial(method, **options)
     return Contender(make, kinks_only=kinks_only, fallback=fallback)
 

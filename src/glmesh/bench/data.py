@@ -23,27 +23,27 @@ _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Samples and labels -1 and 1, with a word on where they are from."""
+    """Samples X, shape (m, p), and labels y of -1 and 1, shape (m,), with a word on where they are from."""
 
     name: str
     X: SampleMatrix
     y: Vector
-    source: str
-    real: bool
+    source: str  # name of the file, "stand-in" or "your own"
+    real: bool  # whether it is no stand-in
 
     @property
     def density(self) -> float:
-        """The share of entries that are not zero."""
+        """Share of the entries of X that are not zero, between 0 and 1."""
         filled = self.X.nnz if sp.issparse(self.X) else np.count_nonzero(self.X)
         return float(filled) / float(self.X.shape[0] * self.X.shape[1])
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set by name, and the small random one that stands in for it."""
+    """How a named data set is found in files, and the shape of the small random one that stands in for it."""
 
     title: str
-    files: tuple[str, ...]  # names that it goes by; the first that is there is read
+    files: tuple[str, ...]  # file names; the first that exists is read
     n_features: int | None  # p; None: as many as the file has
     shape: str  # samples x features and density, of the paper's table or of the file
     stand_in: tuple[int, int, int]  # samples, features and nonzeros a row
@@ -99,7 +99,10 @@ ENTRIES = {
 
 
 def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool | None = None) -> DataSet:
-    """Return a data set by name; `real` True refuses a stand-in, False takes no file, None a file if there is one."""
+    """Return a data set by its name in ENTRIES.
+
+    `real` True refuses a stand-in, False takes no file, None takes a file if there is one.
+    """
     if name not in ENTRIES:
         raise InvalidInput(f"{unknown('data set', name, ENTRIES)}, or add one of your own")
     entry = ENTRIES[name]
@@ -120,7 +123,10 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool 
 
 
 def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the path of the first of the entry's files that is in the folder; None if there is none."""
+    """Return the path of the first of the entry's files that exists in the folder; None if there is none.
+
+    The default folder is that of the environment variable GLMESH_DATA.
+    """
     where = _folder(folder)
     if where is None:
         return None
@@ -143,8 +149,9 @@ def _unit_rows(X: SampleMatrix) -> SampleMatrix:
 
 
 def stand_in(m: int, p: int, per_row: int, *, seed: int) -> tuple[SampleMatrix, Vector]:
-    """Return (X, y): m unit rows with `per_row` nonzeros, features as frequent as words are (about 1/rank^0.8), and
-    labels -1 and 1 from sparse coefficients and noise.
+    """Return (X, y), a random data set: m unit rows with `per_row` nonzeros of p features, and labels -1 and 1.
+
+    Features are as frequent as words are (about 1/rank^0.8); labels come from sparse coefficients and noise.
     """
     rng = np.random.default_rng(seed)
     if per_row >= p:

@@ -34,18 +34,18 @@ LABELS = {  # of axes, by the names of KEYS
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A picture of some traces: one plot beside the other, with different axes x and one axis y."""
+    """A picture of some traces: plots side by side, with different x axes and one y axis."""
 
-    name: str  # of its files, without the ending
+    name: str  # name of the picture's files, without the ending
     title: str
     traces: Sequence[Trace]
-    x: Sequence[str] = ("communications", "seconds")  # names of KEYS, a plot each
-    y: str = "of_start"
+    x: Sequence[str] = ("communications", "seconds")  # names of KEYS, one for each plot
+    y: str = "of_start"  # a name of KEYS, on a log scale
     floor: float = 1e-12  # a line ends where it reaches this: a reference is proven only so far
-    log_x: bool = False
+    log_x: bool = False  # whether the x axes are on a log scale
 
     def draw(self, folder: Path, *endings: str) -> None:
-        """Write the picture into a folder, once for each ending, as .png."""
+        """Write the picture into a folder, as one file for each ending, such as ".png"."""
         figure = new_figure(3.6 * len(self.x) + (2.6 if len(self.x) > 1 else 3.4), 3.6)
         plots = figure.subplots(1, len(self.x), squeeze=False, sharey=True)[0]
         for axes, key in zip(plots, self.x, strict=True):
@@ -61,7 +61,7 @@ class Panel:
             save(figure, folder / f"{self.name}{ending}", dpi=80, metadata=metadata)
 
     def _line(self, axes: Axes, x: str, trace: Trace, number: int) -> None:
-        """Draw one trace in the colour and dash of its number."""
+        """Draw one trace against `x` (a name of KEYS), in the colour and dash of its number."""
         across, up = trace.history[x], trace.history[self.y]
         if self.floor > 0 and (reached := up <= self.floor).any():
             end = int(np.argmax(reached)) + 1

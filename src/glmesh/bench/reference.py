@@ -14,30 +14,30 @@ _ROUNDS = 400  # [rounds] of each of the two attempts, at most
 
 @dataclass(frozen=True)
 class Reference:
-    """The lowest objective known, with a proof of how low the optimum can be at most."""
+    """The lowest objective known of a problem, and its proven distance from the optimum."""
 
-    objective: float
-    gap: float  # the optimum is at least objective - gap
+    objective: float  # the lowest known
+    gap: float  # absolute duality gap: the optimum is at least objective - gap
     start: float  # the objective at w = 0
 
     @property
     def relative_gap(self) -> float:
-        """gap / abs(objective); infinite where the objective is 0."""
+        """Duality gap divided by abs(objective); infinite where the objective is 0."""
         return self.gap / abs(self.objective) if self.objective else np.inf
 
     def suboptimality(self, objective: float) -> float:
-        """Return (objective - best) / abs(best)."""
+        """Return the relative suboptimality (objective - best) / abs(best) of an objective."""
         return (objective - self.objective) / abs(self.objective)
 
     def of_start(self, objective: float) -> float:
-        """Return (objective - best) / (objective at zero - best)."""
+        """Return (objective - best) / (objective at w = 0 - best): 1 at zero, 0 at the optimum."""
         return (objective - self.objective) / (self.start - self.objective)
 
 
 def reference(problem: Problem, *, tol: float = 1e-9, max_rounds: int = _ROUNDS) -> Reference:
-    """Return the optimum to a relative gap of `tol`, found by one node that holds all data.
+    """Return the optimum of a problem to a relative gap of `tol`, found by one node that holds all data.
 
-    The default method first; where its gap stays above `tol`, plain coordinate descent goes on from there.
+    The default method runs first; where its gap stays above `tol`, plain coordinate descent goes on from there.
     """
     result = solve(problem, n_nodes=1, tol=tol, max_rounds=max_rounds, record_every=5)
     objective, gap = result.objective, result.gap

@@ -18,7 +18,7 @@ TARGET = 0.25  # our bytes over those of the best tuned rival, at most
 
 
 def machine() -> str:
-    """Return a line about the processor, Python and numpy that seconds were measured with."""
+    """Return a line of text on the processor, Python and numpy with which seconds are measured."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -28,13 +28,13 @@ def machine() -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table with this header and these rows."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def write(plan: RacePlan, races: list[Race], folder: Path, *, pictures: bool = True) -> Path:
-    """Write the report and its pictures into a folder; return the path of the page."""
+    """Write report.md, a CSV file for each race and, if asked, pictures into a folder; return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     sets = {race.data.name: race.data for race in races}
     lines = [
@@ -82,7 +82,7 @@ def write(plan: RacePlan, races: list[Race], folder: Path, *, pictures: bool = T
 
 
 def write_csv(path: Path, traces: Sequence[Trace]) -> None:
-    """Write traces to a CSV file, one below the other, with their names in the first column."""
+    """Write traces to a CSV file: name and all KEYS, a line for each measurement, one trace below the other."""
     lines = [",".join(["name", *KEYS])]
     for trace in traces:
         for look in zip(*(trace.history[key].tolist() for key in KEYS), strict=True):
@@ -113,9 +113,10 @@ def _costs(race: Race) -> str:
 
 
 def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
-    """Return (bytes of ours over those of the best rival, whether that is only an upper bound).
+    """Return (our bytes to the goal over the best rival's, whether that is only an upper bound).
 
-    Where no rival got there, each needs more than it spent; where ours did not, the ratio is infinite.
+    `name` is our method. Where no rival got there, each needs more than it spent; where ours did not, the ratio is
+    infinite.
     """
     rival, ours = race.best_rival(goal, "bytes"), race.cost(name, goal, "bytes")
     if rival is not None:
@@ -125,7 +126,7 @@ def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
 
 
 def ratios(races: list[Race]) -> str:
-    """Return the table of our default, and of the best of ours, against the best tuned rival."""
+    """Return a Markdown table of the bytes of our default, and of our best method, over those of the best rival."""
     header = ["problem", "our default"]
     for goal in GOALS:
         header += [f"best rival to {goal:g}", "default / rival, bytes", "best of ours / rival, bytes"]
@@ -153,7 +154,7 @@ def _met(ratio: float, bound: bool) -> str:
 
 
 def _reasons(races: list[Race]) -> list[str]:
-    """Return lines about the races where the target is missed or not known to be met, with the lengths of messages."""
+    """Return Markdown lines on the races where our default misses the target, or is not known to meet it."""
     lines, goal = [], min(GOALS)
     for race in races:
         if _ratio(race, goal, race.default)[0] <= TARGET:

@@ -29,52 +29,55 @@ _FINER = 50  # a look after every fiftieth of the rounds so far
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The cost of a run and what it reached, look by look."""
+    """The costs of a run and what it reached, at each of the moments ("looks") at which it was measured."""
 
     name: str
-    history: dict[str, Vector]  # equally long arrays by the names of KEYS
-    edges: int  # directed
+    history: dict[str, Vector]  # arrays of shape (n_looks,) by the names of KEYS
+    edges: int  # number of directed links
     setting: str = ""  # what the method chose by itself, in words
 
     def first(self, goal: float, key: str = "suboptimality") -> dict[str, float] | None:
-        """Return the first look, by the names of KEYS, with `key` at or below the goal; None if there is none."""
+        """Return the numbers, by the names of KEYS, of the first look with `key` at or below the goal, or None."""
         hit = np.flatnonzero(self.history[key] <= goal)
         return None if not len(hit) else {name: float(values[hit[0]]) for name, values in self.history.items()}
 
     @property
     def last(self) -> dict[str, float]:
-        """The last look, by the names of KEYS."""
+        """Numbers at the last look, by the names of KEYS."""
         return {name: float(values[-1]) for name, values in self.history.items()}
 
     @property
     def bytes_per_edge(self) -> Vector:
-        """(n_looks,) bytes over each directed link, on average."""
+        """Bytes sent so far over a directed link, on average, at each look; shape (n_looks,)."""
         return np.asarray(self.history["bytes"] / max(self.edges, 1))
 
 
 @dataclass(frozen=True)
 class Watch:
-    """When a run is looked at, and when it ends: below the goal, out of communications or out of seconds."""
+    """When a run is measured, and when it ends: at its goal, out of communications or out of seconds."""
 
-    goal: float = 0.0
-    max_communications: int = 5_000
-    max_seconds: float = np.inf  # of processor time
+    goal: float = 0.0  # the run ends when `goal_key` is at or below
+    max_communications: int = 5_000  # the run ends after so many exchanges
+    max_seconds: float = np.inf  # [s] of processor time
     goal_key: str = "suboptimality"  # the name in KEYS that the goal is about
     consensus: bool = False  # measure H and the consensus violation too (else NaN), which takes longer
     every_round: bool = False  # look after every round, not at a few dozen of them
 
     def goes_on(self, look: dict[str, float], spent: float) -> bool:
-        """Return whether a run that is finite and has spent so many seconds has not ended."""
+        """Return whether a run goes on: `goal_key` at its last look is finite and above the goal, nothing is used up.
+
+        `spent` are the seconds of processor time so far.
+        """
         error = look[self.goal_key]
         return bool(np.isfinite(error) and error > self.goal) and not self.out(look["communications"], spent)
 
     def out(self, communications: float, spent: float) -> bool:
-        """Return whether the communications or the seconds are used up."""
+        """Return whether the communications or the seconds of processor time (`spent`) are used up."""
         return communications >= self.max_communications or spent >= self.max_seconds
 
 
 def objective_of(run: Run) -> float:
-    """Return the user's objective at what the nodes have; infinite where it is not finite."""
+    """Return the user's objective at the nodes' present model, or the mean of their models; inf if not finite."""
     problem = run.problem
     with np.errstate(over="ignore", invalid="ignore"):
         if run.nodes.replicates or problem.spec.split == "features":
@@ -117,7 +120,7 @@ def follow(
 
 
 def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, float]:
-    """Return the cost so far and the present measures, by the names of KEYS."""
+    """Measure a run: return the costs so far and what it reached, by the names of KEYS."""
     value = objective_of(run)
     measures = run.measure() if watch.consensus else None
     return {
@@ -135,7 +138,7 @@ def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, fl
 
 
 def _setting(run: Run) -> str:
-    """Return what a method chose, in words: the accelerations of CoLA, the step and the passes of a rival."""
+    """Return what the method chose by itself, as text: CoLA's accelerations, or the step and passes of a rival."""
     words = [way if not start else f"{way} from round {start:,}" for start, way, _ in run.story]
     step = getattr(run.states[0], "step", np.nan)
     words += [f"step {step:.3g}"] if np.isfinite(step) else []

@@ -32,17 +32,17 @@ REFRESH_EVERY = 64
 
 @dataclass(frozen=True)
 class NetworkInfo:
-    """What every node knows of the network."""
+    """Constants of the network that every node is given before round 0."""
 
     n_nodes: int
-    diameter: int  # an upper bound is fine
-    parents: Indices  # a spanning tree: every node's parent, -1 at the root
-    depth: int
-    seed: int
-    mixing: Mixing
+    diameter: int  # [links] longest shortest path, or an upper bound
+    parents: Indices  # (K,) spanning tree: every node's parent, -1 at the root
+    depth: int  # [links] from the root to the farthest node
+    seed: int  # of all randomness of the run
+    mixing: Mixing  # W
     schedule: tuple[Mixing, ...]  # the mixing of each exchange in turn: one where the graph stands still
     damping: float  # of the gossip under momentum: I - W is multiplied by it
-    speeds: Vector | None = None  # nonzeros a second that each node works through, if there is a clock
+    speeds: Vector | None = None  # (K,) nonzeros a second that each node works through, if there is a virtual clock
 
     @staticmethod
     def of(
@@ -53,7 +53,10 @@ class NetworkInfo:
         schedule: tuple[Mixing, ...] | None = None,
         speeds: Vector | None = None,
     ) -> NetworkInfo:
-        """Return the constants of a network with this mixing; all who know the mixing compute them alike."""
+        """Return the constants of a network with this mixing; all nodes that know the mixing compute the same.
+
+        `diameter` counts links; `schedule` is the mixing of each exchange in turn; None: always this one.
+        """
         parents, depth = topology.spanning_tree(mixing.matrix)
         schedule = (mixing,) if schedule is None else schedule
         top = max(one.top for one in schedule)
@@ -71,17 +74,17 @@ class NetworkInfo:
 
     @property
     def consensus_gap(self) -> float:
-        """A lower bound of 1 - lambda_2 of the mixing matrix."""
+        """A proven lower bound of 1 - lambda_2, lambda_2 the second largest eigenvalue of the mixing matrix."""
         return self.mixing.consensus_gap
 
     @property
     def spectrum(self) -> tuple[float, float]:
-        """The smallest and the second largest eigenvalue of the mixing matrix, or bounds of them."""
+        """Pair (lower bound of the smallest eigenvalue, second largest eigenvalue) of the mixing matrix."""
         return 1.0 - self.mixing.top, self.mixing.lambda2
 
     @cached_property
     def depths(self) -> Indices:
-        """Links between each node and the root of the spanning tree, shape (K,)."""
+        """Number of links between each node and the root of the spanning tree, shape (K,)."""
         depths, at = np.zeros(self.n_nodes, dtype=np.int64), self.parents
         while (at >= 0).any():
             depths += at >= 0
@@ -90,22 +93,22 @@ class NetworkInfo:
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """Children of each node in the spanning tree, ascending."""
+        """Ids of the children of each node in the spanning tree, K ascending lists."""
         return [np.flatnonzero(self.parents == node).tolist() for node in range(self.n_nodes)]
 
 
 @dataclass(eq=False)
 class Block:
-    """Columns, g and f of the hosted nodes, side by side, as the kernels read them."""
+    """The nodes that one process hosts, side by side as the kernels read them: their columns and functions f and g."""
 
-    ids: Unsigned
+    ids: Unsigned  # (n_hosted,) ids of the hosted nodes, ascending
     info: NetworkInfo
-    columns: Columns
-    starts: Unsigned  # columns of the hosted nodes: starts[k]..starts[k + 1]
-    f: Smooth
-    terms: list[Separable]  # g of each hosted node
+    columns: Columns  # of all hosted nodes, one after the other
+    starts: Unsigned  # (n_hosted + 1,) columns of the k-th hosted node: starts[k]..starts[k + 1]
+    f: Smooth  # smooth part of the objective, the same at all nodes
+    terms: list[Separable]  # separable part g_k of each hosted node
     allocate: Callable[[], Matrix]  # a zeroed (hosted nodes x d) array that the exchange can share without a copy
-    threads: ThreadPool = SERIAL
+    threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
 
     @staticmethod
     def of(
@@ -115,7 +118,7 @@ class Block:
         allocate: Callable[[], Matrix],
         threads: ThreadPool = SERIAL,
     ) -> Block:
-        """From the forms of the hosted nodes."""
+        """Return the block of the nodes `ids`, ascending, from the composite objective of each, in that order."""
         starts = np.cumsum([0] + [form.columns.n for form in forms])
         columns = Columns.join([form.columns for form in forms])
         return Block(
@@ -130,7 +133,7 @@ class Block:
         )
 
     def with_functions(self, f: Smooth, terms: list[Separable]) -> Block:
-        """Return this block with other functions, of the kinds that it has, on its columns."""
+        """Return this block with other functions f and g on its columns; they must be of the kinds that it has."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
         for name in ("table", "g", "kinked", "_bounds"):
@@ -144,27 +147,27 @@ class Block:
 
     @property
     def d(self) -> int:
-        """Length of the shared vector."""
+        """Number of rows of A: the length of Ax and of every estimate."""
         return self.columns.d
 
     @cached_property
     def table(self) -> Matrix:
-        """The rows (l1, l2, linear, lo, hi) of all hosted columns."""
+        """Rows (l1, l2, linear, lo, hi) of all hosted columns, shape (columns, 5), as the kernels read them."""
         return np.concatenate([g.kernel_rows(self.n_columns(k)) for k, g in enumerate(self.terms)])
 
     @cached_property
     def g(self) -> Separable:
-        """g of all hosted nodes at once."""
+        """Separable part g of the objective, over the columns of all hosted nodes at once."""
         return self.terms[0].join(self.terms, [self.n_columns(k) for k in range(self.size)])
 
     @property
     def kind(self) -> int:
-        """Which kind of g: TABLE, LOGISTIC_DUAL or GROUPS."""
+        """Kind of g that the kernels branch on: TABLE, LOGISTIC_DUAL or GROUPS."""
         return self.terms[0].kind
 
     @cached_property
     def kinked(self) -> Flags:
-        """Whether g of a hosted node is anything but quadratic, of columns that can move (no weight: they cannot)."""
+        """Mask of shape (n_hosted,), true where g of the node's movable columns (lo < hi) is not quadratic."""
         if self.kind != TABLE:
             return np.ones(self.size, dtype=bool)
         kinks = self.table[:, 0] > 0
@@ -175,37 +178,37 @@ class Block:
 
     @cached_property
     def _bounds(self) -> tuple[Vector, Vector] | None:
-        """(lo, hi) of all hosted columns; None: there are none."""
+        """Bounds (lo, hi) of all hosted columns, each of shape (columns,); None if no column has any."""
         lo, hi = np.ascontiguousarray(self.table[:, 3:].T)
         return None if np.isneginf(lo).all() and np.isposinf(hi).all() else (lo, hi)
 
     def inside(self, x: Vector) -> Vector:
-        """The nearest variables inside all bounds: x itself where there are none."""
+        """Return the point nearest to x inside all bounds, shape (columns,); x itself if no column has any."""
         return x if self._bounds is None else np.clip(x, *self._bounds)
 
     @cached_property
     def node_of(self) -> Indices:
-        """The hosted node that each column belongs to."""
+        """Position in the block of the node that each column belongs to, shape (columns,)."""
         return np.repeat(np.arange(self.size), [self.n_columns(k) for k in range(self.size)])
 
     def n_columns(self, k: int) -> int:
-        """Columns of the k-th hosted node."""
+        """Return the number of columns of the k-th hosted node."""
         return int(self.starts[k + 1] - self.starts[k])
 
     def of_node(self, k: int) -> slice:
-        """The columns of the k-th hosted node."""
+        """Return the slice of the block's columns (and of x) that belongs to the k-th hosted node."""
         return slice(int(self.starts[k]), int(self.starts[k + 1]))
 
     def node_columns(self, k: int) -> Columns:
-        """A_k of the k-th hosted node."""
+        """Return the columns A_k of the k-th hosted node; values are not copied."""
         return self.columns.between(int(self.starts[k]), int(self.starts[k + 1]))
 
     def share(self, k: int, x: Vector) -> Vector:
-        """A_k x_k of the k-th hosted node, from the variables of all hosted ones."""
+        """Return the share A_k x_k of the k-th hosted node, shape (d,); x are the variables of all hosted nodes."""
         return self.node_columns(k).dot(x[self.of_node(k)])
 
     def shares(self, x: Vector) -> Matrix:
-        """A_k x_k of every hosted node."""
+        """Return the share A_k x_k of every hosted node, shape (n_hosted, d)."""
         out, columns, rows = np.zeros((self.size, self.d)), self.columns, np.arange(self.size, dtype=np.uint64)
 
         def some(span: slice) -> None:
@@ -217,27 +220,27 @@ class Block:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Nodes of each thread of the pool."""
+        """Ranges of hosted nodes, one for each thread of the pool, with about the same number of stored entries."""
         return self.threads.spans(self.stored)
 
     @cached_property
     def stored(self) -> Indices:
-        """Entries that every hosted node stores: what a pass visits."""
+        """Number of matrix entries that every hosted node stores, shape (n_hosted,): what a pass visits."""
         return np.asarray(np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.int64)), np.int64)
 
     def node_values(self, x: Vector) -> Vector:
-        """g_k(x_k) of every hosted node."""
+        """Return g_k(x_k), the separable part of the objective, of every hosted node, shape (n_hosted,)."""
         unit_starts, bounds, _ = self.units
         out = np.empty(self.size)
         node_terms(np.int64(self.kind), bounds, self.table, unit_starts, x, out)
         return out
 
     def neighbours(self, k: int) -> list[tuple[int, float]]:
-        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node, ascending."""
+        """Return [(l, W_kl)], id and mixing weight of each neighbour l of the k-th hosted node, ascending."""
         return self._neighbours[k]
 
     def weights(self, k: int, exchange: int) -> list[tuple[int, float]]:
-        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node in this exchange, ascending."""
+        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node in exchange number `exchange`, ascending."""
         return self._schedule[exchange % len(self._schedule)][k]
 
     @cached_property
@@ -250,7 +253,11 @@ class Block:
 
     @cached_property
     def units(self) -> tuple[Unsigned, Unsigned, Vector]:
-        """(units of node k: a..b; columns of unit j: a..b; norm of unit j); a unit is a column or a group."""
+        """Units of the block, a unit being a column or a group: (starts of nodes, starts of units, norms of units).
+
+        Node k has the units starts[k]..starts[k + 1], unit j the columns starts[j]..starts[j + 1]. The norm of a group
+        is an upper bound of its spectral norm.
+        """
         if self.kind != GROUPS:
             bounds = np.arange(self.columns.n + 1, dtype=np.uint64)
             return self.starts, bounds, self.columns.norms
@@ -264,11 +271,11 @@ class Block:
 
     @cached_property
     def node_norms(self) -> Vector:
-        """An upper bound of |A_k|_2 for every hosted node."""
+        """Upper bound of the spectral norm of A_k for every hosted node, shape (n_hosted,)."""
         return np.array([spectral_norm(self.node_columns(k)) for k in range(self.size)])
 
     def unit_norms(self, k: int) -> Vector:
-        """|a_i| of the columns, or the spectral norms of the groups, of the k-th hosted node."""
+        """Return the norms of the columns, or upper bounds of those of the groups, of the k-th hosted node."""
         unit_starts, _, norms = self.units
         return norms[int(unit_starts[k]) : int(unit_starts[k + 1])]
 

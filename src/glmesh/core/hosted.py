@@ -25,14 +25,14 @@ Carried = TypeVar("Carried", contravariant=True)
 
 
 class RoundMaker(Protocol[Hosted, Carried]):
-    """The part of a `Method` that its nodes call."""
+    """The part of a `Method` that `HostedNodes` call: its `round`."""
 
     def round(self, block: Hosted, state: Carried) -> Rounds:
-        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
+        """Make one round of a block: yield each Outbox to exchange, and be sent the Halo that came back for it."""
 
 
 class HostedNodes(ABC, Generic[BlockT, StateT]):
-    """Blocks of nodes with their states, and the transport between them and the rest of the network.
+    """Base of the blocks of nodes of this process, with their states and the transport to all other nodes.
 
     What only some methods can do is refused here by name, and overridden by those that can.
     """
@@ -50,96 +50,102 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def name(self) -> str:
-        """The method's name, as messages say it."""
+        """Name of the method's class, for messages."""
         return type(self.method).__name__
 
     # rounds
 
     def rounds(self, number: int) -> list[Rounds]:
-        """Return the generators of round `number`, one per block."""
+        """Return the generators of round `number`, one per block; each yields Outboxes and is sent Halos."""
         return [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return the context in which rounds are computed."""
+        """Return the context in which rounds are computed, which may silence overflow; here it does nothing."""
         return nullcontext()
 
     def finish_round(self, number: int) -> None:
-        """Conclude round `number`, after all its exchanges."""
+        """Conclude round `number` after all its exchanges; here there is nothing to do."""
 
     # what can be seen
 
     @property
     @abstractmethod
     def x(self) -> Vector:
-        """The variables in the user's order, a copy."""
+        """Variables of all nodes in the user's order, shape (n,), a copy; the mean of all where nodes hold copies."""
 
     @property
     @abstractmethod
     def estimates(self) -> Matrix:
-        """(K, d) what the nodes are to agree on, a row per node, a copy."""
+        """Vectors that the nodes are to agree on, shape (K, d), a row per node, a copy."""
 
     @property
     @abstractmethod
     def visited(self) -> Vector:
-        """(K,) nonzeros that each node visited in the last round."""
+        """Number of nonzeros that each node of this process visited in the last round, shape (n_hosted,)."""
 
     @abstractmethod
     def measure(self, rounds: int) -> Measures:
-        """Return objective, gap and consensus of the state after so many rounds."""
+        """Return objective, duality gap and consensus violation of the present state, after `rounds` rounds."""
 
     @abstractmethod
     def data_of(self, k: int) -> list[object]:
-        """Return the arrays that the k-th node of this process holds, for a digest of them."""
+        """Return the data of the k-th node of this process (columns, labels, weights), for a digest of it."""
 
     @abstractmethod
     def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) of variables x in the user's order and estimates of the members."""
+        """Return (coefficients (p,), intercept) for variables x (n,) in the user's order and estimates (K, d).
+
+        `members` is a mask of shape (K,): only members' estimates count.
+        """
 
     def objective_at(self, x: Vector, estimates: Matrix, rounds: int) -> float:
-        """Return the user-level objective of other variables and estimates than the present ones."""
+        """Return the objective of the user's problem at other variables (n,) and estimates (K, d) than the present.
+
+        Refused unless the method can; `rounds` says whose estimates count, as in `members`.
+        """
         return self.refuse("objective_at")
 
     def members(self, rounds: int) -> Flags:
-        """Return (K,) who took part in the last of so many rounds, or will in the first."""
+        """Return a mask of shape (K,), true for each member in the last of `rounds` rounds (of 0 rounds, the first)."""
         return self.plan.members(max(rounds - 1, 0), self.setup.n_nodes)
 
     @property
     def certificate(self) -> Certificate | None:
-        """The newest certificate that every node knows; None before the first, or without certificates."""
+        """Newest certificate that every node knows; None before the first, or without certificates."""
         return None
 
     def certified_state(self) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every estimate) that the newest certificate is about."""
+        """Return (x in the user's order (n,), all estimates (K, d)) that the newest certificate is about."""
         raise InvalidInput("there is no certificate yet")
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """(round, acceleration from then on, why) of every choice so far."""
+        """List of (round, acceleration from then on, why) for every choice of an acceleration so far."""
         return []
 
     @property
     def theta(self) -> Vector:
-        """(K,) local accuracy Theta_k of the last round, NaN where none was measured."""
+        """Local accuracy Theta_k that each node reached in the last round, shape (K,); NaN where none was measured."""
         return np.full(self.setup.n_nodes, np.nan)
 
     @property
     def up(self) -> Flags:
-        """(K,) which nodes were there in the last round."""
+        """Mask of shape (K,), true for each node that took part in the last round."""
         return np.ones(self.setup.n_nodes, dtype=bool)
 
     @property
     def skipped(self) -> tuple[int, float]:
-        """(Subproblems that were skipped because they had nothing to gain, nonzeros that those would have visited)."""
+        """Pair (subproblems skipped so far because they had nothing to gain, nonzeros they would have visited)."""
         return 0, 0.0
 
     # what some methods can do in mid-run
 
     def restart(self) -> None:
-        """Begin anew from the present variables and estimates, which somebody changed from outside."""
+        """Start the method anew from the present variables and estimates, after a change from outside."""
         self.refuse("begin_anew")
 
     def retarget(self, problem: Problem) -> None:
-        """Go on with other functions on the same columns."""
+        """Go on with the functions f and g of another problem on the same columns."""
         self.refuse("set_alpha")
 
     def mark(self) -> Any:
@@ -147,12 +153,12 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return None
 
     def go_ahead(self, before: Any, step: float) -> None:
-        """Move along the line from what `mark` returned before through the present state, by `step` of its length."""
+        """Extrapolate: add `step` times the change since `before`, which `mark` returned; here do nothing."""
 
     def product(self, x: Vector) -> Vector:
-        """Return A x of variables in the user's order."""
+        """Return A x, shape (d,), for variables x (n,) in the user's order."""
         return self.refuse("product")
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise InvalidInput that names the method and what would do instead."""
+        """Raise InvalidInput: `what` is for Cola; the message says how to start this method anew instead."""
         raise InvalidInput(f"{what} is for Cola; {self.name} starts anew (warm_start=result.coef)")

@@ -17,14 +17,14 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 
 class Part(Protocol):
-    """Typed content of a Mail, a dataclass that knows its own bytes."""
+    """Protocol of the typed contents of a Mail: dataclasses that know how to become bytes and back."""
 
     @property
     def nbytes(self) -> int:
         """Bytes that the part adds to a message; what `Traffic.bytes` counts."""
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the part as bytes."""
+        """Return the part as bytes for messages of this layout."""
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
@@ -38,12 +38,12 @@ P = TypeVar("P", bound=Part)
 class Mail:
     """A message from one node to one neighbour, with at most one part of each type."""
 
-    sender: int
-    receiver: int
-    parts: list[Part]
+    sender: int  # id of a node
+    receiver: int  # id of a node
+    parts: list[Part]  # the contents
 
     def part(self, kind: type[P]) -> P | None:
-        """Return the part of this type, or None if there is none."""
+        """Return the part of type `kind`, or None if the message has none."""
         for one in self.parts:
             if isinstance(one, kind):
                 return one
@@ -51,16 +51,16 @@ class Mail:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all parts."""
+        """Bytes of all parts of the message together."""
         return sum([one.nbytes for one in self.parts])
 
 
 @dataclass
 class Outbox:
-    """What the nodes of a block send: a vector and scalars to all neighbours of a node, and mail to single ones."""
+    """All that the nodes of a block send in one exchange: rows to all neighbours of a node, and mail to single ones."""
 
-    vectors: Matrix | None = None  # (n_hosted, d); not to be written to until the next exchange has returned
-    scalars: Matrix | None = None  # (n_hosted, n); minus infinity is not sent
+    vectors: Matrix | None = None  # (n_hosted, d) to all neighbours; unchanged until the next exchange has returned
+    scalars: Matrix | None = None  # (n_hosted, n) a row to all neighbours; minus infinity is not sent
     mail: list[Mail] = field(default_factory=list)
 
 
@@ -85,7 +85,7 @@ class Contents:
     remedy: str = ""  # advice to those who send other content over that transport
 
     def names(self) -> set[str]:
-        """Return the names of these kinds."""
+        """Return the names of these kinds: "vectors", "scalars", and the class names of parts."""
         rows = {name for name in ("vectors", "scalars") if getattr(self, name)}
         return rows | {kind.__name__ for kind in self.parts or ()}
 
@@ -105,23 +105,23 @@ class Contents:
 
 @dataclass(frozen=True)
 class Halo:
-    """What the nodes of a block received.
+    """All that the nodes of a block received in one exchange.
 
     The neighbours of the block's k-th node (itself included, ascending ids) are entries pointers[k]..pointers[k+1] of
     `neighbours`. Read vectors before the next exchange, scalars before the next but one.
     """
 
     pointers: Unsigned  # (n_hosted + 1,)
-    neighbours: Unsigned  # rows of `vectors` and `scalars`
-    weights: Vector  # W_kl of each entry; 0 for a neighbour that is missing
-    ids: Unsigned  # nodes behind `neighbours`
-    vectors: Matrix | None
-    scalars: Matrix | None
+    neighbours: Unsigned  # (entries,) the neighbours' rows in `vectors` and `scalars`
+    weights: Vector  # (entries,) mixing weight W_kl; 0 for a neighbour that is missing
+    ids: Unsigned  # (entries,) ids of the neighbours
+    vectors: Matrix | None  # (rows, d); None if none were sent
+    scalars: Matrix | None  # (rows, n); None if none were sent
     own: Unsigned  # (n_hosted,) rows of the block's own nodes
     mail: list[Mail] = field(default_factory=list)  # for the block's nodes
 
     def mix(self, out: Matrix, scale: float = 1.0, threads: ThreadPool = SERIAL) -> Matrix:
-        """out_k = sum_l P_kl vectors_l with P = I - scale (I - W)."""
+        """Write out_k = sum_l P_kl vectors_l, with P = I - scale (I - W), for the block's nodes; return `out`."""
         vectors, weights = self.vectors, self.weights
         assert vectors is not None
         if scale != 1.0:
@@ -136,7 +136,7 @@ class Halo:
         return out
 
     def of_scalars(self, which: slice) -> Halo:
-        """Return this halo with these columns of the scalars only."""
+        """Return this halo with the columns `which` of the scalars only."""
         return self if self.scalars is None else replace(self, scalars=self.scalars[:, which])
 
     def largest_scalars(self) -> Matrix:
@@ -146,7 +146,7 @@ class Halo:
         return largest
 
     def around(self, k: int) -> tuple[Indices, Vector]:
-        """Return (rows of the neighbours of the block's k-th node, itself included; their weights)."""
+        """Return (rows of the neighbours of the block's k-th node, itself included; their mixing weights)."""
         a, b = int(self.pointers[k]), int(self.pointers[k + 1])
         return self.neighbours[a:b].astype(np.int64), self.weights[a:b]
 

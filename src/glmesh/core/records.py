@@ -11,12 +11,13 @@ _NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can g
 
 @dataclass(frozen=True)
 class Measures:
-    """One look at (x, {v_k}).
+    """Objective, duality gap and consensus violation of the variables x and estimates v_k of one moment; all absolute.
 
-    objective: the user-level primal objective: O_A(x) split by features, O_B(mean of w_k) split by samples.
-    value: O_A(x). h: (1/K) sum f(v_k) + g(x). gap: G_H. consensus: sum |v_k - Ax|^2.
-    With a free intercept split by samples, objective and gap are those of the problem without an anchor; inner is the
-    gap with it, and pull what the anchor costs. Without one they mean nothing.
+    objective: the user's primal objective, f(Ax) + g(x) split by features, that of the mean of all models w_k split by
+    samples. value: f(Ax) + g(x). h: (1/K) sum f(v_k) + g(x). gap: duality gap of h, an upper bound of the
+    suboptimality. consensus: sum of the squared norms of v_k - Ax. With a free intercept split by samples, objective
+    and gap are those of the problem without an anchor; inner is the gap with it, and pull what the anchor costs.
+    Without such an intercept, inner and pull mean nothing.
     """
 
     objective: float
@@ -30,19 +31,19 @@ class Measures:
 
 @dataclass
 class Traffic:
-    """What was sent so far: exchanges that a node waited for, and bytes over all directed edges."""
+    """Counters of what a run has sent so far."""
 
-    communications: int = 0
-    bytes: int = 0
+    communications: int = 0  # exchanges that a node waited for
+    bytes: int = 0  # over all directed links
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that changed the problem, and how much work it made.
+    """A change of the members or of the data in mid-run, and how much work it made.
 
-    kind: "join", "leave" (its share is gone), "freeze" (it left, and its share stays as a constant), "add_columns" or
-    "remove_columns". gap_before, gap_after: what the node could gain in its own subproblem at most, before and after.
-    share: the size |A_k x_k| of what came, went or was frozen.
+    kind: "join", "leave" (the node's share is gone), "freeze" (it left, and its share stays as a constant),
+    "add_columns" or "remove_columns". gap_before, gap_after: upper bounds of what the node could gain in its own
+    subproblem, before and after (absolute). share: the norm of the part of A_k x_k that came, went or was frozen.
     """
 
     round: int
@@ -114,20 +115,20 @@ class Certificate:
 
     @property
     def smallest(self) -> float:
-        """The smallest absolute objective that the bound leaves possible."""
+        """The smallest absolute value of the objective that its two bounds leave possible."""
         return max(self.objective_low, -self.objective_high, 0.0)
 
     @property
     def relative(self) -> float:
-        """The bound divided by `smallest`; infinite where that is zero and the bound is not."""
+        """Bound divided by `smallest`; infinite where that is zero and the bound is not."""
         smallest = self.smallest
         return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 
     def screening_radius2(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
         """Return q (negligible gain - 2 gap): the largest squared move of w_k that leaves nothing to gain for `tol`.
 
-        The subproblem of node k has curvature q and can gain at most `gap`; after a move d of w_k it can gain at most
-        2 gap + |d|^2/q, because <d, A D> + q/4 |A D|^2 >= -|d|^2/q, and half the curvature at most doubles the gain.
-        Negative: the subproblem may have something to gain already.
+        The subproblem of node k has curvature q and can gain at most `gap`; after a move d of w_k it can gain at most 2
+        gap + norm(d)^2/q, because <d, A D> + q/4 norm(A D)^2 >= -norm(d)^2/q, and half the curvature at most doubles
+        the gain. Negative: the subproblem may have something to gain already.
         """
         return q * (_NEGLIGIBLE * tol * self.smallest / (2 * n_nodes) - 2 * gap)

@@ -38,11 +38,11 @@ Largest = Annotated[T, _LARGEST]
 
 
 class Extent(NamedTuple):
-    """The numbers of nodes, columns and units of a block."""
+    """Numbers of nodes, columns and units (columns or groups) of a block."""
 
-    node: int
-    column: int
-    unit: int
+    node: int  # number of nodes
+    column: int  # number of columns
+    unit: int  # number of units
 
 
 def merge(states: list[S]) -> S:
@@ -52,7 +52,7 @@ def merge(states: list[S]) -> S:
 
 
 def split(state: S, extents: list[Extent]) -> list[S]:
-    """Cut one state into those of blocks with these extents; the inverse of `merge`."""
+    """Return one state cut into those of blocks with these extents, in the order of nodes; the inverse of `merge`."""
     if len(extents) == 1:
         return [state]
     ends = {kind: np.cumsum([getattr(extent, kind) for extent in extents]) for kind in Extent._fields}
@@ -76,7 +76,7 @@ def split(state: S, extents: list[Extent]) -> list[S]:
 
 
 def _merged(kind: str, values: list[Any]) -> Any:
-    """Return the merged value of a field of this kind from its values at all blocks."""
+    """Return the value of a field of this kind in the merged state, from its values at all blocks."""
     first = values[0]
     if kind == _SUMMED:
         return sum(values)
@@ -88,7 +88,7 @@ def _merged(kind: str, values: list[Any]) -> Any:
 
 
 def _map(states: list[Any], leaf: Callable[[str, list[Any]], Any]) -> Any:
-    """Return a state whose fields are leaf(kind, values at all blocks); None if any block has none.
+    """Return a state whose fields are leaf(kind, values at all blocks); None if any of the states is None.
 
     Exact sums that only some blocks have given up yet are given up by all that way.
     """
@@ -104,7 +104,7 @@ def _map(states: list[Any], leaf: Callable[[str, list[Any]], Any]) -> Any:
 
 @cache
 def _kinds(cls: type) -> dict[str, str]:
-    """Return the kind of every field of a state class, by name."""
+    """Return the kind of every field of a state class ("node", "column", "shared", ...), by the field's name."""
     hints = get_type_hints(cls, include_extras=True)
     kinds = {}
     for one in fields(cls):

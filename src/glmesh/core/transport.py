@@ -10,30 +10,30 @@ from glmesh.types import Matrix
 
 
 class Transport(Protocol):
-    """Moves outboxes between nodes; knows no algebra."""
+    """Protocol of what moves outboxes between nodes and counts what is sent; it knows no algebra."""
 
     carries: ClassVar[Contents]  # what the transport can move
-    traffic: Traffic
-    clock: Clock | None  # virtual; None: time is the wall's
+    traffic: Traffic  # what was sent so far
+    clock: Clock | None  # virtual time of the nodes; None: seconds are measured
     fails: bool  # whether a fault plan decides what gets through
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Let exchanges from now on be those of this round, and fail as this plan says."""
+        """Begin round number `round`: exchanges from now on belong to it, and fail as this plan says."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Deliver every block's outbox to the neighbours of its nodes; return what each block received."""
+        """Deliver every block's outbox to the neighbours of its nodes; return what each block received in it."""
 
     def allocate(self, block: int, width: int) -> Matrix:
         """Return a zeroed (n_hosted, width) array for a block's vectors, which are sent from it without a copy."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that changes from exchange to exchange, as plain data."""
+        """Return all that changes from exchange to exchange, as plain data, for a checkpoint."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` of another transport returned."""
+        """Go on from what `state` of another transport returned: traffic, clock and messages on their way."""
 
     def close(self) -> None:
-        """Give back what the transport holds; the run is over."""
+        """Free what the transport holds, at the end of a run."""
 
 
 def drive(transport: Transport, rounds: Sequence[Rounds]) -> list[Any]:

@@ -15,33 +15,33 @@ Buffer = bytes | memoryview
 
 
 class Violation(GlmeshError):
-    """A neighbour sent what the protocol does not allow."""
+    """The bytes that a neighbour sent are none that the protocol allows."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Lengths that sender and receiver agree on: d of vectors, K of tables; `single` sends s in offers as float32."""
+    """Lengths that sender and receiver of a message agree on."""
 
-    d: int
-    n_nodes: int
-    single: bool = False
+    d: int  # of vectors
+    n_nodes: int  # of tables with an entry per node
+    single: bool = False  # offers of flow gossip carry float32 instead of float64
 
 
 class Packed(NamedTuple):
-    """A part as bytes: fields of fixed length, flags for what is optional, and the arrays, which are not copied."""
+    """A part of a message as bytes."""
 
-    head: bytes = b""
-    flags: int = 0
-    body: tuple[Buffer, ...] = ()
+    head: bytes = b""  # fields of fixed length
+    flags: int = 0  # bits that say which optional content there is
+    body: tuple[Buffer, ...] = ()  # the arrays, which are not copied
 
 
 def array_bytes(vector: ArrayLike, kind: str = "<f8") -> memoryview:
-    """Return the bytes of an array as numbers of this kind, without a copy where it has that kind already."""
+    """Return the bytes of an array as numbers of this dtype, without a copy where it has that dtype already."""
     return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
 
 
 class Reader:
-    """Takes bytes from the front of a message; raises Violation where there are too few or too many."""
+    """A reader that takes bytes from the front of a message; raises Violation where there are too few or too many."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         self._content, self._at = content, 0
@@ -57,17 +57,20 @@ class Reader:
         self._at += size
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Return the next fields of fixed length."""
+        """Return the next fields, of fixed length, as this struct reads them."""
         return layout.unpack(self.take(layout.size))
 
     def array(self, kind: str, n: int) -> npt.NDArray[Any]:
-        """Return the next n numbers of this kind, a view of the message."""
+        """Return the next n numbers of dtype `kind`, shape (n,), as a view of the message."""
         size = n * np.dtype(kind).itemsize
         self._advance(size)
         return np.frombuffer(self._content, kind, n, self._at - size)
 
     def vector(self, n: int, kind: str = "<f8", what: str = "a vector") -> Vector:
-        """Return the next n numbers, all finite, as a view of the message if that is aligned and writable."""
+        """Return the next n numbers as float64, shape (n,); raise Violation, which names `what`, if one is not finite.
+
+        The vector is a view of the message if that is aligned and writable.
+        """
         values: Vector = np.require(self.array(kind, n), np.float64, ["A", "W"])
         with np.errstate(all="ignore"):
             quick = np.isfinite(values.sum())  # a sum of finite numbers may overflow, but not the other way round

@@ -27,11 +27,11 @@ class ConjugateOf(Smooth):
         self.is_quadratic = not penalty.l1.any() and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
 
     def value(self, v: Vector) -> float:
-        """<v, w> - r(w) at w = gradient(v)."""
+        """Return f(v) = r*(v), which is <v, w> - r(w) at w = gradient(v), for the penalty r."""
         return self.penalty.conjugate(v)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """clip(soft(v - linear, l1) / l2, lo, hi)."""
+        """Return the gradient of f at v, shape (d,): clip(soft(v - linear, l1) / l2, lo, hi); into `out` if given."""
         if self.is_quadratic:
             shifted = v - self.penalty.linear if self.penalty.linear.any() else v
             return np.divide(shifted, self.penalty.l2, out=out)
@@ -42,36 +42,36 @@ class ConjugateOf(Smooth):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """1/l2 where the gradient moves with v."""
+        """Return the second derivatives of f at v, shape (d,): 1/l2 where the gradient moves with v, else 0."""
         return self.penalty.conjugate_curvature(v)
 
     def response(self, v: Vector, w: Vector) -> Vector:
-        """Return the gradient at v, which does not depend on the current coefficients w."""
+        """Return the coefficients that belong to v, shape (d,): the gradient at v, whatever the current w is."""
         return self.gradient(v)
 
     def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """Return (l2, linear) of r as vectors of length `size`; r has no other terms (`is_quadratic`)."""
+        """Return (l2, linear) of the penalty r as vectors of length `size`; r has no other terms (`is_quadratic`)."""
         return np.broadcast_to(self.penalty.l2, size), np.broadcast_to(self.penalty.linear, size)
 
     def majorant(self, v: Vector) -> Vector:
-        """1/l2 or less, and 0 where lo = hi."""
+        """Return the curvatures of a quadratic upper bound of f at v, shape (d,): 1/l2 or less, and 0 where lo = hi."""
         return self.penalty.conjugate_majorant(v)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """v - step prox_{r/step}(v/step) (Moreau)."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): v - step prox_{r/step}(v/step) (Moreau)."""
         return v - step * self.penalty.prox(v / step, 1.0 / step)
 
     def conjugate(self, w: Vector) -> float:
-        """Return r(w), the conjugate of r*."""
+        """Return f*(w), the penalty r(w) itself; a w that is out of bounds by rounding alone counts as inside."""
         inside = np.clip(w, self.penalty.lo, self.penalty.hi)
         return self.penalty.value(np.where(np.abs(w - inside) <= OUTSIDE * np.abs(w), inside, w))
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """l2 w + linear + l1 sign(w)."""
+        """Return a subgradient of f* = r at w, shape (d,): l2 w + linear + l1 sign(w)."""
         p = self.penalty
         return p.l2 * w + p.linear + p.l1 * np.sign(w)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds max(|lo|, |hi|) of abs(w_i)."""
+        """Bounds max(abs(lo), abs(hi)) of abs(w_i) on the domain of f*, shape (d,) or ()."""
         return self.penalty.support_bound

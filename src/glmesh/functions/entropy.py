@@ -14,7 +14,7 @@ from glmesh.types import Flags, Indices, Vector
 
 
 def logistic_root(a: Vector, b: Vector) -> Vector:
-    """Return the t with t + a expit(t) = b, for a >= 0.
+    """Return the t with t + a expit(t) = b, entry by entry, for arrays a >= 0 and b.
 
     Newton from zero, or from the end of [b - a, b] next to it: expit is convex before zero and concave after, so the
     steps approach t from one side. From elsewhere they may overshoot, and cycle for ever.
@@ -52,7 +52,7 @@ class LogisticDual(Columnwise):
         check_rows(self.y, self.c, labels=True)
 
     def values(self, x: Vector) -> Vector:
-        """c [p ln p + (1-p) ln(1-p)], infinite where p is outside [0, 1]."""
+        """Return g_i(x_i) = c [p ln p + (1-p) ln(1-p)], p = y x / c, shape (n,); infinite where p is outside [0, 1]."""
         p, inside = self._probability(x)
         entropy = self.c * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))
         return np.where(inside, entropy, np.inf)
@@ -62,24 +62,31 @@ class LogisticDual(Columnwise):
         return np.clip(p, 0.0, 1.0), (p >= 0.0) & (p <= 1.0)
 
     def conjugates(self, u: Vector) -> Vector:
-        """c log(1 + exp(y u))."""
+        """Return g_i*(u_i) = c log(1 + exp(y u)), the logistic losses, shape (n,)."""
         return self.c * np.logaddexp(0.0, self.y * u)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """y c expit(y u)."""
+        """Return the gradient of g* at u, y c expit(y u), shape (n,)."""
         return np.asarray(self.y * self.c * expit(self.y * u))
 
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """Return c expit(u) expit(-u), the second derivatives of g*."""
+        """Return the second derivatives of g* at u, c expit(u) expit(-u), shape (n,)."""
         return np.asarray(self.c * expit(u) * expit(-u))
 
     def conjugate_majorant(self, u: Vector) -> Vector:
-        """c tanh(u/2) / (2 u), which is c/4 at zero (Jaakkola and Jordan)."""
+        """Return the curvatures c tanh(u/2) / (2 u), c/4 at zero, of a quadratic upper bound of g* at u, shape (n,).
+
+        The bound is Jaakkola and Jordan's.
+        """
         z = np.maximum(np.abs(u), 1e-8)
         return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
 
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """c (p ln(p/q) + (1-p) ln((1-p)/(1-q))), q = expit(y u): nothing large cancels where p is near q."""
+        """Return g_i(x_i) + g_i*(u_i) - x_i u_i >= 0, shape (n,), computed so that nothing large cancels.
+
+        The value is c (p ln(p/q) + (1-p) ln((1-p)/(1-q))) with p = y x / c and q = expit(y u); the formula matters
+        where p is near q.
+        """
         p, inside = self._probability(x)
         q, r = expit(self.y * u), expit(-self.y * u)
         least = np.minimum(q, r)
@@ -91,40 +98,43 @@ class LogisticDual(Columnwise):
         return np.where(inside, self.c * np.maximum(np.where(near, small, plain), 0.0), np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """y c expit(t), where t + (c/step) expit(t) = y z / step."""
+        """Return the prox of g at z, shape (n,): y c expit(t), where t + (c/step) expit(t) = y z / step."""
         return np.asarray(self.y * self.c * expit(logistic_root(self.c / step, self.y * z / step)))
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds c of abs(x)."""
+        """Bounds c_i of abs(x_i) on the domain of g, shape (n,)."""
         return self.c
 
     @property
     def strong_convexity(self) -> float:
-        """4 / max c."""
+        """Constant mu of the strong convexity of g, 4 / max c; infinite if every weight is 0."""
         return float(4.0 / self.c.max()) if self.c.size and self.c.max() > 0 else np.inf
 
     def take(self, columns: Indices | slice) -> LogisticDual:
-        """Return g of these columns."""
+        """Return g restricted to these columns, in this order."""
         return LogisticDual(self.y[columns], self.c[columns])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> LogisticDual:
-        """Return g with the columns of all parts, one after the other."""
+        """Return one g over the columns of all parts, one after the other."""
         duals = [part for part in parts if isinstance(part, LogisticDual)]
         return LogisticDual(np.concatenate([g.y for g in duals]), np.concatenate([g.c for g in duals]))
 
     def scaled(self, factor: float) -> LogisticDual:
-        """Refuse: a dual is scaled through the weights of its loss."""
+        """Raise InvalidInput: a dual is scaled through the weights of its loss, not by a factor."""
         raise InvalidInput("the logistic dual is scaled through sample weights, not by a factor")
 
     def kernel_rows(self, n: int) -> Vector:
-        """Return the (n, 5) table with lo = min(0, c y), hi = max(0, c y) and zeros: c = hi - lo, y = sign(lo + hi)."""
+        """Return the (n, 5) table that the kernels read: lo = min(0, c y), hi = max(0, c y), and zeros elsewhere.
+
+        The kernels take c = hi - lo and y = sign(lo + hi) from it.
+        """
         end = self.c * self.y
         rows = np.zeros((n, 5))
         rows[:, 3], rows[:, 4] = np.minimum(0.0, end), np.maximum(0.0, end)
         return rows
 
     def check_size(self, n: int) -> None:
-        """Raise InvalidInput unless there is one label per column."""
+        """Raise InvalidInput unless there is one label and one weight for each of n columns."""
         if len(self.y) != n or len(self.c) != n:
             raise InvalidInput(f"the logistic dual has {len(self.y)} labels for {n} columns")

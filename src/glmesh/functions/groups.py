@@ -59,13 +59,13 @@ class GroupLasso(Separable):
 
     @cached_property
     def piece_of(self) -> Indices:
-        """Index of each column's group, groups counted in ascending order of their labels."""
+        """Index of each column's group, shape (n,), with groups counted in ascending order of their labels."""
         return np.unique(self.groups, return_inverse=True)[1]
 
     def pieces(self, n: int) -> Indices:
-        """Return the first column of each group, and n.
+        """Return the first column of each group, and n at the end, shape (n_groups + 1,).
 
-        Columns must be ordered by the labels of their groups.
+        Columns must be ordered by the labels of their groups; else InvalidInput.
         """
         self.check_size(n)
         if (np.diff(self.groups) < 0).any():
@@ -76,29 +76,32 @@ class GroupLasso(Separable):
         return np.sqrt(np.bincount(self.piece_of, x * x, minlength=len(self.weights)))
 
     def values(self, x: Vector) -> Vector:
-        """Return weight_G |x_G| for every group G."""
+        """Return the penalty weight_G norm(x_G) of every group G, shape (n_groups,)."""
         return self.weights * self._norms(x)
 
     def conjugates(self, u: Vector) -> Vector:
-        """0 if |u_G| <= weight_G, else infinite."""
+        """Return g_G*(u_G) of every group G, shape (n_groups,): 0 if norm(u_G) <= weight_G, else infinite."""
         return self._indicator(self._norms(u))
 
     def _indicator(self, norms: Vector) -> Vector:
         return np.where(norms <= self.weights * (1 + 1e-14), 0.0, np.inf)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """0 inside the domain; outside, infinitely far in the direction of u."""
+        """Return a maximiser of <u, x> - g(x), shape (n,): 0 inside the domain of g*, outside infinite, signed as u."""
         outside = self.conjugates(u)[self.piece_of] > 0
         with np.errstate(invalid="ignore"):
             return np.where(outside & (u != 0), np.sign(u) * np.inf, 0.0)
 
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """weight_G |x_G| - <x_G, u_G>, infinite where |u_G| > weight_G."""
+        """Return weight_G norm(x_G) - <x_G, u_G> of every group, shape (n_groups,); inf where norm(u_G) > weight_G."""
         each = np.bincount(self.piece_of, x * u, minlength=len(self.weights))
         return np.maximum(self.values(x) - each, 0.0) + self.conjugates(u)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """z_G (1 - step weight_G / |z_G|)_+ ; one step for all columns of a group."""
+        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,): z_G times max(1 - step weight_G / norm(z_G), 0).
+
+        All columns of a group must have one step.
+        """
         steps = np.zeros(len(self.weights))
         steps[self.piece_of] = step
         norms = self._norms(z)
@@ -107,57 +110,60 @@ class GroupLasso(Separable):
 
     @property
     def support_bound(self) -> Vector:
-        """Infinite: no column is bounded."""
+        """Bounds of abs(x_i) on the domain of g, shape (n,): infinite, because no column is bounded."""
         return np.full(len(self.groups), np.inf)
 
     @property
     def strong_convexity(self) -> float:
-        """0: a norm is linear along rays."""
+        """Constant of the strong convexity of g: 0, because a norm is linear along rays."""
         return 0.0
 
     def take(self, columns: Indices | slice) -> GroupLasso:
-        """Return g of these columns; groups must be taken whole."""
+        """Return g restricted to these columns; groups must be taken whole."""
         labels = self.groups[columns]
         return GroupLasso(labels, self.weights[np.isin(np.unique(self.groups), labels)])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> GroupLasso:
-        """Return g of all parts; groups of different parts stay different and are numbered anew."""
+        """Return one g over the columns of all parts; groups of two parts stay different and are numbered anew."""
         groups = [part for part in parts if isinstance(part, GroupLasso)]
         firsts = np.cumsum([0] + [len(part.weights) for part in groups])
         labels = [part.piece_of + first for part, first in zip(groups, firsts, strict=False)]
         return GroupLasso(np.concatenate(labels), np.concatenate([part.weights for part in groups]))
 
     def scaled(self, factor: float) -> GroupLasso:
-        """Return g with every weight times the factor."""
+        """Return factor * g: every group's weight times the factor."""
         return GroupLasso(self.groups, factor * self.weights)
 
     def kernel_rows(self, n: int) -> Vector:
-        """Return the (n, 5) table with the weight of a column's group in place of l1."""
+        """Return the (n, 5) table that the kernels read: the weight of a column's group as its l1, and no bounds."""
         rows = np.zeros((n, 5))
         rows[:, 0] = self.weights[self.piece_of]
         rows[:, 3], rows[:, 4] = -np.inf, np.inf
         return rows
 
     def check_size(self, n: int) -> None:
-        """Raise InvalidInput unless there is one label per column."""
+        """Raise InvalidInput unless there is one group label for each of n columns."""
         if len(self.groups) != n:
             raise InvalidInput(f"GroupLasso has {len(self.groups)} group labels for {n} columns")
 
     @property
     def needs_scaling(self) -> bool:
-        """True: g* is an indicator."""
+        """True: g* is infinite outside its domain, so a dual point may have to be shrunk into it."""
         return True
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """Return the largest s with s (|u_G| + radius_G) <= weight_G for all groups."""
+        """Return the largest s with s (norm(u_G) + radius_G) <= weight_G for all groups G; infinite without limit."""
         lengths = self._norms(u) + radius
         tight = lengths > 0
         return least_ratio(self.weights[tight], lengths[tight]) if tight.any() else np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """0 if |u_G| + radius_G <= weight_G, else infinite."""
+        """Return the largest g_G* within radius_G of u_G, shape (n_groups,).
+
+        It is 0 if norm(u_G) + radius_G <= weight_G, else infinite.
+        """
         return self._indicator(self._norms(u) + radius)
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """0: inside its domain g* is zero."""
+        """Return zeros, shape (n_groups,): g_G* is zero wherever it is finite."""
         return np.zeros(len(self.weights))

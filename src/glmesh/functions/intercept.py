@@ -43,31 +43,31 @@ class Anchored(ConjugateOf):
         return w[:-1], self.scale * float(w[-1])
 
     def join(self, coef: Vector, intercept: float) -> Vector:
-        """Return the vector w that `split` takes apart."""
+        """Return the vector w, shape (d,), that `split` takes apart: the coefficients and, last, intercept / scale."""
         return np.append(coef, intercept / self.scale)
 
     def conjugate(self, w: Vector) -> float:
-        """r(w) + l2/2 (c - anchor/scale)^2."""
+        """Return f*(w) = r(coefficients) + l2/2 (c - anchor/scale)^2, where c is the last entry of w."""
         return self.free.conjugate(w[:-1]) + self.pull(w)
 
     def value(self, v: Vector) -> float:
-        """r*(v) + v_b^2/(2 l2) + v_b anchor/scale."""
+        """Return f(v) = r*(v without its last entry b) + b^2/(2 l2) + b anchor/scale."""
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
     def response(self, v: Vector, w: Vector) -> Vector:
-        """Return the gradient at v with the anchor moved to the intercept of w."""
+        """Return the coefficients that belong to v, shape (d,): the gradient with the anchor at the intercept of w."""
         there = self.gradient(v)
         there[-1] += w[-1] - self.anchor / self.scale
         return there
 
     def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """Return (l2, linear) of r, with zeros for the intercept."""
+        """Return (l2, linear) of the penalty r as vectors of length `size`, with zeros for the intercept."""
         l2, linear = self.free.quadratic(size - 1)
         return np.append(l2, 0.0), np.append(linear, 0.0)
 
     def pull(self, w: Vector) -> float:
-        """Return l2/2 (c - anchor/scale)^2, the part of f*(w) that is due to the anchor."""
+        """Return l2/2 (c - anchor/scale)^2, the part of f*(w) that is due to the anchor; c is the last entry of w."""
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2
 
 
@@ -96,7 +96,7 @@ class Profiled(Smooth):
         self.has_quadratic_conjugate = f.has_quadratic_conjugate
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
-        """Return the minimising b, a root of <e, grad f(v + b e)>, which is increasing in b; `near` is a guess."""
+        """Return the intercept b that minimises f(v + b e), a root of <e, grad f(v + b e)>; `near` is a guess of b."""
         e, f = self.direction, self.f
         if isinstance(f, Squared):  # sums, not BLAS: the same bits on any number of threads
             weight = float((f.c * e * e).sum())
@@ -105,35 +105,47 @@ class Profiled(Smooth):
         return float(best_shift(_KINDS[type(f)], f.y, f.c, delta, e, np.ascontiguousarray(v), near))
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """Return (v + b e, b) for the minimising b; `near` is a guess of b."""
+        """Return (v + b e, b) for the intercept b that minimises f(v + b e); `near` is a guess of b."""
         b = self.offset(v, near)
         return v + b * self.direction, b
 
     def value(self, v: Vector) -> float:
-        """f(v + b e)."""
+        """Return min_b f(v + b e)."""
         return self.f.value(v + self.offset(v) * self.direction)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """grad f(v + b e)."""
+        """Return the gradient of f at v + b e for the best intercept b, shape (d,); written into `out` if given."""
         return self.f.gradient(v + self.offset(v) * self.direction, out)
 
     def curvature(self, v: Vector) -> Vector:
-        """The diagonal of f's Hessian at v + b e: an upper bound, since profiling only removes curvature."""
+        """Return the diagonal of f's Hessian at v + b e, shape (d,).
+
+        It is an upper bound, since profiling only removes curvature.
+        """
         return self.f.curvature(v + self.offset(v) * self.direction)
 
     def bend(self, v: Vector, steps: Matrix) -> Matrix:
-        """Return steps (H - (H e)(H e)^T / <e, H e>) steps^T, H the Hessian of f at v + b e."""
+        """Return steps (H - (H e)(H e)^T / <e, H e>) steps^T, shape (n_steps, n_steps), H the Hessian of f at v + b e.
+
+        The matrix between is the Hessian of min_b f(v + b e); `steps` has shape (n_steps, d).
+        """
         bends = self.f.curvature(v + self.offset(v) * self.direction)
         along, total = inner(steps * bends, self.direction[None]), float((bends * self.direction**2).sum())
         whole = inner(steps * bends, steps)
         return whole - inner(along, along) / total if total > 0 else whole
 
     def majorant(self, v: Vector) -> Vector:
-        """The majorant of f at v + b e: min_b f(u + b e) is below f(u + b e) at any b, and touches it at u = v."""
+        """Return the majorant of f at v + b e, shape (d,), which holds for min_b f(u + b e) as well.
+
+        That minimum is below f(u + b e) at any b, and touches it at u = v.
+        """
         return self.f.majorant(v + self.offset(v) * self.direction)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """prox_f(v + b e) - b e, with b such that the prox moves nothing along e."""
+        """Return the prox of min_b f(. + b e) at v, shape (d,).
+
+        It is prox_f(v + b e) - b e, with b such that the prox moves nothing along e.
+        """
         from scipy.optimize import brentq  # here: loading it takes longer than the rest of the package
 
         e = self.direction
@@ -155,20 +167,23 @@ class Profiled(Smooth):
         return self.f.prox(v + b * e, step) - b * e
 
     def conjugate(self, w: Vector) -> float:
-        """f*(w), on <e, w> = 0, as far as the rounding of a gradient c loss'(y, v) can tell."""
+        """Return f*(w) if <e, w> = 0, as far as the rounding of a gradient c loss'(y, v) can tell; else infinity."""
         along = np.dot(self.direction, w)
         rounding = 1e-9 * np.abs(w) + 1e-11 * self.f.c * (1.0 + np.abs(self.f.y))
         return self.f.conjugate(w) if abs(along) <= np.dot(np.abs(self.direction), rounding) else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return an element of the subdifferential of f* at w (any shift of it along e is one too)."""
+        """Return an element of the subdifferential of f* at w, shape (d,); any shift of it along e is one too."""
         return self.f.conjugate_subgradient(w)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds of abs(w_i) on the domain of f*, the same with and without intercept."""
+        """Bounds of abs(w_i) on the domain of f*, shape (d,) or (); an intercept does not change them."""
         return self.f.support_bound
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return the coefficients (c0, c1, c2) of f: <e, s w> = 0 for every s."""
+        """Return (c0, c1, c2) with f*(s w) <= c0 + c1 s + c2 s^2 for 0 <= s <= 1.
+
+        They are those of f without intercept, because <e, s w> = 0 for every s.
+        """
         return self.f.conjugate_ray(w)

@@ -103,7 +103,7 @@ class Loss(ABC):
 def _dual_table(
     y: Vector, c: Vector, bounds: tuple[ArrayLike, ArrayLike], *, l2: float = 0.0, l1: float = 0.0, labels: bool = False
 ) -> Table:
-    """Return l1 |a| + l2/(2c) a^2 - y a, on c lo <= a <= c hi for bounds (lo, hi); a = 0 where c = 0."""
+    """Return the table of l1 abs(a) + l2/(2c) a^2 - y a on c lo <= a <= c hi, bounds = (lo, hi); a = 0 where c = 0."""
     y, c = np.asarray(y, dtype=np.float64), np.asarray(c, dtype=np.float64)
     check_rows(y, c, labels=labels)
 
@@ -121,33 +121,33 @@ def _dual_table(
 
 @dataclass(frozen=True)
 class SquaredLoss(Loss):
-    """loss(y, z) = (z - y)^2 / 2."""
+    """Squared loss of a target y and a prediction z, loss(y, z) = (z - y)^2 / 2."""
 
     name = "squared"
     scales_rows = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Squared:
-        """f(v) = sum_i c_i/2 (v_i - y_i)^2."""
+        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2, the loss as a function of m predictions v."""
         return smooth.Squared(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """a^2/(2c) - y a."""
+        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i, a function of m dual variables a."""
         return _dual_table(y, c, (-np.inf, np.inf), l2=1.0)
 
 
 @dataclass(frozen=True)
 class LogisticLoss(Loss):
-    """loss(y, z) = log(1 + exp(-y z)), y = -1 or 1."""
+    """Logistic loss of a label y = -1 or 1 and a prediction z, loss(y, z) = log(1 + exp(-y z))."""
 
     name = "logistic"
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Logistic:
-        """f(v) = sum_i c_i log(1 + exp(-y_i v_i))."""
+        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)), the loss as a function of m predictions v."""
         return smooth.Logistic(y, c)
 
     def dual(self, y: Vector, c: Vector) -> LogisticDual:
-        """Negative entropy of y a / c."""
+        """Return the weighted negative entropy of p_i = y_i a_i / c_i, a function of m dual variables a."""
         return LogisticDual(y, c)
 
 
@@ -169,39 +169,39 @@ class HuberLoss(Loss):
             raise InvalidInput(f"HuberLoss needs a finite delta > 0, got {self.delta}")
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Huber:
-        """f(v) = sum_i c_i h(v_i - y_i), h the loss."""
+        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function, as a function of m predictions v."""
         return smooth.Huber(y, c, delta=self.delta)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """a^2/(2c) - y a, on |a| <= c delta."""
+        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i on abs(a_i) <= c_i delta, a function of m dual variables a."""
         return _dual_table(y, c, (-self.delta, self.delta), l2=1.0)
 
 
 @dataclass(frozen=True)
 class HingeLoss(Loss):
-    """loss(y, z) = max(0, 1 - y z), y = -1 or 1; split by samples only."""
+    """Hinge loss of a label y = -1 or 1 and a prediction z, loss(y, z) = max(0, 1 - y z); split by samples only."""
 
     name = "hinge"
     classifies = True
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """-y a, on 0 <= y a <= c."""
+        """Return g(a) = sum_i -y_i a_i on 0 <= y_i a_i <= c_i, a function of m dual variables a."""
         return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), labels=True)
 
 
 @dataclass(frozen=True)
 class SquaredHingeLoss(Loss):
-    """loss(y, z) = max(0, 1 - y z)^2, y = -1 or 1."""
+    """Squared hinge loss of a label y = -1 or 1 and a prediction z, loss(y, z) = max(0, 1 - y z)^2."""
 
     name = "squared_hinge"
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.SquaredHinge:
-        """f(v) = sum_i c_i max(0, 1 - y_i v_i)^2."""
+        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2, the loss as a function of m predictions v."""
         return smooth.SquaredHinge(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """a^2/(4c) - y a, on y a >= 0."""
+        """Return g(a) = sum_i a_i^2/(4 c_i) - y_i a_i on y_i a_i >= 0, a function of m dual variables a."""
         bounds = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
         return _dual_table(y, c, bounds, l2=0.5, labels=True)
 
@@ -227,7 +227,7 @@ class SmoothedHingeLoss(Loss):
             raise InvalidInput(f"SmoothedHingeLoss needs a finite width > 0 (0 is the hinge), got {self.width}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """width/(2c) a^2 - y a, on 0 <= y a <= c."""
+        """Return g(a) = sum_i width/(2 c_i) a_i^2 - y_i a_i on 0 <= y_i a_i <= c_i, of m dual variables a."""
         return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), l2=self.width, labels=True)
 
 
@@ -250,7 +250,7 @@ class EpsilonInsensitiveLoss(Loss):
             raise InvalidInput(f"EpsilonInsensitiveLoss needs a finite epsilon >= 0, got {self.epsilon}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """epsilon |a| - y a, on |a| <= c."""
+        """Return g(a) = sum_i epsilon abs(a_i) - y_i a_i on abs(a_i) <= c_i, a function of m dual variables a."""
         return _dual_table(y, c, (-1.0, 1.0), l1=self.epsilon)
 
 
@@ -272,7 +272,7 @@ class SquaredEpsilonInsensitiveLoss(Loss):
             raise InvalidInput(f"SquaredEpsilonInsensitiveLoss needs a finite epsilon >= 0, got {self.epsilon}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """a^2/(4c) + epsilon |a| - y a."""
+        """Return g(a) = sum_i a_i^2/(4 c_i) + epsilon abs(a_i) - y_i a_i, a function of m dual variables a."""
         return _dual_table(y, c, (-np.inf, np.inf), l1=self.epsilon, l2=0.5)
 
 
@@ -295,7 +295,7 @@ class QuantileLoss(Loss):
             raise InvalidInput(f"QuantileLoss needs 0 < quantile < 1, got {self.quantile}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """-y a, on -c (1 - quantile) <= a <= c quantile."""
+        """Return g(a) = sum_i -y_i a_i on -c_i (1 - quantile) <= a_i <= c_i quantile, of m dual variables a."""
         return _dual_table(y, c, (self.quantile - 1.0, self.quantile))
 
 

@@ -30,15 +30,15 @@ class Separable(ABC):
 
     @abstractmethod
     def values(self, x: Vector) -> Vector:
-        """Return g_p(x_p) for every piece."""
+        """Return g_p(x_p) for every piece p (a column or a group), shape (n_pieces,); infinite outside the domain."""
 
     @abstractmethod
     def conjugates(self, u: Vector) -> Vector:
-        """Return g_p*(u_p) = sup_x <u_p, x> - g_p(x) for every piece."""
+        """Return the conjugates g_p*(u_p) = sup_x <u_p, x> - g_p(x) for every piece p, shape (n_pieces,)."""
 
     @abstractmethod
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """Return a maximiser of <u, x> - g(x), that is, an element of the subdifferential of g* at u."""
+        """Return a maximiser x of <u, x> - g(x), shape (n,): an element of the subdifferential of g* at u."""
 
     @property
     def has_smooth_conjugate(self) -> bool:
@@ -47,21 +47,21 @@ class Separable(ABC):
 
     @abstractmethod
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece: how far u_p is from a subgradient at x_p."""
+        """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p: how far u_p is from a subgradient at x_p."""
 
     @abstractmethod
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """argmin_x g(x) + |x - z|^2 / (2 step)."""
+        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,); `step` is a number or one per column."""
 
     @property
     @abstractmethod
     def support_bound(self) -> Vector:
-        """Bounds L with g_i(x_i) < inf only for abs(x_i) <= L_i; infinite where there is none."""
+        """Bounds L with g_i(x_i) < inf only for abs(x_i) <= L_i, shape (n,) or (); infinite where there is none."""
 
     @property
     @abstractmethod
     def strong_convexity(self) -> float:
-        """The largest mu for which g - mu/2 |x|^2 is convex."""
+        """The largest mu for which g(x) - mu/2 norm(x)^2 is convex."""
 
     @abstractmethod
     def take(self, columns: Indices | slice) -> Separable:
@@ -69,30 +69,30 @@ class Separable(ABC):
 
     @abstractmethod
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Separable:
-        """Return several g of one kind side by side; parts[i] is on sizes[i] columns."""
+        """Return one g over the columns of several g of this kind, side by side; parts[i] has sizes[i] columns."""
 
     @abstractmethod
     def scaled(self, factor: float) -> Separable:
-        """Return factor * g."""
+        """Return the function factor * g."""
 
     @abstractmethod
     def kernel_rows(self, n: int) -> Vector:
-        """Return the (n, 5) table of l1, l2, linear, lo, hi that the kernels read."""
+        """Return the (n, 5) table of l1, l2, linear, lo, hi that the kernels read, a row per column."""
 
     @abstractmethod
     def check_size(self, n: int) -> None:
         """Raise InvalidInput if g was not made for n columns."""
 
     def as_table(self) -> Table | None:
-        """Return g as a `Table`; None: it is none."""
+        """Return g as a `Table`, or None if g cannot be written as one."""
         return None
 
     def value(self, x: Vector) -> float:
-        """Return g(x), infinite outside its domain."""
+        """Return g(x), the sum over all pieces; infinite outside the domain of g."""
         return float(self.values(x).sum())
 
     def conjugate(self, u: Vector) -> float:
-        """Return g*(u), infinite outside its domain."""
+        """Return the conjugate g*(u), the sum over all pieces; infinite outside the domain of g*."""
         return float(self.conjugates(u).sum())
 
     # for a dual point that is scaled towards zero until it is in the domain of g*
@@ -103,22 +103,26 @@ class Separable(ABC):
         return False
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """Return the largest s such that s*u' is in the domain of g* for every |u'_p - u_p| <= radius_p.
+        """Return the largest s such that s u' is in the domain of g* for every u' with norm(u'_p - u_p) <= radius_p.
 
-        Infinite if there is no limit, negative if not even s = 0 is in the domain.
+        Infinite if there is no limit, negative if not even s = 0 is in the domain. `radius` has shape (n_pieces,) or
+        ().
         """
         return np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return max g_p*(u'_p) over |u'_p - u_p| <= radius_p: convex, so an end of the interval."""
+        """Return the largest g_p* within radius_p of u_p for every piece p, shape (n_pieces,).
+
+        g_p* is convex, so it is attained at an end of the interval.
+        """
         return np.maximum(self.conjugates(u - radius), self.conjugates(u + radius))
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return `worst_conjugates` of a function that is finite everywhere and equals g* wherever that is finite."""
+        """Return `worst_conjugates` of a function that is finite everywhere and equals g* wherever g* is finite."""
         return self.worst_conjugates(u, radius)
 
     def pieces(self, n: int) -> Indices:
-        """Return the first column of every piece, and n at the end."""
+        """Return the first column of every piece (a column or a group), and n at the end, shape (n_pieces + 1,)."""
         return np.arange(n + 1)
 
 
@@ -127,15 +131,18 @@ class Columnwise(Separable):
 
     @abstractmethod
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """Return the second derivatives of a smooth g* at u (elements of the generalised Jacobian at kinks)."""
+        """Return the second derivatives of a smooth g* at u, shape (n,) (of the generalised Jacobian at kinks)."""
 
     @abstractmethod
     def conjugate_majorant(self, u: Vector) -> Vector:
-        """Return m with g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, x a subgradient at u."""
+        """Return the curvatures m, shape (n,), of a quadratic upper bound of g* at u.
+
+        g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, with x a subgradient of g* at u.
+        """
 
 
 def check_rows(y: Vector, c: Vector, *, labels: bool) -> None:
-    """Refuse targets (or labels) and weights that no loss can be made of."""
+    """Raise InvalidInput unless targets y are finite, shape (m,) (labels: -1 or 1), and weights c finite and >= 0."""
     if labels and not (np.abs(y) == 1).all():
         raise InvalidInput("labels must be -1 or 1")
     if y.ndim != 1 or not np.isfinite(y).all():
@@ -149,7 +156,7 @@ def _soft(z: Vector, threshold: Vector | float) -> Vector:
 
 
 def least_ratio(limits: Vector, lengths: Vector) -> float:
-    """Return min limits/lengths, for lengths > 0 that may be tiny."""
+    """Return the smallest of limits / lengths, entry by entry, for lengths > 0; a ratio that overflows is infinite."""
     with np.errstate(over="ignore"):
         return float((limits / lengths).min())
 
@@ -223,16 +230,16 @@ class Table(Columnwise):
         return Table(**{name: changes.get(name, getattr(self, name)) for name in self._FIELDS})
 
     def as_table(self) -> Table:
-        """Return g, a table already."""
+        """Return this table itself."""
         return self
 
     def values(self, x: Vector) -> Vector:
-        """l1 |x| + l2/2 x^2 + linear x, infinite outside [lo, hi]."""
+        """Return g_i(x_i) = l1 abs(x) + l2/2 x^2 + linear x, shape (n,); infinite outside [lo, hi]."""
         inside = (x >= self.lo) & (x <= self.hi)
         return np.where(inside, self.l1 * np.abs(x) + 0.5 * self.l2 * x * x + self.linear * x, np.inf)
 
     def conjugates(self, u: Vector) -> Vector:
-        """u x - g(x) at its maximiser x."""
+        """Return the conjugates g_i*(u_i), shape (n,): u x - g(x) at its maximiser x, infinite where that is."""
         x = self.conjugate_subgradient(u)
         finite = np.isfinite(x)
         x = np.where(finite, x, 0.0)
@@ -240,7 +247,10 @@ class Table(Columnwise):
         return np.where(finite, gain, np.inf)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """clip(soft(u - linear, l1) / l2, lo, hi); for l2 = 0 the end that the slope points to."""
+        """Return the maximiser of u x - g(x), shape (n,): clip(soft(u - linear, l1) / l2, lo, hi).
+
+        For l2 = 0 it is the end of [lo, hi] that the slope points to, which may be infinite.
+        """
         slope = _soft(u - self.linear, self.l1)
         curved = self.l2 > 0
         peak = np.divide(slope, self.l2, out=np.zeros_like(slope), where=curved)
@@ -249,13 +259,16 @@ class Table(Columnwise):
         return np.clip(np.where(curved, peak, flat), self.lo, self.hi)
 
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """1/l2 where the maximiser moves with u."""
+        """Return the second derivatives of g* at u, shape (n,): 1/l2 where the maximiser x moves with u, else 0."""
         x, l1 = self.conjugate_subgradient(u), self.l1
         moves = ((np.abs(u - self.linear) > l1) | (l1 == 0)) & (x > self.lo) & (x < self.hi) & (self.l2 > 0)
         return np.divide(1.0, self.l2, out=np.zeros_like(u), where=moves)
 
     def conjugate_majorant(self, u: Vector) -> Vector:
-        """1/l2; less where g* is straight far away, as Huber's loss is: g* is even around the middle of [lo, hi]."""
+        """Return the curvatures of a quadratic upper bound of g* at u, shape (n,): 1/l2, and 0 where lo = hi.
+
+        They are less where g* is straight far away, as Huber's loss is: g* is even around the middle of [lo, hi].
+        """
         bend = np.divide(1.0, self.l2, out=np.zeros_like(u), where=(self.lo < self.hi) & (self.l2 > 0))
         straight = np.isfinite(self.lo) & np.isfinite(self.hi) & (self.l1 == 0)
         lo, hi = np.where(straight, self.lo, 0.0), np.where(straight, self.hi, 0.0)
@@ -264,7 +277,10 @@ class Table(Columnwise):
         return np.where(far, np.divide(0.5 * (hi - lo), away, out=np.zeros_like(u), where=far), bend)
 
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """l2/2 (x - z)^2 and what kink and bounds add, z the maximiser of u z - g(z): nothing large cancels."""
+        """Return g_i(x_i) + g_i*(u_i) - x_i u_i >= 0, shape (n,), computed so that nothing large cancels.
+
+        The value is l2/2 (x - z)^2 and what kink and bounds add, z the maximiser of u z - g(z).
+        """
         z = self.conjugate_subgradient(u)
         finite, away = np.isfinite(z) & (x >= self.lo) & (x <= self.hi), x - np.where(np.isfinite(z), z, 0.0)
         smooth = (z != 0) & (z > self.lo) & (z < self.hi)
@@ -275,22 +291,22 @@ class Table(Columnwise):
         return np.where(finite, slack, np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi)."""
+        """Return the prox of g at z, clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi), shape (n,)."""
         return np.clip(_soft(z - step * self.linear, step * self.l1) / (1.0 + step * self.l2), self.lo, self.hi)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds max(abs(lo), abs(hi)) of abs(x)."""
+        """Bounds max(abs(lo), abs(hi)) of abs(x_i), shape (n,), or () where all columns have one."""
         return np.maximum(np.abs(self.lo), np.abs(self.hi))
 
     @property
     def strong_convexity(self) -> float:
-        """min l2 over the columns that can move."""
+        """Constant of the strong convexity of g: the smallest l2 of the columns with lo < hi; infinite without any."""
         l2, movable = np.broadcast_arrays(self.l2, self.lo < self.hi)
         return float(l2[movable].min(initial=np.inf))
 
     def take(self, columns: Indices | slice) -> Table:
-        """Return the table of these columns."""
+        """Return the table restricted to these columns, in this order."""
         return self._map(**{n: a[columns] for n in self._FIELDS if (a := getattr(self, n)).ndim})
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Table:
@@ -299,17 +315,17 @@ class Table(Columnwise):
         return Table(*rows.T)
 
     def scaled(self, factor: float) -> Table:
-        """Return the table with l1, l2 and linear times the factor; the bounds stay."""
+        """Return factor * g: l1, l2 and linear times the factor; the bounds stay."""
         return self._map(l1=factor * self.l1, l2=factor * self.l2, linear=factor * self.linear)
 
     def kernel_rows(self, n: int) -> Vector:
-        """Return the (n, 5) table of l1, l2, linear, lo, hi."""
+        """Return the (n, 5) table of l1, l2, linear, lo, hi that the kernels read, numbers repeated for each column."""
         return np.ascontiguousarray(
             np.stack([np.broadcast_to(getattr(self, name), n) for name in self._FIELDS], axis=1)
         )
 
     def check_size(self, n: int) -> None:
-        """Raise InvalidInput unless arrays have one entry per column."""
+        """Raise InvalidInput unless every parameter that is an array has n entries."""
         for name in self._FIELDS:
             array = getattr(self, name)
             if array.ndim and len(array) != n:
@@ -317,11 +333,15 @@ class Table(Columnwise):
 
     @property
     def needs_scaling(self) -> bool:
-        """Whether a column has no l2 and an infinite side."""
+        """Whether g* is infinite somewhere: a column has l2 = 0 and an infinite side."""
         return bool(((self.l2 == 0) & ~np.isfinite(self.support_bound)).any())
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """An infinite hi asks s u <= linear + l1; an infinite lo asks s u >= linear - l1."""
+        """Return the largest s >= 0 with s u' in the domain of g* for every abs(u'_i - u_i) <= radius_i.
+
+        With l2 = 0 an infinite hi asks s u' <= linear + l1, and an infinite lo asks s u' >= linear - l1. Infinite if
+        there is no limit, -1 if not even s = 0 is in the domain.
+        """
         limit = np.inf
         for sign, bound in ((1.0, self.hi), (-1.0, self.lo)):
             asks = np.broadcast_to((self.l2 == 0) & np.isinf(bound), u.shape)
@@ -337,7 +357,11 @@ class Table(Columnwise):
         return limit
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Infinite sides without l2 are cut at zero: inside the domain of g* the maximiser is never beyond."""
+        """Return `worst_conjugates`, shape (n,), of the table whose infinite sides are cut at zero where l2 = 0.
+
+        Inside the domain of g* the maximiser of u x - g(x) is never beyond zero on such a side, so g* does not change
+        there.
+        """
         flat = self.l2 == 0
         hi = np.where(flat & np.isposinf(self.hi), np.maximum(self.lo, 0.0), self.hi)
         lo = np.where(flat & np.isneginf(self.lo), np.minimum(hi, 0.0), self.lo)

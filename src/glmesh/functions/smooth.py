@@ -19,7 +19,7 @@ def weighted_sum(weights: Vector, values: Vector) -> float:
 
 
 def inner(a: Matrix, b: Matrix) -> Matrix:
-    """Return the matrix <a_i, b_j> without BLAS: its threads would wait for cores in use and change the bits."""
+    """Return the matrix of <a_i, b_j> over the rows of a and b, without BLAS, whose threads would change the bits."""
     return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
 
@@ -48,24 +48,24 @@ class Smooth(ABC):
 
     @abstractmethod
     def value(self, v: Vector) -> float:
-        """Return f(v), a sum over the rows."""
+        """Return f(v), a sum over the entries of v."""
 
     @abstractmethod
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient at v, written into `out` if given."""
+        """Return the gradient of f at v, shape (d,), written into `out` if given."""
 
     @abstractmethod
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal of the Hessian at v (an element of the generalised Jacobian at kinks)."""
+        """Return the diagonal of f's Hessian at v, shape (d,) (an element of the generalised Jacobian at kinks)."""
 
     def bend(self, v: Vector, steps: Matrix) -> Matrix:
-        """Return steps H steps^T, H the Hessian of f at v and `steps` of shape (n_steps, d)."""
+        """Return steps H steps^T, shape (n_steps, n_steps), H the Hessian of f at v; `steps` has shape (n_steps, d)."""
         return inner(steps * self.curvature(v), steps)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """Return (u, b): a point u where f has the value, slope and curvature of v and is quicker to evaluate.
+        """Return (u, b): v with its best intercept b added, where f has the value, slope and curvature of v.
 
-        b is its distance from v, here 0; `near` is b at a point nearby.
+        f is quicker to evaluate at u. Here the pair is (v, 0), because f has no intercept; `near` is a guess of b.
         """
         return v, 0.0
 
@@ -74,32 +74,35 @@ class Smooth(ABC):
         return 0.0
 
     def split(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) of a gradient w, split by samples; without intercept (w, 0)."""
+        """Return (coefficients, intercept) of a gradient w of f, split by samples; without intercept (w, 0)."""
         return w, 0.0
 
     def majorant(self, v: Vector) -> Vector:
-        """m with f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u; m tau is in [0, 1]."""
+        """Return m, shape (d,), with f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u.
+
+        m tau is in [0, 1].
+        """
         return np.full(len(v), 1.0 / self.tau)
 
     @abstractmethod
     def prox(self, v: Vector, step: float) -> Vector:
-        """argmin_p f(p) + |p - v|^2 / (2 step)."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,)."""
 
     @abstractmethod
     def conjugate(self, w: Vector) -> float:
-        """f*(w) = sup_v <w, v> - f(v)."""
+        """Return the conjugate f*(w) = sup_v <w, v> - f(v), infinite outside its domain."""
 
     @abstractmethod
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return a v whose gradient is w, that is, an element of the subdifferential of f* at w."""
+        """Return a v whose gradient is w, shape (d,): an element of the subdifferential of f* at w."""
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds of abs(w_i) on the domain of f*; infinite where there is none."""
+        """Bounds of abs(w_i) on the domain of f*, shape (d,) or (); infinite where there is none."""
         return np.full((), np.inf)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """(c0, c1, c2) with f*(s w) <= c0 + c1 s + c2 s^2 for 0 <= s <= 1 (by convexity between 0 and w)."""
+        """Return (c0, c1, c2) with f*(s w) <= c0 + c1 s + c2 s^2 for 0 <= s <= 1 (by convexity between 0 and w)."""
         at_zero = self.conjugate(np.zeros_like(w))
         return (at_zero, self.conjugate(w) - at_zero, 0.0) if np.isfinite(at_zero) else (np.inf, 0.0, 0.0)
 
@@ -107,7 +110,7 @@ class Smooth(ABC):
 class RowLoss(Smooth):
     """Base of every f = sum_i c_i loss(y_i, v_i): a target y_i and a weight c_i for every row of A."""
 
-    _LARGEST_SECOND_DERIVATIVE: float
+    _LARGEST_SECOND_DERIVATIVE: float  # of loss(y, z) in z
     _LABELS = False  # whether the targets are labels, -1 or 1
 
     def __init__(self, target: Vector, weight: Vector | None = None) -> None:
@@ -119,11 +122,14 @@ class RowLoss(Smooth):
         self.tau = 1.0 / (self._LARGEST_SECOND_DERIVATIVE * heaviest) if heaviest > 0 else 1.0
 
     def majorant(self, v: Vector) -> Vector:
-        """c times the largest second derivative; no smaller one bounds the squared loss and the squared hinge."""
+        """Return the curvatures of a quadratic upper bound of f, shape (d,): c times the largest second derivative.
+
+        No smaller ones bound the squared loss and the squared hinge.
+        """
         return self._LARGEST_SECOND_DERIVATIVE * self.c
 
     def _per_weight(self, w: Vector) -> Vector:
-        """Return w / c; for rows with c = 0: 0 if w is 0, else infinity with the sign of w."""
+        """Return w / c, shape (d,); for rows with weight c = 0: 0 if w is 0, else infinity with the sign of w."""
         if self._all_weigh:
             return w / self.c
         return np.divide(w, self.c, out=np.where(w == 0, 0.0, np.copysign(np.inf, w)), where=self.c > 0)
@@ -145,34 +151,34 @@ class Squared(RowLoss):
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def value(self, v: Vector) -> float:
-        """c/2 (v - y)^2."""
+        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2."""
         r = v - self.y
         return 0.5 * weighted_sum(self.c * r, r)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """c (v - y)."""
+        """Return the gradient c (v - y) of f at v, shape (d,), written into `out` if given."""
         out = np.subtract(v, self.y, out=out)
         out *= self.c
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """c, for every v."""
+        """Return the diagonal c of the Hessian, shape (d,), the same for every v."""
         return self.c
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """(v + step c y) / (1 + step c)."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): (v + step c y) / (1 + step c)."""
         return (v + step * self.c * self.y) / (1.0 + step * self.c)
 
     def conjugate(self, w: Vector) -> float:
-        """w^2/(2c) + w y."""
+        """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i."""
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return w/c + y, the gradient of f*."""
+        """Return the gradient w/c + y of f* at w, shape (d,)."""
         return self._per_weight(w) + self.y
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Exactly s <w, y> + s^2 |w|^2/(2c)."""
+        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), which holds exactly."""
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
@@ -192,11 +198,11 @@ class Logistic(RowLoss):
     _LABELS = True
 
     def value(self, v: Vector) -> float:
-        """c log(1 + exp(-y v))."""
+        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i))."""
         return weighted_sum(self.c, np.logaddexp(0.0, -self.y * v))
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """-c y expit(-y v)."""
+        """Return the gradient -c y expit(-y v) of f at v, shape (d,), written into `out` if given."""
         out = np.multiply(v, -self.y, out=out)
         expit(out, out=out)
         out *= -self.y
@@ -204,16 +210,19 @@ class Logistic(RowLoss):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """Return c expit(v) expit(-v), the second derivatives."""
+        """Return the diagonal c expit(v) expit(-v) of the Hessian at v, shape (d,)."""
         return np.asarray(self.c * expit(v) * expit(-v))  # not p (1 - p), which is 0 from v = 37 on
 
     def majorant(self, v: Vector) -> Vector:
-        """c tanh(v/2) / (2 v), which is c/4 at zero (Jaakkola and Jordan)."""
+        """Return the curvatures c tanh(v/2) / (2 v), c/4 at zero, of a quadratic upper bound of f at v, shape (d,).
+
+        The bound is Jaakkola and Jordan's.
+        """
         z = np.maximum(np.abs(v), 1e-8)
         return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """-y t, where t + step c expit(t) = -y v."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): -y t, where t + step c expit(t) = -y v."""
         return -self.y * logistic_root(step * self.c, -self.y * v)
 
     def _probability(self, w: Vector) -> tuple[Vector, bool]:
@@ -221,17 +230,17 @@ class Logistic(RowLoss):
         return np.clip(p, 0.0, 1.0), bool(((p >= -OUTSIDE) & (p <= 1.0 + OUTSIDE)).all())
 
     def conjugate(self, w: Vector) -> float:
-        """c [p ln p + (1-p) ln(1-p)], p = -y w / c in [0, 1]."""
+        """Return f*(w) = sum_i c_i [p ln p + (1-p) ln(1-p)] with p = -y w / c; infinite if a p is outside [0, 1]."""
         p, inside = self._probability(w)
         return weighted_sum(self.c, xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)) if inside else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """-y logit(p), and 0 for rows without weight."""
+        """Return the gradient -y logit(p) of f* at w, shape (d,), with p = -y w / c; 0 for rows without weight."""
         return np.where(self.c > 0, -self.y * logit(self._probability(w)[0]), 0.0)
 
     @property
     def support_bound(self) -> Vector:
-        """abs(w) <= c on the domain of f*."""
+        """Bounds c_i of abs(w_i) on the domain of f*, shape (d,)."""
         return self.c
 
 
@@ -259,48 +268,48 @@ class Huber(RowLoss):
         self.delta = delta
 
     def value(self, v: Vector) -> float:
-        """c h(v - y)."""
+        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function."""
         r = np.abs(v - self.y)
         inner = np.minimum(r, self.delta)
         return weighted_sum(self.c, inner * (r - 0.5 * inner))
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """c clip(v - y, -delta, delta)."""
+        """Return the gradient c clip(v - y, -delta, delta) of f at v, shape (d,), written into `out` if given."""
         out = np.subtract(v, self.y, out=out)
         np.clip(out, -self.delta, self.delta, out=out)
         out *= self.c
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """c where |v - y| <= delta."""
+        """Return the diagonal of the Hessian at v, shape (d,): c where abs(v - y) <= delta, else 0."""
         return np.where(np.abs(v - self.y) <= self.delta, self.c, 0.0)
 
     def majorant(self, v: Vector) -> Vector:
-        """c min(1, delta / |v - y|)."""
+        """Return the curvatures of a quadratic upper bound of f at v, shape (d,): c min(1, delta / abs(v - y))."""
         return self.c * (self.delta / np.maximum(np.abs(v - self.y), self.delta))
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """v - step c clip((v - y) / (1 + step c), -delta, delta)."""
+        """Return the prox of f at v, v - step c clip((v - y) / (1 + step c), -delta, delta), shape (d,)."""
         scale = step * self.c
         return v - scale * np.clip((v - self.y) / (1.0 + scale), -self.delta, self.delta)
 
     def conjugate(self, w: Vector) -> float:
-        """w^2/(2c) + w y, on |w| <= c delta."""
+        """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i; infinite unless abs(w_i) <= c_i delta for all i."""
         if (np.abs(w) > self.c * self.delta * (1 + OUTSIDE)).any():
             return np.inf
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return w/c + y, the gradient of f*."""
+        """Return the gradient w/c + y of f* at w, shape (d,)."""
         return self._per_weight(w) + self.y
 
     @property
     def support_bound(self) -> Vector:
-        """abs(w) <= c delta on the domain of f*."""
+        """Bounds c_i delta of abs(w_i) on the domain of f*, shape (d,)."""
         return self.c * self.delta
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Exactly s <w, y> + s^2 |w|^2/(2c): the domain contains the ray."""
+        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), exact: the ray is in the domain."""
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
@@ -320,12 +329,12 @@ class SquaredHinge(RowLoss):
     _LABELS = True
 
     def value(self, v: Vector) -> float:
-        """c max(0, 1 - y v)^2."""
+        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2."""
         r = np.maximum(1.0 - self.y * v, 0.0)
         return weighted_sum(self.c * r, r)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """-2 c y max(0, 1 - y v)."""
+        """Return the gradient -2 c y max(0, 1 - y v) of f at v, shape (d,), written into `out` if given."""
         out = np.multiply(v, self.y, out=out)
         np.subtract(1.0, out, out=out)
         np.maximum(out, 0.0, out=out)
@@ -333,25 +342,25 @@ class SquaredHinge(RowLoss):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """2 c where y v < 1."""
+        """Return the diagonal of the Hessian at v, shape (d,): 2 c where y v < 1, else 0."""
         return np.where(self.y * v < 1.0, 2.0 * self.c, 0.0)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """y (m + 2 step c)/(1 + 2 step c) for m = y v < 1, else v."""
+        """Return the prox of f at v, shape (d,): y (m + 2 step c)/(1 + 2 step c) where m = y v < 1, else v."""
         scale = 2.0 * step * self.c
         m = self.y * v
         return self.y * np.where(m < 1.0, (m + scale) / (1.0 + scale), m)
 
     def conjugate(self, w: Vector) -> float:
-        """y w + w^2/(4c), on y w <= 0."""
+        """Return f*(w) = sum_i y_i w_i + w_i^2/(4 c_i); infinite unless y_i w_i <= 0 for all i."""
         if (self.y * w > 0).any():
             return np.inf
         return weighted_sum(self.y + 0.25 * self._per_weight(w), w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return y + w/(2c), the gradient of f*."""
+        """Return the gradient y + w/(2c) of f* at w, shape (d,)."""
         return self.y + 0.5 * self._per_weight(w)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Exactly s <w, y> + s^2 |w|^2/(4c): the domain contains the ray."""
+        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(4 c_i), exact: the ray is in the domain."""
         return 0.0, weighted_sum(w, self.y), 0.25 * weighted_sum(self._per_weight(w), w)

@@ -34,7 +34,7 @@ _FLOOR = 1e-3  # least curvature of a unit under row weights, relative to its cu
 
 @kernel
 def _compare(r, w):
-    """Return (|r - w|, |w|), in four partial sums each."""
+    """Return the Euclidean norms (of r - w, of w) of two vectors of shape (d,), each summed in four partial sums."""
     j, end = ZERO, np.uint64(w.size)
     a0 = a1 = a2 = a3 = s0 = s1 = s2 = s3 = 0.0
     while j + FOUR <= end:
@@ -57,10 +57,11 @@ def _compare(r, w):
 
 @kernel
 def _weighted_curvature(design, j, h):
-    """Return the curvature of unit j under row weights h, divided by q.
+    """Return the curvature of the subproblem in unit j (a column or a group) under row weights h, divided by q.
 
-    sum_i h_i a_ji^2 for a column. For a group A_j an upper bound of |diag(h)^(1/2) A_j|_2^2: the smaller of the squared
-    Frobenius norm and |A_j|_2^2 times the largest h_i of a row with an entry. At least `_FLOOR` |A_j|_2^2.
+    For a column it is sum_i h_i a_ij^2. For a group A_j it is an upper bound of the squared spectral norm of
+    diag(h)^(1/2) A_j: the smaller of the squared Frobenius norm and norm(A_j)^2 times the largest h_i of a row with an
+    entry. It is at least `_FLOOR` times the squared norm without weights.
     """
     indptr, indices, data, norm = design.indptr, design.indices, design.data, design.norms[j]
     total = top = 0.0
@@ -76,7 +77,7 @@ def _weighted_curvature(design, j, h):
 
 @inlined
 def _move(design, node, i, change):
-    """Update the residual for a change of x_i."""
+    """Add q times `change` times column a_i to the node's residual, in place, under its row weights if it has any."""
     if node.h.size > 0:
         weighted_add(design.indptr, design.indices, design.data, i, node.q * change, node.h, node.r)
     else:
@@ -85,9 +86,9 @@ def _move(design, node, i, change):
 
 @inlined
 def _column_step(design, node, x, i, curvature):
-    """Minimise over x_i, in place.
+    """Minimise the node's subproblem over the variable x_i alone; update x and the residual in place.
 
-    Returns (change of x_i, move of the slope at which x_i leaves its kink or bound; -1 if it is at none).
+    Return (change of x_i, move of the slope at which x_i leaves its kink or bound; -1 if it moved or is at none).
     """
     slope, row, old = dot(design.indptr, design.indices, design.data, i, node.r), row_of(design.table, i), x[i]
     if design.kind == LOGISTIC_DUAL:
@@ -105,10 +106,10 @@ def _column_step(design, node, x, i, curvature):
 
 @kernel
 def _group_step(design, node, x, j, curvature, slopes):
-    """Make one proximal step on group j, in place: x_j <- max(1 - weight/|z|, 0) z/curvature.
+    """Make one proximal step on group j, in place: x_j <- max(1 - weight/norm(z), 0) z/curvature; update the residual.
 
-    z = curvature x_j - A_j^T r is kept in `slopes`.
-    Returns (length of the move, move of the slopes at which a group at zero leaves zero; -1 if it is not there).
+    z = curvature x_j - A_j^T r is kept in `slopes`, shape (columns,). Return (Euclidean length of the move, move of the
+    slopes at which a group at zero leaves zero; -1 if it is not there).
     """
     begin, end = design.bounds[j], design.bounds[j + ONE]
     weight, norm, moved, at_zero = design.table[begin, 0], 0.0, 0.0, True
@@ -129,7 +130,10 @@ def _group_step(design, node, x, j, curvature, slopes):
 
 @kernel
 def _pass(design, task, memory, scratch, node, pass_):
-    """Visit the units of a node that are awake, once each; return whether anything moved."""
+    """Make one pass of coordinate descent over the units of a node that are awake; return whether any variable moved.
+
+    Writes x, the residual, the path length and wake-up lengths in `memory`, and the count of nonzeros visited.
+    """
     bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.indptr
     x, wake, k, first, last, q = task.x, memory.wake, node.k, node.first, node.last, node.q
     path, visited, moved = memory.path[k], ZERO, False
@@ -171,7 +175,7 @@ def _pass(design, task, memory, scratch, node, pass_):
 
 @kernel
 def _begin(design, task, memory, scratch, k):
-    """Set r_k = w_k and the scratch arrays that node k needs; return its `NodeView`."""
+    """Prepare node k for a round: set its residual r_k = w_k and its scratch arrays; return its `NodeView`."""
     first, last = design.unit_starts[k], design.unit_starts[k + ONE]
     weighted = task.rows.size > 0
     w, r = task.w[k if task.w.shape[0] > 1 else ZERO], memory.r[k]
@@ -193,7 +197,7 @@ def _begin(design, task, memory, scratch, k):
 
 @kernel
 def _finish(design, task, memory, scratch, node):
-    """Add step_k q_k A_k D_k to the node's estimate and, if gamma is not 1, shorten D to gamma D.
+    """Add step_k q_k A_k D_k to the estimate of node k, and shorten its update D_k to gamma D_k if gamma is not 1.
 
     q_k A_k D_k is r_k - w_k, rounded like w_k; or it is recomputed from the columns, where it is small beside w_k
     (`Task.afresh`) or where rows without weight hide it from the residual.
@@ -219,7 +223,11 @@ def _finish(design, task, memory, scratch, node):
 
 @kernel
 def _solve_node(design, task, memory, scratch, k):
-    """Make passes until the cap, the target Theta, or a pass in which nothing moves."""
+    """Solve the subproblem of node k by passes over its units.
+
+    It ends at the cap of passes, the target accuracy Theta, or a pass in which nothing moves. Writes x_k, the node's
+    estimate, task.theta[k] (the accuracy reached) and task.visited[k].
+    """
     node, target, old_terms = _begin(design, task, memory, scratch, k), task.target[k], 0.0
     if target >= 0.0:
         old_terms = terms(design.kind, design.bounds, design.table, node.first, node.last, task.x)
@@ -241,7 +249,7 @@ def _solve_node(design, task, memory, scratch, k):
 
 @kernel
 def solve_nodes(design, task, memory, scratch):
-    """Decrease the subproblem of every node k: x_k += gamma D_k and estimate_k += step_k q_k A_k D_k.
+    """Decrease the subproblem of every node k by an update D_k: x_k += gamma D_k and estimate_k += step_k q_k A_k D_k.
 
     Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays.
     """

@@ -11,13 +11,16 @@ from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, inlined, kernel
 
 @inlined
 def _row(indices, begin, j):
-    """Return the row of entry j, of a column that begins at entry `begin`."""
+    """Return the row of the stored entry j of a column whose entries begin at `begin`; no `indices`: dense."""
     return np.uint64(indices[j]) if indices.size > 0 else j - begin
 
 
 @inlined
 def dot(indptr, indices, data, i, r):
-    """Return <a_i, r>; four partial sums hide the latency of an addition."""
+    """Return the inner product <a_i, r> of column i and a vector r of shape (d,).
+
+    Four partial sums hide the latency of an addition.
+    """
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
     while j + FOUR <= end:
@@ -34,7 +37,7 @@ def dot(indptr, indices, data, i, r):
 
 @inlined
 def add(indptr, indices, data, i, factor, r):
-    """Add factor a_i to r, in place."""
+    """Add factor times column i to the vector r of shape (d,), in place."""
     begin = indptr[i]
     for j in range(begin, indptr[i + ONE]):
         r[_row(indices, begin, j)] += factor * data[j]
@@ -42,7 +45,7 @@ def add(indptr, indices, data, i, factor, r):
 
 @inlined
 def weighted_square(indptr, indices, data, i, h):
-    """Return sum_j h_j a_ij^2, in four partial sums."""
+    """Return sum_j h_j a_ij^2, the squared norm of column i under row weights h of shape (d,), in four partial sums."""
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
     while j + FOUR <= end:
@@ -59,7 +62,7 @@ def weighted_square(indptr, indices, data, i, h):
 
 @inlined
 def weighted_add(indptr, indices, data, i, factor, h, r):
-    """Add factor h o a_i to r, in place."""
+    """Add factor times h_j a_ij to r_j for every row j of column i, in place; h and r have shape (d,)."""
     begin = indptr[i]
     for j in range(begin, indptr[i + ONE]):
         row = _row(indices, begin, j)
@@ -68,7 +71,10 @@ def weighted_add(indptr, indices, data, i, factor, h, r):
 
 @kernel
 def transposed_products(starts, indptr, indices, data, row_of_node, w, out):
-    """Write out_i = <a_i, w_k> for the columns i of every node k; w_k is the row row_of_node[k] of w."""
+    """Write out_i = <a_i, w_k> for the columns i of every node k; w_k is the row row_of_node[k] of w.
+
+    Node k has the columns starts[k]..starts[k + 1]; `out` has shape (columns,), `w` rows of length d.
+    """
     for k in range(np.uint64(starts.size) - ONE):
         row = w[row_of_node[k]]
         for i in range(starts[k], starts[k + ONE]):
@@ -77,7 +83,10 @@ def transposed_products(starts, indptr, indices, data, row_of_node, w, out):
 
 @kernel
 def products(starts, indptr, indices, data, x, row_of_node, out):
-    """Add A_k x_k to out[row_of_node[k]], in place, for every node k."""
+    """Add A_k x_k, node k's columns times its variables, to row row_of_node[k] of `out`, in place, for every node k.
+
+    Node k has the columns starts[k]..starts[k + 1]; `x` has shape (columns,), `out` rows of length d.
+    """
     for k in range(np.uint64(starts.size) - ONE):
         row = out[row_of_node[k]]
         for i in range(starts[k], starts[k + ONE]):

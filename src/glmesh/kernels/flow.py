@@ -12,10 +12,10 @@ _SIGN = np.uint64(63)
 
 @kernel
 def add_flow(flow, drift, mine, theirs, weight, coast, push):
-    """Update in place: flow += coast drift; drift = push drift + weight (theirs - mine); flow += drift.
+    """Update the flow of a link and its drift (momentum) in place, from the estimates at both ends, all of shape (d,).
 
-    The other end of the link, with `mine` and `theirs` swapped, computes exactly the negative. `drift` is empty without
-    momentum.
+    flow += coast drift; drift = push drift + weight (theirs - mine); flow += drift. The other end of the link, with
+    `mine` and `theirs` swapped, computes exactly the negative. `drift` is empty without momentum.
     """
     if drift.size == ZERO:
         for j in range(np.uint64(flow.size)):
@@ -29,7 +29,7 @@ def add_flow(flow, drift, mine, theirs, weight, coast, push):
 
 @kernel
 def _stir(digest, word, flip):
-    """Return the digest after one more number with the bits `word`, its sign flipped by `flip`; 0 and -0 are one."""
+    """Return the 64-bit digest after one more float, of the bits `word`, its sign flipped by `flip`; -0 counts as 0."""
     word = ZERO if word << ONE == ZERO else word ^ flip
     digest = (digest ^ word) * _FACTOR
     return digest ^ (digest >> _SHIFT)
@@ -37,9 +37,9 @@ def _stir(digest, word, flip):
 
 @kernel
 def fingerprint(bits, negate):
-    """Return a 64-bit digest of the numbers with these bits or, with negate = 1, of their negatives; -0 counts as 0.
+    """Return a 64-bit digest of the floats with these uint64 bits or, with negate = 1, of their negatives.
 
-    Four lanes hide the latency of a multiplication.
+    -0 counts as 0. Four lanes hide the latency of a multiplication.
     """
     flip = negate << _SIGN
     a, b, c, d = _START, _START + ONE, _START + TWO, _START + THREE

@@ -11,7 +11,7 @@ SYMMETRIC = np.int64(2)  # forward, backward, forward, ...
 
 @kernel
 def hash64(a, b):
-    """Return a well-mixed 64-bit hash of two numbers (the finaliser of splitmix64)."""
+    """Return a well-mixed 64-bit hash of two uint64 numbers (the finaliser of splitmix64)."""
     z = a + (b + ONE) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

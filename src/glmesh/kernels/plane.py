@@ -9,7 +9,7 @@ from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, ZERO, kernel
 
 @kernel
 def _largest(values):
-    """Return the largest absolute value, 0 if there is none."""
+    """Return the largest absolute value in an array, 0 if it is empty."""
     largest = 0.0
     for i in range(np.uint64(values.size)):
         largest = max(largest, abs(values[i]))
@@ -18,10 +18,11 @@ def _largest(values):
 
 @kernel
 def plane_terms(starts, table, x, p, d, a, b, out):
-    """Write for every node k: out_k[:6] = g(x), its slopes along p and d and its curvatures pp, pd, dd.
+    """Write the penalty g near x, along the directions p and d, for every node k into row k of `out`.
 
-    out_k[7:] is g minus that quadratic model at the points (a_i, b_j), i slower: what columns add that cross zero;
-    infinite where one crosses a bound. out_k[6] is the caller's.
+    out_k[:6] = g(x), its slopes along p and d and its curvatures pp, pd, dd. out_k[7:] is g minus that quadratic model
+    at the points x + a_i p + b_j d, i slower: what columns add that cross zero; infinite where one crosses a bound.
+    out_k[6] is the caller's.
     """
     n_a, n_b = np.uint64(a.size), np.uint64(b.size)
     model = np.uint64(out.shape[1]) - n_a * n_b

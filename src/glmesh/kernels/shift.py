@@ -12,7 +12,7 @@ _NEAR = 1e-8  # length of a Newton step on the logistic loss after which the err
 
 @inlined
 def _derivatives(kind, y, c, delta, z):
-    """Return the (first, second) derivative of c loss(y, z) in z."""
+    """Return the (first, second) derivative in z of c loss(y, z), the weighted loss of one sample."""
     if kind == LOGISTIC:
         small = math.exp(-abs(z))  # of the probabilities of both labels the smaller is small/(1 + small)
         wrong = small / (1.0 + small) if y * z > 0 else 1.0 / (1.0 + small)
@@ -26,7 +26,10 @@ def _derivatives(kind, y, c, delta, z):
 
 @kernel
 def _slope(kind, y, c, delta, e, v, b):
-    """Return (sum of the slopes in b, with twice the digits; size of its terms; second derivative)."""
+    """Return the derivatives at b of sum_i c_i loss(y_i, v_i + b e_i): (first, size of its terms, second).
+
+    The first is summed with twice the digits (Kahan); the size of its terms is the scale of its rounding error.
+    """
     slope = lost = size = bend = 0.0
     for i in range(np.uint64(v.size)):
         z = v[i] + b * e[i]
@@ -44,7 +47,10 @@ def _slope(kind, y, c, delta, e, v, b):
 
 @kernel
 def _mean_step(kind, y, c, e, v, b):
-    """Return the move of b that makes the weighted mean of y - v - b e zero (of labels, y = 0); NaN without weights."""
+    """Return the move of the intercept b that makes the weighted mean of y - v - b e zero; NaN if all weights are zero.
+
+    Losses of labels take y = 0 here.
+    """
     pull = weight = 0.0
     for i in range(np.uint64(v.size)):
         pull += c[i] * e[i] * ((y[i] if kind == HUBER else 0.0) - (v[i] + b * e[i]))
@@ -54,9 +60,10 @@ def _mean_step(kind, y, c, e, v, b):
 
 @kernel
 def best_shift(kind, y, c, delta, e, v, near):
-    """Return argmin_b sum_i c_i loss(y_i, v_i + b e_i), starting at `near`; `delta` is the width of Huber's loss.
+    """Return the intercept b that minimises sum_i c_i loss(y_i, v_i + b e_i), starting at the guess `near`.
 
-    Newton's method while its steps halve at least; else steps that grow until the root is bracketed, then bisection.
+    `delta` is the width of Huber's loss. Newton's method while its steps halve at least; else steps that grow until the
+    root is bracketed, then bisection.
     """
     low, high, b, last, grow = -math.inf, math.inf, near, math.inf, 1.0
     for step in range(200):

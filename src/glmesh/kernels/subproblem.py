@@ -24,42 +24,42 @@ from glmesh.types import Matrix, Unsigned, Vector
 
 
 class Design(NamedTuple):
-    """Columns and penalty terms of n consecutive nodes."""
+    """Columns and penalty terms of n consecutive nodes, as the kernels read them."""
 
     starts: Unsigned  # (n + 1,) columns of node k: starts[k]..starts[k + 1]
     unit_starts: Unsigned  # (n + 1,) units of node k: unit_starts[k]..unit_starts[k + 1]
     bounds: Unsigned  # (units + 1,) columns of unit j: bounds[j]..bounds[j + 1]
     indptr: Unsigned  # (columns + 1,) A by columns, see `glmesh.kernels.columns`
     indices: npt.NDArray[np.uint32]  # (nnz,) rows, or (0,): dense columns
-    data: Vector  # (nnz,)
-    norms: Vector  # (units,) |a_j|_2 of a column, |A_j|_2 of a group
+    data: Vector  # (nnz,) entries of A
+    norms: Vector  # (units,) Euclidean norm of a column, spectral norm (or a bound) of a group
     kind: np.int64  # TABLE, LOGISTIC_DUAL or GROUPS
-    table: Matrix  # (columns, 5) l1, l2, linear, lo, hi
+    table: Matrix  # (columns, 5) l1, l2, linear, lo, hi of each column's g_i
 
 
 class Task(NamedTuple):
-    """Subproblems of n nodes in one round, and where their solutions go."""
+    """Subproblems of n nodes in one round: what a solver is given, and the arrays that it writes its solutions to."""
 
     x: Vector  # (columns,) in: x; out: x + gamma D
     w: Matrix  # (n, d) gradients w_k, or (1, d): one for all nodes
     estimate: Matrix  # (n, d) out: row k += step_k q_k A_k D_k
-    q: Vector  # (n,) sigma'/tau
-    step: Vector  # (n,)
-    gamma: float
+    q: Vector  # (n,) curvature q_k = sigma'/tau of each subproblem
+    step: Vector  # (n,) factor of q_k A_k D_k in the estimate
+    gamma: float  # aggregation: the part of D that is added to x
     passes: Unsigned  # (n,) cap of passes; 0: the node does nothing
     target: Vector  # (n,) accuracy Theta at which a node stops; negative: none
     rows: Matrix  # (n, d) weights h_k of the square, or (0, 0): none; Theta is not defined with them
     afresh: Vector  # (n,) q_k A_k D_k is recomputed from the columns where its norm is at most afresh_k |w_k|
     order: np.int64  # CYCLIC, SHUFFLED or SYMMETRIC
-    seed: np.uint64
-    round: np.uint64
-    ids: Unsigned  # (n,) nodes
+    seed: np.uint64  # of the run, for SHUFFLED
+    round: np.uint64  # of the run, for SHUFFLED
+    ids: Unsigned  # (n,) ids of the nodes
     theta: Vector  # (n,) out: Theta reached; NaN without a target, 0 without columns, 1 without passes
     visited: Unsigned  # (n,) out: nonzeros visited
 
 
 class Memory(NamedTuple):
-    """Residuals and sleeping units of n nodes, kept from round to round."""
+    """Residuals and sleeping units of n nodes, which a solver keeps from round to round."""
 
     r: Matrix  # (n, d) residual that the last pass ended with
     wake: Vector  # (units,) unit j sleeps while path_k < wake_j; 0: awake, inf: for ever
@@ -70,27 +70,27 @@ class Scratch(NamedTuple):
     """Uninitialised arrays to work in; a node uses the entries of its own columns and units."""
 
     before: Vector  # (columns,) x at the start of the round
-    pulls: Vector  # (columns,) slopes
+    pulls: Vector  # (columns,) -A^T r, or the slopes of a group
     order: Unsigned  # (units,) permutation of a pass, from 0 for every node
     squares: Vector  # (units,) curvature/q under row weights; -1: not computed yet
 
 
 class NodeView(NamedTuple):
-    """Views and numbers of one node."""
+    """Arrays and numbers of one node in one round: views that its passes read and write."""
 
-    k: np.uint64
+    k: np.uint64  # position of the node among the n nodes
     first: np.uint64  # units first..last - 1
     last: np.uint64
-    q: float
-    w: Vector  # (d,)
+    q: float  # curvature of the subproblem
+    w: Vector  # (d,) gradient of f at the node's estimate
     r: Vector  # (d,) residual w + q A D, or w + q h o (A D)
     h: Vector  # (d,) row weights, or (0,): none
-    scale: float  # |w|
+    scale: float  # Euclidean norm of w
 
 
 @kernel
 def terms(kind, bounds, table, first, last, x):
-    """Return g(x), summed over the units first..last - 1; x is inside all bounds."""
+    """Return the penalty term g(x) of the units (columns or groups) first..last - 1; x must be inside all bounds."""
     total = 0.0
     for j in range(first, last):
         if kind == GROUPS:
@@ -105,18 +105,19 @@ def terms(kind, bounds, table, first, last, x):
 
 @kernel
 def node_terms(kind, bounds, table, unit_starts, x, out):
-    """Write out_k = g_k(x_k) for every node k; x is inside all bounds."""
+    """Write out_k = g_k(x_k), the penalty term of each node k; x, shape (columns,), must be inside all bounds."""
     for k in range(np.uint64(out.size)):
         out[k] = terms(kind, bounds, table, unit_starts[k], unit_starts[k + ONE], x)
 
 
 @kernel
 def gap_and_decrease(design, node, scratch, x, old_terms):
-    """Return (duality gap of the subproblem at x, its decrease since scratch.before); `old_terms` is g(before).
+    """Return (duality gap of the node's subproblem at x, its decrease since scratch.before), both absolute.
 
-    The gap is that of (x, s r), with s the largest feasible of [0, 1], and infinite if none is feasible:
+    `old_terms` is g(before). The gap is that of (x, s r), with s the largest feasible of [0, 1], and infinite if none
+    is feasible:
 
-        <w, u> + q/2 |u|^2 + g(x) + |s r - w|^2/(2q) + <s r, A before> + g*(-A^T s r),    u = A (x - before).
+        <w, u> + q/2 norm(u)^2 + g(x) + norm(s r - w)^2/(2q) + <s r, A before> + g*(-A^T s r),    u = A (x - before).
     """
     q, w, r, pulls = node.q, node.w, node.r, scratch.pulls
     new_terms = terms(design.kind, design.bounds, design.table, node.first, node.last, x)
@@ -142,7 +143,10 @@ def gap_and_decrease(design, node, scratch, x, old_terms):
 
 @kernel
 def _feasible_scale(design, node, pulls):
-    """Write pulls = -A^T r; return the largest s in [0, 1] with s pulls in the domain of g*, -1 if there is none."""
+    """Write pulls = -A^T r; return the largest s in [0, 1] with s pulls in the domain of g*, -1 if there is none.
+
+    g* is the conjugate of the node's penalty term.
+    """
     kind, bounds, table = design.kind, design.bounds, design.table
     s = 1.0
     for j in range(node.first, node.last):

@@ -16,13 +16,16 @@ GROUPS = np.int64(2)
 
 @inlined
 def row_of(table, i):
-    """Return row i of the table as a tuple."""
+    """Return row i of the (columns, 5) table as the tuple (l1, l2, linear, lo, hi)."""
     return table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
 
 
 @inlined
 def table_step(row, x, slope, curvature):
-    """Return argmin_t slope (t - x) + curvature/2 (t - x)^2 + g(t); without curvature, the minimiser of g."""
+    """Return the t that minimises slope (t - x) + curvature/2 (t - x)^2 + g(t), g given by a row of the table.
+
+    Without curvature the column is zero, its slope too, and t minimises g.
+    """
     z = curvature * x - slope - row[2]
     if z > row[0]:
         t = (z - row[0]) / (curvature + row[1])
@@ -35,7 +38,7 @@ def table_step(row, x, slope, curvature):
 
 @kernel
 def logistic_step(row, x, slope, curvature):
-    """Return argmin_t slope (t - x) + curvature/2 (t - x)^2 + g(t) for the entropy g.
+    """Return the t that minimises slope (t - x) + curvature/2 (t - x)^2 + g(t) for the negative entropy g.
 
     Newton's method in the logit of p, with bisection where a step leaves the bracket or does not halve.
     """
@@ -71,7 +74,7 @@ def logistic_step(row, x, slope, curvature):
 
 @inlined
 def pinned_margin(row, x, slope):
-    """Return the move of the slope at which x leaves its kink or bound; -1 if it is at none."""
+    """Return how far the slope may move before x leaves the kink or bound where it is; -1 if it is at none."""
     low, high = -math.inf, math.inf  # x stays put while low <= -slope - linear - l2 x <= high
     at_kink = x == 0.0 and row[0] > 0.0
     if not (at_kink or x == row[3] or x == row[4]):
@@ -86,7 +89,7 @@ def pinned_margin(row, x, slope):
 
 @kernel
 def value(kind, row, x):
-    """Return g_i(x) for x in the domain of g_i."""
+    """Return g_i(x), the penalty term of the column with this row of the table, for x in the domain of g_i."""
     if kind == LOGISTIC_DUAL:
         c = row[4] - row[3]
         if c <= 0.0:
@@ -100,7 +103,7 @@ def value(kind, row, x):
 
 @kernel
 def conjugate(kind, row, u):
-    """Return g_i*(u) for u in the domain of g_i*."""
+    """Return the conjugate g_i*(u) = sup_x u x - g_i(x) of the column with this row, for u in the domain of g_i*."""
     if kind == LOGISTIC_DUAL:
         c = row[4] - row[3]
         z = u if row[4] > 0.0 else -u
@@ -121,7 +124,7 @@ def conjugate(kind, row, u):
 
 @kernel
 def ray_limit(row, u):
-    """Return the largest s >= 0 with s u in the domain of g_i*, or -1 if 0 is not in it."""
+    """Return the largest s >= 0 with s u in the domain of g_i*, the conjugate of a table row; -1 if 0 is outside."""
     limit = math.inf
     if row[1] == 0.0:
         if row[4] == math.inf:

@@ -16,7 +16,7 @@ from glmesh.kernels.subproblem import Design, Memory, Scratch, Task, node_terms
 
 @cache
 def warm_up() -> None:
-    """Call every kernel once on a matrix with one entry, with arguments of the types that it always has."""
+    """Compile every kernel, or load it from numba's cache, by a call on a 1 x 1 matrix with the usual types."""
     one, zero, ends = np.ones(1), np.zeros(1, np.uint64), np.array([0, 1], np.uint64)
     row, x, count, seed = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64), np.uint64(0)
     matrix = (ends, np.zeros(1, np.uint32), one)

@@ -18,21 +18,21 @@ ONE_ROW = np.zeros(1, dtype=np.uint64)
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A d x n matrix by columns, compressed sparse or dense.
+    """A d x n matrix A stored by columns, compressed sparse or dense.
 
     Whatever the input (dense, CSR, CSC, float32, 32- or 64-bit indices), the arrays have one type each, so kernels
     compile once.
     """
 
-    d: int  # rows
+    d: int  # number of rows
     indptr: Unsigned  # (n + 1,) column i has the entries indptr[i]..indptr[i + 1]
     indices: npt.NDArray[np.uint32]  # (nnz,) rows, ascending in each column; (0,) if dense
-    data: Vector  # (nnz,) or (n d,)
-    dense: bool
+    data: Vector  # (nnz,) entries, column after column; (n d,) if dense
+    dense: bool  # whether zeros are stored too
 
     @staticmethod
     def of(matrix: Data, *, rows: bool = False, name: str = "X") -> Columns:
-        """Return the columns of a matrix or, with `rows=True`, its rows.
+        """Return a matrix stored by columns or, with `rows=True`, its transpose stored by columns.
 
         Raises InvalidData for what is no matrix of finite real numbers; the message calls it `name`.
         """
@@ -62,7 +62,10 @@ class Columns:
         return columns
 
     def _check_finite(self, rows: bool, name: str) -> None:
-        """Raise InvalidData for the first entry that is NaN or infinite."""
+        """Raise InvalidData, which names row and column of the matrix `name`, for the first NaN or infinity.
+
+        `rows` says that the columns held here are the rows of the user's matrix.
+        """
         if np.isfinite(self.data).all():
             return
         at = int(np.flatnonzero(~np.isfinite(self.data))[0])
@@ -84,18 +87,18 @@ class Columns:
 
     @cached_property
     def counts(self) -> Indices:
-        """Stored entries of each column, shape (n,)."""
+        """Number of stored entries of each column, shape (n,)."""
         return np.asarray(np.diff(self.indptr.astype(np.int64)), dtype=np.int64)
 
     @cached_property
     def nonzeros(self) -> Indices:
-        """Entries of each column that are not zero, shape (n,), whether it is stored dense or sparse."""
+        """Number of entries of each column that are not zero, shape (n,), whether it is stored dense or sparse."""
         so_far = np.concatenate([[0], np.cumsum(self.data != 0)])[self.indptr.astype(np.int64)]
         return np.asarray(np.diff(so_far), dtype=np.int64)
 
     @cached_property
     def norms(self) -> Vector:
-        """``|a_i|_2`` of each column, shape (n,), without overflow or underflow of the squares."""
+        """Euclidean norm of each column, shape (n,), without overflow or underflow of the squares."""
         largest = np.maximum.reduceat(np.abs(self.data), self._starts) if self.nnz else np.zeros(0)
         top = np.zeros(self.n)
         top[self.counts > 0] = largest
@@ -108,11 +111,11 @@ class Columns:
 
     @property
     def _starts(self) -> Indices:
-        """Return the first entry of each column that has any."""
+        """Return the position in `data` of the first entry of each column that has any."""
         return self.indptr[:-1][self.counts > 0].astype(np.int64)
 
     def take(self, order: Indices) -> Columns:
-        """Return the columns `order`, in this order."""
+        """Return the matrix of the columns with the indices `order`, in that order."""
         if self.dense:
             data = self.data.reshape(self.n, self.d)[order].reshape(-1)
             return Columns(self.d, self.indptr[: len(order) + 1].copy(), self.indices, data, dense=True)
@@ -122,13 +125,13 @@ class Columns:
         )
 
     def between(self, begin: int, end: int) -> Columns:
-        """Return the columns begin..end-1; values are not copied."""
+        """Return the matrix of the columns begin..end-1; values are not copied."""
         a, b = int(self.indptr[begin]), int(self.indptr[end])
         indices = self.indices if self.dense else self.indices[a:b]
         return Columns(self.d, self.indptr[begin : end + 1] - self.indptr[begin], indices, self.data[a:b], self.dense)
 
     def to_scipy(self) -> SampleMatrix:
-        """Return a scipy CSC array or a Fortran-ordered numpy array; values are not copied."""
+        """Return A, shape (d, n), as a scipy CSC array or a Fortran-ordered numpy array; values are not copied."""
         if self.dense:
             return self.data.reshape(self.n, self.d).T
         parts = (self.data, self.indices.view(np.int32), self.indptr.view(np.int64))
@@ -140,7 +143,7 @@ class Columns:
         return Columns(self.d, self.indptr, self.indices, data, self.dense)
 
     def widen(self, d: int) -> Columns:
-        """Return the columns with zero rows appended, d rows in all."""
+        """Return the matrix with zero rows appended, d rows in all."""
         if d == self.d:
             return self
         if self.dense:
@@ -152,7 +155,7 @@ class Columns:
         return Columns(d, self.indptr, self.indices, self.data, dense=False)
 
     def with_row(self, entry: float) -> Columns:
-        """Return the columns with `entry` appended to each."""
+        """Return the matrix with one more row at the end, each of whose entries is `entry`."""
         indptr: Unsigned = (self.indptr + np.arange(self.n + 1, dtype=np.uint64)).astype(np.uint64)
         if self.dense:
             wide = np.empty((self.n, self.d + 1))
@@ -186,7 +189,7 @@ class Columns:
 
     @staticmethod
     def join(parts: list[Columns]) -> Columns:
-        """Return the matrices side by side; sparse if any part is."""
+        """Return the matrices side by side as one; sparse if any part is."""
         dense = all(part.dense for part in parts)
         parts = parts if dense else [part._sparse() for part in parts]
         offsets = np.cumsum([0] + [part.nnz for part in parts]).astype(np.uint64)
@@ -200,7 +203,7 @@ class Columns:
         )
 
     def _sparse(self) -> Columns:
-        """Return the columns stored sparse."""
+        """Return this matrix in sparse storage."""
         return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
 
 

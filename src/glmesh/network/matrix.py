@@ -49,37 +49,40 @@ class Mixing:
 
     @property
     def edges(self) -> int:
-        """Number of messages in an exchange: W_kl > 0 with k != l, so each link counts twice."""
+        """Number of messages in an exchange, the directed links: W_kl > 0 with k != l, so each link counts twice."""
         return int(self.matrix.nnz) - self.n_nodes
 
     @cached_property
     def lambda2(self) -> float:
-        """Second largest eigenvalue λ_2; 0 for one node."""
+        """Second largest eigenvalue λ_2 of W; 0 for one node."""
         return spectrum.second_eigenvalue(self.matrix)
 
     @cached_property
     def beta(self) -> float:
-        """Second largest absolute eigenvalue β = max(λ_2, -λ_K); 0 for one node."""
+        """Second largest absolute eigenvalue β = max(λ_2, -λ_K) of W; 0 for one node."""
         return spectrum.absolute_eigenvalue(self.matrix, self.lambda2)
 
     @property
     def spectral_gap(self) -> float:
-        """1 - β, in (0, 1] for a connected graph."""
+        """Spectral gap 1 - β of W, in (0, 1] for a connected graph."""
         return 1.0 - self.beta
 
     @cached_property
     def consensus_gap(self) -> float:
-        """Proven lower bound of 1 - λ_2, about one part in a thousand below it."""
+        """Proven lower bound of 1 - λ_2, λ_2 the second largest eigenvalue of W; about a thousandth below it."""
         return spectrum.consensus_gap(self.matrix, self.lambda2)
 
     @cached_property
     def top(self) -> float:
-        """Upper bound of 1 - λ_K, the largest eigenvalue of I - W: exact up to rounding, or up to a thousandth."""
+        """Upper bound of the largest eigenvalue 1 - λ_K of I - W: exact up to rounding, or up to a thousandth."""
         return spectrum.laplacian_bound(self.matrix)
 
 
 def assemble(n: int, rows: NDArray[np.intp], cols: NDArray[np.intp], weights: NDArray[np.float64]) -> Mixing:
-    """Return W with the given entries off the diagonal, made exactly symmetric, and 1 minus their sums on it."""
+    """Return the n x n mixing matrix W with these weights at (rows, cols), averaged with their transpose.
+
+    W is exactly symmetric, and its diagonal is 1 minus the sums of the rows. A link that is given once counts half.
+    """
     half = sp.csr_array((weights / 2, (rows, cols)), shape=(n, n))
     links = (half + half.T).tocoo()
     own = np.maximum(0.0, 1.0 - np.bincount(links.row, links.data, minlength=n))
@@ -91,7 +94,10 @@ def assemble(n: int, rows: NDArray[np.intp], cols: NDArray[np.intp], weights: ND
 
 
 def metropolis_weights(links: sp.coo_array) -> Mixing:
-    """Return Metropolis weights of an adjacency, connected or not."""
+    """Return the mixing matrix with weights 1 / (1 + larger degree of both ends) on the links of an adjacency matrix.
+
+    The graph may be disconnected.
+    """
     degree = np.bincount(links.row, minlength=links.shape[0])
     weights = 1.0 / (1.0 + np.maximum(degree[links.row], degree[links.col]))
     return assemble(len(degree), links.row, links.col, weights)

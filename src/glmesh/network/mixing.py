@@ -233,9 +233,10 @@ def from_matrix(matrix: ArrayLike | sp.sparray, graph: nx.Graph | None = None, *
 
 
 def among(mixing: Mixing, members: NDArray[np.bool_], gone: Collection[tuple[int, int]] = ()) -> Mixing:
-    """Return W of the members alone, in ascending order, without the links (a < b) in `gone`.
+    """Return the mixing matrix of the members alone, in ascending order, without the links (a < b) in `gone`.
 
-    The weights of links that are missing go on the diagonals of their ends. W may be disconnected.
+    `members` is a mask of shape (K,). The weights of links that are missing go on the diagonals of their ends. The
+    graph may be disconnected.
     """
     links = mixing.matrix.tocoo()
     place = np.cumsum(members) - 1
@@ -258,12 +259,15 @@ def check_support(mixing: Mixing, graph: nx.Graph) -> None:
 
 
 def _gossip_scale(lowest: float, highest: float, degree: float) -> float:
-    """Return s for which I - sL has the least β with no negative diagonal entry: given λ_2, λ_max and max L_kk."""
+    """Return the s for which W = I - sL has the least β and no negative diagonal entry.
+
+    `lowest` and `highest` are the eigenvalues λ_2 and λ_max of the Laplacian L, `degree` its largest diagonal entry.
+    """
     return min(2.0 / (lowest + highest), 1.0 / degree)
 
 
 def _as_square(matrix: ArrayLike | sp.sparray) -> sp.coo_array:
-    """Return the matrix as float64 triplets without duplicates; refuse one that is empty or not square."""
+    """Return the matrix as float64 triplets without duplicates; InvalidNetwork for one that is empty or not square."""
     array = matrix if isinstance(matrix, sp.sparray | sp.spmatrix) else np.asarray(matrix)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise InvalidNetwork(f"a mixing matrix is square, one row per node; got shape {array.shape}")
@@ -273,7 +277,10 @@ def _as_square(matrix: ArrayLike | sp.sparray) -> sp.coo_array:
 
 
 def _check_entries(given: sp.coo_array, tol: float) -> None:
-    """Raise InvalidNetwork unless M is finite, non-negative and symmetric, with rows that sum to one."""
+    """Raise InvalidNetwork unless a matrix is, up to `tol`, non-negative and symmetric, with rows that sum to one.
+
+    Entries must be finite.
+    """
     for wrong, problem in (
         (~np.isfinite(given.data), "is not a finite number"),
         (given.data < -tol, "is negative; weights of an average are not"),
@@ -298,7 +305,7 @@ def _check_entries(given: sp.coo_array, tol: float) -> None:
 
 
 def _is_bipartite(matrix: sp.csr_array) -> bool:
-    """Return whether every edge of a connected graph joins an even and an odd distance from node 0."""
+    """Return whether a connected graph is bipartite: every edge joins an even and an odd distance from node 0."""
     parity = csgraph.shortest_path(matrix, unweighted=True, indices=0) % 2
     links = matrix.tocoo()
     return bool(np.all((parity[links.row] != parity[links.col]) | (links.row == links.col)))

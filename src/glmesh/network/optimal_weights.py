@@ -12,9 +12,9 @@ _CLOSE = 5e-4  # part of the best ratio that `GraphLaplacian.best` may miss; hal
 
 @dataclass(frozen=True)
 class GraphLaplacian:
-    """Laplacians L of weights on the links of a connected graph of n > 2 nodes."""
+    """The links of a connected graph of n > 2 nodes, and the Laplacian L that weights (links,) on them have."""
 
-    n: int
+    n: int  # number of nodes
     tails: NDArray[np.intp]  # (links,) one end of each link, which is given once
     heads: NDArray[np.intp]  # (links,) the other end
 
@@ -27,28 +27,28 @@ class GraphLaplacian:
         return incidence
 
     def degrees(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the diagonal of L."""
+        """Return the diagonal of L, shape (n,): the sum of the weights of each node's links."""
         both = np.r_[self.tails, self.heads]
         return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
 
     def laplacian(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return L of shape (n, n)."""
+        """Return the Laplacian L of these weights, shape (n, n)."""
         matrix = np.diag(self.degrees(weights))
         matrix[self.tails, self.heads] = matrix[self.heads, self.tails] = -weights
         return matrix
 
     def ends(self, weights: NDArray[np.float64]) -> tuple[float, float]:
-        """Return (λ_2, λ_max) of L."""
+        """Return (λ_2, λ_max), the second smallest and the largest eigenvalue of L."""
         spectrum = np.linalg.eigvalsh(self.laplacian(weights))
         return float(spectrum[1]), float(spectrum[-1])
 
     def ratio(self, weights: NDArray[np.float64]) -> float:
-        """Return λ_2/λ_max of L."""
+        """Return λ_2/λ_max of L, which gossip with momentum is as fast as."""
         lowest, highest = self.ends(weights)
         return lowest / highest
 
     def best(self, weights: NDArray[np.float64], cap: int = 200) -> NDArray[np.float64]:
-        """Return weights with the largest t such that t <= L <= 1 on the vectors of mean zero.
+        """Return weights (links,) with the largest t such that t <= L <= 1 on the vectors of mean zero.
 
         At most `cap` Newton steps from `weights` on the barrier -τt - log det(L - t) - log det(1 - L) - Σ log w. It has
         its minimum within ν/τ of the optimum, with ν = 2(n - 1) + links, and far from zero weights: none is below about
@@ -77,14 +77,14 @@ class GraphLaplacian:
         return point[:-1]
 
     def _slacks(self, point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return L - t and 1 - L on the vectors of mean zero, the identity on the rest."""
+        """Return (L - t I, I - L) at point = (weights, t), both (n, n), made the identity on the constant vectors."""
         laplacian, t, mean = self.laplacian(point[:-1]), point[-1], 1.0 / self.n
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Return -tau t - log det(L - t) - log det(1 - L) - sum log w at point = (w, t), on vectors of mean zero.
+        """Return the barrier -tau t - log det(L - t) - log det(1 - L) - sum log w at point = (w, t).
 
-        The value is infinite where a logarithm is not defined.
+        Determinants are those on vectors of mean zero. The value is infinite where a logarithm is not defined.
         """
         if point.min() <= 0.0:
             return np.inf
@@ -95,7 +95,7 @@ class GraphLaplacian:
         return float(-tau * point[-1] - 2.0 * np.log(roots).sum() - np.log(point[:-1]).sum())
 
     def _derivatives(self, point: NDArray[np.float64], tau: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return gradient and Hessian of the barrier."""
+        """Return (gradient, Hessian) of `_barrier` at point = (weights, t), which has links + 1 entries."""
         weights, a = point[:-1], self.incidence
         below, above = (np.linalg.inv(slack) for slack in self._slacks(point))
         at_below, at_above = a.T @ (below @ a), a.T @ (above @ a)
@@ -108,7 +108,10 @@ class GraphLaplacian:
         return np.append(slopes, below.trace() - 1.0 - tau), hessian
 
     def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
-        """Return the first of 1, 1/2, 1/4, ... that lowers the barrier by a tenth of what the slope says; else 0."""
+        """Return the first of 1, 1/2, 1/4, ... by which `step` lowers the barrier by a tenth of what its slope says.
+
+        0 if none of 40 does.
+        """
         before = self._barrier(point, tau)
         lengths = (0.5**halvings for halvings in range(40))
         return next((s for s in lengths if self._barrier(point + s * step, tau) <= before + 0.1 * s * slope), 0.0)

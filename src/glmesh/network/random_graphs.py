@@ -110,7 +110,10 @@ def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> nx.G
 
 
 def _first_connected(n: int, draw: Callable[[random.Random], nx.Graph], seed: int, advice: str) -> nx.Graph:
-    """Return the first connected graph among `_DRAWS`, each from a stream of its own; `advice` ends the error."""
+    """Return the first connected graph of at most `_DRAWS` calls of `draw`, each with a random stream of its own.
+
+    Raise InvalidNetwork, which ends with `advice`, if none is connected.
+    """
     for attempt in range(_DRAWS):
         drawn = draw(random.Random(f"{seed}/{attempt}"))
         if nx.is_connected(drawn):

@@ -21,7 +21,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return λ_2; 0 for exact averaging and one node, 1 for a disconnected graph."""
+    """Return λ_2, the second largest eigenvalue of W; 0 for exact averaging and one node, 1 if W is disconnected."""
     n = matrix.shape[0]
     if is_averaging(matrix):
         return 0.0
@@ -37,7 +37,7 @@ def second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> f
 
 
 def absolute_eigenvalue(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return β = max(λ_2, -λ_K), given λ_2; 0 for exact averaging."""
+    """Return β = max(λ_2, -λ_K), the second largest absolute eigenvalue of W, given λ_2; 0 for exact averaging."""
     if is_averaging(matrix):
         return 0.0
     if 1.0 - 2.0 * matrix.diagonal().min() <= lambda2:  # Gershgorin: λ_K >= 2 min W_kk - 1
@@ -49,7 +49,10 @@ def absolute_eigenvalue(matrix: sp.csr_array, lambda2: float, dense_limit: int =
 
 
 def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT) -> float:
-    """Return σ_max(P - 11ᵀ/K) of the product P of all factors, the first one applied first."""
+    """Return σ_max(P - 11ᵀ/K) of the product P of all factors, the first one applied first.
+
+    It is the factor, at most 1, by which these exchanges in a row shrink the distance from the mean.
+    """
     n = factors[0].shape[0]
     if n <= dense_limit:
         product = np.eye(n)
@@ -72,7 +75,7 @@ def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT
 
 
 def laplacian_bound(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return an upper bound of 1 - λ_K, and at most Gershgorin's 2 max(1 - W_kk).
+    """Return an upper bound of 1 - λ_K, the largest eigenvalue of I - W; at most Gershgorin's 2 max(1 - W_kk).
 
     Exact up to rounding for small matrices, up to a thousandth for large ones; 0 where I - W = 0.
     """
@@ -95,8 +98,8 @@ def laplacian_bound(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> flo
 def consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
     """Return a proven lower bound of 1 - λ_2, about a thousandth below it; 0 for a disconnected graph.
 
-    `lambda2` is λ_2 up to an error that need not be known: it is corrected by its proven error, and where the proof
-    fails, 4 min W_kl / (K diameter) remains.
+    `lambda2` is λ_2, the second largest eigenvalue of W, up to an error that need not be known: it is corrected by its
+    proven error, and where the proof fails, 4 min W_kl / (K diameter) remains.
     """
     n = matrix.shape[0]
     if n == 1:
@@ -116,10 +119,10 @@ def consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE
 def proven_gap(matrix: sp.csr_array, gap: float) -> float:
     """Return `gap` less rounding, if λ_2 <= 1 - gap is proven; else 0.
 
-    A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does:
-    (1 - gap) I - W = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of
-    them is λ_1 = 1. The factors are exact for a matrix that is off by a few r eps |L||U|, with r the
-    longest row of L, and no eigenvalue moves by more than that.
+    A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1 - gap) I - W
+    = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1. The factors are
+    exact for a matrix that is off by a few r eps abs(L) abs(U), with r the longest row of L, and no eigenvalue moves by
+    more than that.
     """
     try:
         factors = _factor(matrix, 1.0 - gap)
@@ -144,21 +147,21 @@ def _is_disconnected(matrix: sp.csr_array) -> bool:
 
 
 def _apply(factors: Sequence[sp.csr_array], x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the product of all factors times x, the first one applied first."""
+    """Return the product of all factors times the vector x, shape (n,), the first factor applied first."""
     for matrix in factors:
         x = matrix @ x
     return x
 
 
 def _start(n: int) -> NDArray[np.float64]:
-    """Return a fixed random vector of mean zero."""
+    """Return a fixed random vector of mean zero, shape (n,), from which Lanczos starts."""
     start = np.random.default_rng(0).standard_normal(n)
     start -= start.mean()
     return start
 
 
 def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start: NDArray[np.float64]) -> float:
-    """Return the second largest eigenvalue of a mixing matrix of which only products are known."""
+    """Return the second largest eigenvalue of a mixing matrix W, given as x -> W x; raise ArpackNoConvergence."""
     n = len(start)
     # W - 2·11ᵀ/K has the eigenvalues of W, with -1, below all others, in the place of 1
     deflated = splinalg.LinearOperator((n, n), lambda x: apply(x) - 2.0 * x.mean(), dtype=np.float64)
@@ -185,6 +188,6 @@ def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> flo
 
 
 def _factor(matrix: sp.csr_array, shift: float) -> splinalg.SuperLU:
-    """Return shift I - W = L U without pivoting, so that the signs of U's diagonal are those of D in L D Lᵀ."""
+    """Return the sparse factors L and U of shift I - W, without pivoting: U's diagonal has the signs of D in L D Lᵀ."""
     shifted = (sp.diags_array(np.full(matrix.shape[0], shift)) - matrix).tocsc()
     return splinalg.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -51,7 +51,7 @@ class Network:
 
 
 class Clock:
-    """Virtual time of every node."""
+    """Virtual clocks of n nodes, in seconds, which advance as nodes compute, wait and exchange messages."""
 
     def __init__(self, network: Network, n: int) -> None:
         self.network = network
@@ -63,15 +63,18 @@ class Clock:
         self._sent: Vector = np.zeros(n)  # [s] at which a node's link is free again
 
     def compute(self, nonzeros: Vector) -> None:
-        """Advance every node by the seconds that it takes to visit `nonzeros`, shape (n,)."""
+        """Advance every node's clock by the seconds that it takes to visit `nonzeros` entries of data, shape (n,)."""
         self.times = self.times + nonzeros / self.speeds
 
     def wait(self, seconds: Vector) -> None:
-        """Advance every node by `seconds`, shape (n,)."""
+        """Advance every node's clock by `seconds`, shape (n,)."""
         self.times = self.times + seconds
 
     def exchange(self, senders: Indices, receivers: Indices, sizes: Vector) -> None:
-        """Send messages of `sizes` bytes; every node then waits for the messages that it is sent."""
+        """Advance the clocks by one exchange: every node waits for the messages that it is sent.
+
+        senders[i] sends receivers[i] a message of sizes[i] bytes; messages of one sender queue at its bandwidth.
+        """
         # messages of the round before may still be queueing at a node with many neighbours
         begin = np.maximum(self.times, self._sent)
         load = np.bincount(senders, sizes, minlength=len(begin))
@@ -85,10 +88,10 @@ class Clock:
         return [self.times, self._sent]
 
     def restore(self, state: list[Vector]) -> None:
-        """Set the times to those that `state` returned."""
+        """Set the clocks to what `state` returned."""
         self.times, self._sent = state
 
     @property
     def seconds(self) -> float:
-        """Seconds at which the last node is done."""
+        """Virtual seconds at which the last node is done."""
         return float(self.times.max())

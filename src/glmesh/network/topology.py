@@ -249,7 +249,10 @@ def links_of(matrix: sp.csr_array) -> set[tuple[int, int]]:
 
 
 def check_connected(linked: sp.csr_array, labels: Sequence[object], what: str = "graph") -> None:
-    """Raise InvalidNetwork for a graph in several components; name the nodes of one without the first node."""
+    """Raise InvalidNetwork for a graph in several components; the message lists nodes that cannot reach the first one.
+
+    `linked` is an adjacency matrix, `labels` are the names of its nodes in the message, `what` is that of the graph.
+    """
     pieces, piece = csgraph.connected_components(linked, directed=False)
     if pieces == 1:
         return
@@ -263,7 +266,7 @@ def check_connected(linked: sp.csr_array, labels: Sequence[object], what: str = 
 
 
 def _by_name(name: str, n: int, seed: int) -> nx.Graph:
-    """Return the graph with this name."""
+    """Return the graph on n nodes with one of `names()`; `seed` is that of the random ones."""
     if name in _FIXED:
         return _FIXED[name](n)
     if match := re.fullmatch(r"(\d+)-cycle", name):
@@ -276,7 +279,7 @@ def _by_name(name: str, n: int, seed: int) -> nx.Graph:
 
 
 def _read(topology: object) -> nx.Graph:
-    """Return whatever networkx can read as a graph; a directed one is refused, not made undirected."""
+    """Return a networkx graph of whatever networkx can read; a directed one is refused, not made undirected."""
     if getattr(topology, "is_directed", bool)():
         raise InvalidNetwork("the graph is directed, but both ends of an edge talk; use graph.to_undirected()")
     if isinstance(topology, nx.Graph):

@@ -94,7 +94,7 @@ def window_beta(mixings: Sequence[Mixing], window: int | None = None) -> float:
 
 
 def _possibly_disconnected(graph: nx.Graph, n: int, t: int) -> sp.coo_array:
-    """Return the adjacency of a simple graph on 0, ..., n - 1, connected or not; `t` is its number, for messages."""
+    """Return the adjacency matrix of a simple graph on 0, ..., n - 1, connected or not; messages call it graph `t`."""
     if graph.is_directed():
         raise InvalidNetwork(f"graph {t} is directed, but both ends of an edge talk; use graph.to_undirected()")
     missing = [k for k in range(n) if k not in graph]
@@ -114,7 +114,7 @@ def _possibly_disconnected(graph: nx.Graph, n: int, t: int) -> sp.coo_array:
 
 
 def _window(matrices: Sequence[sp.csr_array], start: int, window: int) -> list[sp.csr_array]:
-    """Return W(start), ..., W(start + window - 1) of the repeated sequence."""
+    """Return the matrices W(start), ..., W(start + window - 1) of the sequence, which repeats for ever."""
     return [matrices[(start + s) % len(matrices)] for s in range(window)]
 
 
@@ -127,7 +127,7 @@ def _unreached_node(matrices: Sequence[sp.csr_array]) -> int | None:
 
 
 def _check_connects(matrices: Sequence[sp.csr_array], window: int | None = None) -> None:
-    """Raise InvalidNetwork if the sequence does not connect all nodes, or not within some `window` of exchanges."""
+    """Raise InvalidNetwork if the sequence does not connect all nodes, or not within each `window` of exchanges."""
     period = len(matrices)
     never = _unreached_node(matrices)
     if never is not None:

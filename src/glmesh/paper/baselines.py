@@ -21,7 +21,7 @@ Entrant = tuple[str, Split, Make]  # name, split of the problem, and the method
 
 
 def ridge_baselines(settings: Settings) -> Findings:
-    """Compare methods on ridge regression: URL, ring of 16, both lambdas."""
+    """Compare printed CoLA, rivals and our default on ridge regression: URL data, ring of 16, both lambdas."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("CoLA dual", "samples", Cola.printed),
@@ -36,7 +36,7 @@ def ridge_baselines(settings: Settings) -> Findings:
 
 
 def lasso_baselines(settings: Settings) -> Findings:
-    """Compare methods on the Lasso: webspam (or news20 in its place), ring of 16, both lambdas."""
+    """Compare printed CoLA, rivals and our default on the Lasso: webspam (or news20 data), ring of 16, both lambdas."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("DIGing", "features", lambda: Diging("auto", subgradients=True)),
@@ -50,7 +50,7 @@ def lasso_baselines(settings: Settings) -> Findings:
 
 
 def consensus(settings: Settings) -> Findings:
-    """Follow the consensus violation of printed CoLA in both comparisons."""
+    """Follow the consensus violation of printed CoLA on the problems of both baseline comparisons."""
     url, spam = settings.load("url"), settings.load("webspam", "news20")
     cases: list[tuple[str, DataSet, Problem]] = [
         ("ridge, primal", url, _problem("ridge", url, RIDGE[0], "features")),
@@ -117,7 +117,10 @@ def _baselines(
 
 
 def verdicts(traces: Sequence[Trace], strength: float) -> list[Claim]:
-    """Return the verdicts on CoLA against the paper's two rivals, in rounds and in time, and against newer methods."""
+    """Return three verdicts: on CoLA against DIGing and D-ADMM in rounds and in time, and against newer methods.
+
+    `traces` are those of all methods at the penalty `strength`, lambda per sample.
+    """
     cola = [trace for trace in traces if trace.name in _COLA]
     goal = common_goal([min(cola, key=lambda trace: float(np.nanmin(trace.history["of_start"])))])
     return [
@@ -128,7 +131,10 @@ def verdicts(traces: Sequence[Trace], strength: float) -> list[Claim]:
 
 
 def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: str, what: str) -> Claim:
-    """Return the verdict on CoLA against DIGing and D-ADMM as in the paper, with D-ADMM tuned beside it."""
+    """Return the verdict on CoLA against DIGing and D-ADMM as in the paper, with the cost of tuned D-ADMM beside it.
+
+    The cost is `key`, called `what` in the text, when `of_start` came down to the goal.
+    """
     costs = {trace.name: cost(trace, goal, key) for trace in traces}
     best_cola = min(costs[name] for name in _COLA if name in costs)
     best_rival = min(costs[name] for name in _RIVALS)
@@ -145,7 +151,7 @@ def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: 
 
 
 def _against_newer(traces: Sequence[Trace], strength: float, goal: float) -> Claim:
-    """Return the verdict on CoLA and our default among all methods, which the paper does not claim."""
+    """Return the verdict on printed CoLA and our default among all methods in communications; no claim of the paper."""
     costs = {trace.name: cost(trace, goal, "communications") for trace in traces}
     sent = {trace.name: cost(trace, goal, "bytes") for trace in traces}
     winner, thrifty = min(costs, key=lambda name: costs[name]), min(sent, key=lambda name: sent[name])

@@ -25,12 +25,12 @@ CHANCES = (0.5, 0.7, 0.9, 1.0)  # p, the probability that a node takes part in a
 
 
 def dropout(settings: Settings) -> Findings:
-    """Return what happens when variables of a node that is away are frozen."""
+    """Follow printed CoLA when nodes are away at random and keep their variables ("freeze"); return the findings."""
     return _dropout(settings, "freeze")
 
 
 def dropout_reset(settings: Settings) -> Findings:
-    """Return what happens when a node that goes loses its variables, and its neighbours take them out of their sums."""
+    """Follow printed CoLA when nodes are away at random and lose their variables ("reset"); return the findings."""
     return _dropout(settings, "reset")
 
 
@@ -58,7 +58,7 @@ def _dropout(settings: Settings, model: str) -> Findings:
 
 
 def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
-    """Return the verdicts on frozen variables: a monotone decrease, and faster with a larger p."""
+    """Return the verdicts on nodes that keep their variables: a monotone decrease, and faster with a larger p."""
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]
     listed = ", ".join(f"{trace.name}: {told(value)}" for trace, value in zip(traces, rounds, strict=True))
@@ -70,7 +70,7 @@ def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
 
 
 def _claim_of_resetting(traces: Sequence[Trace]) -> Claim:
-    """Return the verdict on variables that are reset; the last trace has p = 1."""
+    """Return the verdict on nodes that lose their variables: it oscillates, and is slow; the last trace has p = 1."""
     *shaken, steady = traces
     oscillates = all(rises(trace) > 0 for trace in shaken)
     slow = all(np.nanmin(trace.history["of_start"]) > steady.last["of_start"] for trace in shaken)

@@ -27,14 +27,14 @@ NODES = 16
 
 @dataclass(frozen=True)
 class Settings:
-    """How large the experiments are, and where their data is."""
+    """Size of the experiments, and the folder of their data."""
 
     quick: bool = False  # stand-ins and few rounds, for a minute
     folder: str | PathLike[str] | None = None  # of the user's data sets
     seed: int = 0  # of all that is random
 
     def load(self, *names: str) -> DataSet:
-        """Return the first data set that there is a file of, else the stand-in of the first."""
+        """Return the first of these data sets that there is a file of; else, or if quick, the stand-in of the first."""
         if not self.quick:
             for name in names:
                 if data.find(data.ENTRIES[name], self.folder) is not None:
@@ -42,25 +42,28 @@ class Settings:
         return data.load(names[0], real=False)
 
     def pick(self, quick: int, full: int) -> int:
-        """Return the number for quick experiments, or that for full ones."""
+        """Return `quick` for quick experiments, else `full`."""
         return quick if self.quick else full
 
     def follow(
         self, problem: Problem, method: Method[Any, Any], best: Reference, watch: Watch, name: str, **options: Any
     ) -> Trace:
-        """Return the trace of a run over NODES nodes, by default on a ring, on the clock of NETWORK."""
+        """Run a method over NODES nodes, by default on a ring, on the clock of NETWORK; return its trace.
+
+        `best` is the optimum, `watch` says when the run ends, `options` are those of `Run`.
+        """
         where = {"topology": "ring", "n_nodes": NODES, "seed": self.seed, "network": NETWORK}
         return follow(problem, method, best, watch, name=name, **where | options)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, whether it was seen, and the figures that say so."""
+    """A claim of the paper: its sentence, whether an experiment showed it, and the figures that say so."""
 
     text: str
     seen: bool
     figures: str
-    ours: bool = False  # the paper does not claim it, and it is not counted
+    ours: bool = False  # the claim is ours, not the paper's, and is not counted
 
     def __str__(self) -> str:
         verdict = "Seen" if self.seen else "Not seen"
@@ -69,7 +72,7 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """Claims, pictures and tables of an experiment."""
+    """Results of an experiment: verdicts on claims, pictures and a table, which `publish` writes."""
 
     name: str  # of its files, without the ending
     title: str
@@ -77,10 +80,10 @@ class Findings:
     claims: Sequence[Claim] = ()
     panels: Sequence[Panel] = ()
     table: str = ""  # in Markdown, where a picture says nothing
-    used: Sequence[DataSet] = field(default_factory=tuple)
+    used: Sequence[DataSet] = field(default_factory=tuple)  # data that the experiment ran on
 
     def publish(self, folder: Path, *, pictures: bool = True) -> None:
-        """Write a CSV, PNG and SVG file for each panel, and the verdicts as Markdown."""
+        """Write the verdicts as Markdown, and for each panel a CSV file (and pictures, PNG and SVG) into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         for panel in self.panels:
             write_csv(folder / f"{panel.name}.csv", panel.traces)
@@ -89,7 +92,7 @@ class Findings:
         write_text(folder / f"{self.name}.md", self.page(pictures=pictures))
 
     def page(self, *, pictures: bool = True) -> str:
-        """Return the experiment as Markdown."""
+        """Return the experiment as Markdown: title, what was run, table, verdicts and links to pictures."""
         lines = [f"## {self.title}", "", self.about, ""]
         lines += [self.table, ""] if self.table else []
         lines += [f"- {claim}" for claim in self.claims]
@@ -102,30 +105,30 @@ Experiment = Callable[[Settings], Findings]
 
 
 def falls(values: Sequence[float]) -> bool:
-    """Return whether each value is less than the one before."""
+    """Return whether each value is less than the one before it."""
     return all(later < earlier for earlier, later in pairwise(values))
 
 
 def rises(trace: Trace, key: str = "of_start", slack: float = 1e-9) -> float:
-    """Return the largest rise of `key` from one look to the next, less `slack` of its maximum; 0 if it never rises."""
+    """Return the largest rise of `key` between two successive measurements, less `slack` of its maximum; 0: never."""
     values = trace.history[key]
     top = np.nanmax(np.abs(values))
     return float(max(np.diff(values).max(initial=0.0) - slack * top, 0.0))
 
 
 def cost(trace: Trace, goal: float, key: str) -> float:
-    """Return `key` when `of_start` came down to the goal; infinite if it did not."""
+    """Return `key` (a name of KEYS) when `of_start` first was at or below the goal; infinite if it never was."""
     hit = trace.first(goal, "of_start")
     return np.inf if hit is None else hit[key]
 
 
 def told(value: float) -> str:
-    """Return a cost in words."""
+    """Return a cost as text: "never" if it is infinite, else to three digits, or whole from 100 on."""
     return "never" if not np.isfinite(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def common_goal(traces: Sequence[Trace], least: float = 1e-8) -> float:
-    """Return the lowest of 1, 2 and 5 times powers of ten, at least `least`, that all traces reached."""
+    """Return the lowest `of_start` of the form 1, 2 or 5 times a power of ten, at least `least`, that all reached."""
     reached = max(max(float(np.nanmin(trace.history["of_start"])) for trace in traces), least)
     power = 10.0 ** np.floor(np.log10(reached))
     return float(next(part * power for part in (1, 2, 5, 10) if part * power >= reached))

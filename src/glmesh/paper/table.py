@@ -8,7 +8,7 @@ NAMES = ("url", "webspam", "epsilon", "rcv1")
 
 
 def datasets(settings: Settings) -> Findings:
-    """Compare the paper's four data sets with what stood for each here."""
+    """Compare the paper's four data sets with those that were used here; return the findings with a table."""
     rows, real = [], []
     used = []
     for name in NAMES:

@@ -20,18 +20,18 @@ D = TypeVar("D", bound=np.generic)
 
 
 class ProcessGroup:
-    """Collective operations of a single process that hosts all nodes."""
+    """Collective operations of the processes that host the nodes of a run; here, of a single process with all nodes."""
 
-    rank = 0  # of this process
-    size = 1  # processes
+    rank = 0  # number of this process
+    size = 1  # number of processes
     simulates = True  # whether the network is simulated within this process
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """Return the ids of the nodes of each block of this process, ascending."""
+        """Return the ids of the nodes of each block of this process, ascending, at most `n_blocks` blocks."""
         return [part for part in np.array_split(np.arange(n_nodes), n_blocks) if len(part)]
 
     def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> Any:
-        """Return the transport to the nodes of other processes, or None if there are none."""
+        """Return the transport to the nodes of other processes, or None if this process hosts all nodes."""
         return None
 
     def refuse(self, *, network: Network | None, plan: Plan) -> None:

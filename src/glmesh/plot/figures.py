@@ -167,7 +167,10 @@ def _relative(history: Mapping[str, Vector], key: str) -> Vector:
 
 
 def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vector], label: str) -> None:
-    """Draw the first curve as a line, the second as points."""
+    """Draw curves against communications with a log scale: the first as a line, the second as points.
+
+    `label` is the heading; ticks show communications, and the bytes sent by then.
+    """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set_title(label, color=INK, fontsize=11, loc="left")
@@ -201,7 +204,7 @@ def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vec
 
 
 def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:
-    """Return whether a node was away, and communications give the raster a width."""
+    """Return whether a presence raster has something to show: a node was away, and there were communications."""
     x = np.asarray(history["communications"])
     return bool(len(x) > 1 and x[-1] > x[0] and (presence < 1).any())
 
@@ -240,7 +243,10 @@ def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> No
 
 
 def _shares(flags: Flags, edges: Vector) -> Matrix:
-    """Return (K, n_edges - 1) shares of true rounds between two successive edges."""
+    """Return the share of rounds between two successive edges in which each node's flag is set, (K, n_edges - 1).
+
+    `flags` has shape (n_rounds, K), `edges` are rounds, ascending.
+    """
     n_rounds = len(flags)
     sums = np.concatenate([np.zeros((1, flags.shape[1])), np.cumsum(flags, axis=0)])
     upto = np.array([np.interp(edges, np.arange(n_rounds + 1), column) for column in sums.T])
@@ -248,8 +254,9 @@ def _shares(flags: Flags, edges: Vector) -> Matrix:
 
 
 def _layout(graph: nx.Graph) -> dict[Hashable, Vector]:
-    """Return (x, y) by node: a circle for rings, chains and what contains them in order, a star around its hub, else
-    by springs.
+    """Return the (x, y) of each node.
+
+    Rings, chains and what contains them in order lie on a circle, a star around its hub, all else by springs.
     """
     nodes = list(graph)
     K = len(nodes)
@@ -266,7 +273,7 @@ def _layout(graph: nx.Graph) -> dict[Hashable, Vector]:
 
 
 def _circle(nodes: list[Hashable]) -> dict[Hashable, Vector]:
-    """Return (x, y) by node, evenly spaced on a circle, from the top and clockwise."""
+    """Return the (x, y) of each node, evenly spaced on the unit circle, from the top and clockwise."""
     angles = 2 * np.pi * np.arange(len(nodes)) / max(len(nodes), 1)
     return {node: np.array([np.sin(angle), np.cos(angle)]) for node, angle in zip(nodes, angles, strict=True)}
 

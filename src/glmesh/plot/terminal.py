@@ -127,7 +127,7 @@ def graph(nx_graph: nx.Graph, *, width: int = 40, height: int = 18, ascii: bool 
 
 
 def _ticks(low: float, high: float, height: int) -> list[tuple[float, str]]:
-    """Return (exponent of ten, label) of the marks of an axis: at decades, thinned out to every other row."""
+    """Return (exponent of ten, label) for the marks of a log axis: at decades, thinned out to every other row."""
     first, last = ceil(low), floor(high)
     step = max(ceil(2 * (last - first + 1) / height), 1)
     decades = [decade for decade in range(first, last + 1) if decade % step == 0]
@@ -137,7 +137,7 @@ def _ticks(low: float, high: float, height: int) -> list[tuple[float, str]]:
 
 
 class _Canvas:
-    """A canvas of `height` lines of `width` characters, of 4 × 2 dots each (braille) or of one (ascii)."""
+    """A canvas of `height` lines of `width` characters, of 4 × 2 dots each (braille) or of one dot (ascii)."""
 
     def __init__(self, width: int, height: int, ascii: bool) -> None:
         self.width, self._height, self._ascii = width, height, ascii
@@ -146,7 +146,7 @@ class _Canvas:
         self._text: dict[tuple[int, int], str] = {}
 
     def dot(self, x: float, y: float) -> Dot:
-        """Return the dot (from the top, from the left) at x, y in [0, 1]² with the origin at the bottom left."""
+        """Return the dot (from the top, from the left) at the point x, y of [0, 1]², origin at the bottom left."""
         rows, columns = self._dots.shape
         return round((1 - y) * (rows - 1)), round(x * (columns - 1))
 
@@ -161,7 +161,7 @@ class _Canvas:
             self._dots[down.round().astype(int), across.round().astype(int)] = True
 
     def write(self, dot: Dot, text: str) -> None:
-        """Put text over a dot, moved inside where it would stick out."""
+        """Put text over a dot, moved inside the canvas where it would stick out."""
         line, column = self.cell(dot)
         column = max(min(column, self.width - len(text)), 0)
         self._text |= {(line, column + i): letter for i, letter in enumerate(text)}

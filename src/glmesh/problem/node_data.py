@@ -20,11 +20,11 @@ from glmesh.types import Data, Indices, Vector
 
 @dataclass(frozen=True, eq=False)
 class CompositeObjective:
-    """f(Ax) + g(x) over all columns of A, or over those of one node."""
+    """An objective f(Ax) + g(x): the columns of A, all or those of one node, with the functions f and g."""
 
     columns: Columns  # A, or A_k: (d, n)
-    f: Smooth  # of d numbers
-    g: Separable  # of n numbers
+    f: Smooth  # smooth part, a function of d numbers
+    g: Separable  # separable part, a function of n numbers
 
 
 class NodeData:
@@ -52,7 +52,7 @@ class NodeData:
 
     @staticmethod
     def restored(spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str) -> NodeData:
-        """Return node data made of parts that were checked before."""
+        """Return node data of columns, targets and weights that were checked before, without another check."""
         data = NodeData.__new__(NodeData)
         data.spec, data.columns, data.y, data.weight, data.where = spec, columns, y, weight, where
         by_samples = spec.split == "samples"
@@ -60,20 +60,23 @@ class NodeData:
         return data
 
     def with_spec(self, spec: ProblemSpec) -> NodeData:
-        """Return this data under another specification of the same split."""
+        """Return this data under another specification with the same split; the arrays are shared."""
         new = copy.copy(self)
         new.spec = spec
         return new
 
     def summary(self) -> DataSummary:
-        """Return what the other nodes must know of this data."""
+        """Return what the other nodes must know of this data: its width, the range of y, the sum of the weights.
+
+        Split by features, where all nodes must have the same y and weights, also a digest of them.
+        """
         if self.spec.split == "samples":
             return DataSummary.of(self.p, self.y, self.weight)
         digest = hashlib.blake2b(self.y.tobytes() + self.weight.tobytes(), digest_size=6).digest()
         return DataSummary.of(self.m, self.y, self.weight, y_digest=int.from_bytes(digest, "little"))
 
     def grown(self, X: Data, y: ArrayLike | None, sample_weight: ArrayLike | None) -> NodeData:
-        """Return this data with more columns at its end: features, or samples with their labels and weights."""
+        """Return this data with more columns at its end: new features, or new samples with their labels and weights."""
         where = f"{self.where} (new)" if self.where else " (new)"
         if self.spec.split == "features":
             if y is not None or sample_weight is not None:
@@ -92,12 +95,12 @@ class NodeData:
         return NodeData.restored(self.spec, columns, labels, weights, self.where)
 
     def shrunk(self, kept: Indices) -> NodeData:
-        """Return this data with the columns `kept` only, in that order."""
+        """Return this data with the columns of the indices `kept` only, in that order."""
         rows = kept if self.spec.split == "samples" else slice(None)
         return NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where)
 
     def compose(self, summary: DataSummary, node: int | None = None) -> CompositeObjective:
-        """Return f(Ax) + g(x) over the columns held here; `summary` is that of all nodes' data, merged.
+        """Return the objective f(Ax) + g(x) over the columns held here; `summary` is that of all nodes' data, merged.
 
         `node` chooses the penalty where each node has its own; None: the pooled data.
         """
@@ -119,7 +122,11 @@ class NodeData:
             )
 
     def matrix(self, summary: DataSummary) -> Columns:
-        """Return the columns of A that are held here."""
+        """Return the columns of A that are held here, shape (d, n).
+
+        They are the data's columns, scaled by roots of weights (by features), or with a row for the intercept (by
+        samples).
+        """
         if self.spec.split == "features":
             return self.columns if self._root is None else self.columns.scale_rows(self._root)
         columns = self.columns.widen(summary.width)
@@ -127,15 +134,15 @@ class NodeData:
 
     @property
     def _root(self) -> Vector | None:
-        """sqrt(c), which goes into the rows of a weighted squared loss: then tau = 1 whatever the weights c.
+        """Square roots of the sample weights, shape (m,), by which the rows of a weighted squared loss are scaled.
 
-        None where all weights are 1, or the loss is another.
+        Then tau = 1 whatever the weights. None where all weights are 1, or the loss is another.
         """
         weighted = self.spec.loss.scales_rows and (self.weight != 1.0).any()
         return np.sqrt(self.weight) if weighted else None
 
     def _intercept_entry(self, summary: DataSummary) -> float:
-        """Return the entry of all samples in the intercept's row of A (split by samples).
+        """Return the entry that every sample has in the intercept's row of A (split by samples).
 
         With this size the anchor holds the intercept a tenth as much as the losses do.
         """
@@ -145,7 +152,7 @@ class NodeData:
         return float(np.sqrt(10.0 * self.spec.row_l2() / bend)) if bend > 0 else 1.0
 
     def functions(self, summary: DataSummary, node: int | None = None) -> tuple[Smooth, Separable]:
-        """Return (f, g) of the columns held here; `summary` and `node` are those of `compose`."""
+        """Return the functions (f, g) of the columns held here; `summary` and `node` are those of `compose`."""
         spec, y = self.spec, self.y
         if spec.loss.classifies:
             y = _signs(self.y, *summary.classes, spec.loss.name, self.where)
@@ -170,7 +177,7 @@ class NodeData:
 
 
 def _vector(values: Data, name: str) -> Vector:
-    """Return finite numbers, one per sample, as a float64 vector."""
+    """Return values as a float64 vector; raise InvalidData, which calls them `name`, unless finite, one per sample."""
     array = values.toarray() if sp.issparse(values) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -195,7 +202,7 @@ def _vector(values: Data, name: str) -> Vector:
 
 
 def _signs(y: Vector, low: float, high: float, loss: str, where: str) -> Vector:
-    """Return y with -1 for the label `low` and +1 for the label `high`."""
+    """Return y with -1 for the label `low` and +1 for the label `high`; raise InvalidData for any other label."""
     if not low < high:
         raise InvalidData(f"y holds one class only ({high:g}); the {loss} loss needs two")
     strange = (y != low) & (y != high)

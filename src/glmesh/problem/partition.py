@@ -20,29 +20,29 @@ HOW = ("shuffled", "contiguous", "balanced")
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """`order` lists the user's columns node by node; node k holds order[starts[k]:starts[k + 1]]."""
+    """Which node holds which columns: node k has the user's columns order[starts[k]:starts[k + 1]]."""
 
-    order: Indices
-    starts: Indices
+    order: Indices  # (n,) the user's numbers of the columns, node after node
+    starts: Indices  # (K + 1,) where each node's columns begin in `order`
 
     @property
     def n_nodes(self) -> int:
-        """K, the number of nodes."""
+        """Number of nodes K."""
         return len(self.starts) - 1
 
     def columns_of(self, node: int) -> Indices:
-        """Return the columns of a node, as the user counts them."""
+        """Return the columns of a node, by their numbers in the user's matrix."""
         return self.order[self.starts[node] : self.starts[node + 1]]
 
     def to_user(self, values: Vector) -> Vector:
-        """Return values, one per column in node order, in the user's order."""
+        """Return values (n,), given in the order of nodes, one per column, in the user's order."""
         out = np.empty_like(values)
         out[self.order] = values
         return out
 
     @staticmethod
     def of_lists(lists: Sequence[Indices]) -> Partition:
-        """Return the partition in which node k holds the columns lists[k]."""
+        """Return the partition in which node k holds the columns lists[k], in that order."""
         sizes = [len(part) for part in lists]
         order = np.concatenate([np.asarray(part, dtype=np.int64) for part in lists]) if lists else np.zeros(0, np.int64)
         return Partition(order, np.cumsum([0, *sizes]))
@@ -97,7 +97,10 @@ def partition(problem: Problem, n_nodes: int, how: str | ArrayLike = "shuffled",
 
 
 def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: str = "columns") -> Partition:
-    """Return a partition of len(loads) units over nodes; unit i has loads[i] nonzeros, `how` is that of `partition`."""
+    """Return a partition of len(loads) units (columns or samples) over nodes; unit i has loads[i] nonzeros.
+
+    `how` and `seed` are those of `partition`; `what` names the units in error messages.
+    """
     if how is None:
         raise InvalidInput(f"partition must be one of {', '.join(HOW)}, or your own; got None")
     if not isinstance(how, str):
@@ -116,14 +119,17 @@ def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: 
 
 
 def _group_order(penalty: object, split: str) -> Indices | slice:
-    """Return the order of columns by group that the kernels expect, or the order that they have without groups."""
+    """Return the order of a node's columns by group, which the kernels expect; without groups, all as they are."""
     if isinstance(penalty, GroupLasso) and split == "features":
         return np.argsort(penalty.groups, kind="stable")
     return slice(None)
 
 
 def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
-    """Return lists of units: heaviest first, each to the node with the least load (among equals, the fewest units)."""
+    """Return the units of each node: heaviest unit first, each to the node with the least load so far.
+
+    Among nodes with equal loads, to the one with the fewest units.
+    """
     heap = [(0, 0, k) for k in range(n_nodes)]
     lists: list[list[int]] = [[] for _ in range(n_nodes)]
     for unit in np.argsort(-loads, kind="stable"):
@@ -134,7 +140,7 @@ def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
 
 
 def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
-    """Return the user's own partition, once it holds each of n units exactly once."""
+    """Return the user's own partition; raise InvalidInput unless it holds each of n units exactly once."""
     by_node = len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1
     result = Partition.of_lists(_listed(how, what) if by_node else _labelled(how, n, n_nodes, what))
     order = result.order
@@ -148,14 +154,14 @@ def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
 
 
 def _listed(how: Any, what: str) -> list[Indices]:
-    """Return the units of each node, given as lists."""
+    """Return the units of each node from K lists of units; raise InvalidInput unless they are whole numbers."""
     if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
         raise InvalidInput(f"the {what} of a node must be whole numbers")
     return [np.asarray(part, dtype=np.int64) for part in how]
 
 
 def _labelled(how: Any, n: int, n_nodes: int, what: str) -> list[Indices]:
-    """Return the units of each node, given as the node of each unit."""
+    """Return the units of each node from an array with the node of each of n units; refuse nodes that do not exist."""
     nodes = np.asarray(how)
     if nodes.shape != (n,) or nodes.dtype.kind not in "iu":
         raise InvalidInput(f"a partition is one node for each of {n} {what}, or {n_nodes} lists of {what}")
@@ -166,7 +172,7 @@ def _labelled(how: Any, n: int, n_nodes: int, what: str) -> list[Indices]:
 
 
 def _check_groups(result: Partition, g: GroupLasso) -> Partition:
-    """Return the partition with columns ordered by group at each node; refuse one that cuts a group."""
+    """Return the partition with columns ordered by group at each node; raise InvalidInput if it cuts a group."""
     lists = [result.columns_of(k) for k in range(result.n_nodes)]
     home: dict[int, int] = {}
     for node, part in enumerate(lists):

@@ -202,7 +202,7 @@ class Problem:
 
     @property
     def composite(self) -> CompositeObjective:
-        """f(Ax) + g(x) over all columns, in the user's order: the bird's-eye view that only a simulation has."""
+        """The objective f(Ax) + g(x) over all columns, in the user's order; only a simulation has all of them."""
         if self._composite is None:
             summary = self.summary
             each = [part.compose(summary, k) for k, part in enumerate(self.parts)]
@@ -212,7 +212,7 @@ class Problem:
         return self._composite
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return f(Ax) + g(x) over the columns `own` of a node.
+        """Return f(Ax) + g(x) over the columns `own` (in the user's order) of a node.
 
         `summary` is what the nodes have agreed on where data is apart; None: the data is pooled.
         """
@@ -223,7 +223,7 @@ class Problem:
         return held if order is None else CompositeObjective(held.columns.take(order), held.f, held.g.take(order))
 
     def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
-        """Return (f, g) of `node_composite` without making its columns."""
+        """Return (f, g) of what `node_composite` returns, without making its columns."""
         if summary is None:
             return self.composite.f, self.composite.g.take(own)
         f, g = self.parts[node].functions(summary, node)
@@ -241,7 +241,7 @@ class Problem:
 
     @property
     def summary(self) -> DataSummary:
-        """Summary of the data of all nodes, merged."""
+        """Summary of the data of all nodes, merged: width, range of y, weights."""
         return DataSummary.merge([part.summary() for part in self.parts])
 
     @property
@@ -251,7 +251,7 @@ class Problem:
 
     @property
     def n(self) -> int:
-        """Number of variables (columns of A)."""
+        """Number of variables, the columns of A."""
         return sum(part.columns.n for part in self.parts)
 
     def grown(
@@ -262,7 +262,7 @@ class Problem:
         sample_weight: ArrayLike | None = None,
         penalty: Separable | None = None,
     ) -> Problem:
-        """Return the problem with more columns at the end of a part; this one is left as it is.
+        """Return the problem with more columns at the end of a part; this problem is left as it is.
 
         X holds new columns of X split by features, new rows split by samples; y and sample_weight are those of new
         samples. `penalty` is that of new features, before alpha; None: that of the old ones.
@@ -275,21 +275,21 @@ class Problem:
         return self._with(part, after, grown)
 
     def _check_labels(self, labels: Vector) -> None:
-        """Refuse new samples of a class that the problem does not have."""
+        """Raise InvalidData for labels of new samples that are none of the problem's classes."""
         classes = self.classes
         strange = [] if classes is None else [label for label in labels if label not in classes]
         if classes is not None and strange:
             raise InvalidData(f"new labels hold {strange[0]:g}; the classes are {classes[0]:g}, {classes[1]:g}")
 
     def shrunk(self, part: int, kept: Indices) -> Problem:
-        """Return the problem with the columns `kept` (int indices into a part) of a part only."""
+        """Return the problem in which a part keeps the columns `kept` only (indices into the part's columns)."""
         new = self._with(part, self.parts[part].shrunk(kept), self.spec.shrunk_penalty(part, kept))
         if new.n == 0:
             raise InvalidInput("no column would be left")
         return new
 
     def _with(self, part: int, data: NodeData, penalty: Separable) -> Problem:
-        """Return the problem with other data and another penalty of one part."""
+        """Return the problem with other data and another penalty in one part; this problem is left as it is."""
         spec = self.spec.with_penalty(part, penalty, None if self.pooled else len(self.parts))
         parts = [(data if k == part else other).with_spec(spec) for k, other in enumerate(self.parts)]
         new = Problem(spec, parts, self.pooled)
@@ -328,7 +328,7 @@ class Problem:
         return self._respecified(replace(self.spec, anchor=float(intercept)))
 
     def _respecified(self, spec: ProblemSpec) -> Problem:
-        """Return the problem with the matrix A of this one and the functions f and g of another specification."""
+        """Return the problem with this one's matrix A, and the functions f and g of another specification."""
         new = Problem(spec, [part.with_spec(spec) for part in self.parts], self.pooled)
         summary = new.summary
         both = [part.functions(summary, k) for k, part in enumerate(new.parts)]
@@ -359,7 +359,7 @@ class Problem:
         return x.copy(), f.offset(shared)
 
     def model_of(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coef, intercept) of a gradient w of f, split by samples."""
+        """Return (coefficients (p,), intercept) of a gradient w of f, which is the model split by samples."""
         return self.composite.f.split(w)
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
@@ -396,7 +396,7 @@ class Problem:
 
     @property
     def n_nodes(self) -> int | None:
-        """K, the number of nodes that hold the data; None for pooled data, which a run deals out."""
+        """Number K of nodes that hold the data; None for pooled data, which a run deals out."""
         return None if self.pooled else len(self.parts)
 
     @property

@@ -19,7 +19,10 @@ from glmesh.types import Indices, Vector
 
 
 class Shard(Problem):
-    """The columns of the nodes first, first + 1, ... in the order of nodes, and the summary of all data."""
+    """A pooled problem of which this process holds the columns of the nodes first, first + 1, ... only.
+
+    `summary` is that of the data of all processes; `dealt` is the partition of all columns over all nodes.
+    """
 
     def __init__(self, data: NodeData, summary: DataSummary, dealt: Partition, first: int) -> None:
         super().__init__(data.spec, [data], pooled=True)
@@ -33,30 +36,30 @@ class Shard(Problem):
 
     @property
     def n_nodes(self) -> int:
-        """K, the number of nodes of all processes."""
+        """Number K of nodes of all processes."""
         return self.dealt.n_nodes
 
     @property
     def summary(self) -> DataSummary:
-        """Summary of the data of all processes."""
+        """Summary of the data of all nodes of all processes, merged."""
         return self._summary
 
     def _place(self, node: int) -> tuple[int, int]:
-        """Return (begin, end) of a node's columns among those that are held here."""
+        """Return (begin, end) of a node's columns among the columns that this process holds."""
         starts = self.dealt.starts
         return int(starts[node] - starts[self.first]), int(starts[node + 1] - starts[self.first])
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return f(Ax) + g(x) over the columns of a node that is hosted here."""
+        """Return f(Ax) + g(x) over the columns of a node of this process; `own` and `summary` are not needed."""
         a, b = self._place(node)
         return CompositeObjective(self.composite.columns.between(a, b), *self.node_functions(node, own, summary))
 
     def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
-        """Return (f, g) of a node that is hosted here."""
+        """Return (f, g) of a node of this process; `own` and `summary` are not needed."""
         return self.composite.f, self.composite.g.take(np.arange(*self._place(node)))
 
     def node_data(self, node: int, own: Indices) -> NodeData:
-        """Return the data of a node that is hosted here."""
+        """Return the data of a node of this process; `own` is not needed."""
         return self.parts[0].shrunk(np.arange(*self._place(node)))
 
     def _respecified(self, spec: ProblemSpec) -> Problem:
@@ -66,5 +69,5 @@ class Shard(Problem):
         return new
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
-        """Refuse: no process holds the data that the objective takes."""
+        """Raise InvalidInput: no process holds all the data that the objective depends on."""
         raise InvalidInput("this process holds a part of the data only; run.measure() looks at all of it together")

@@ -40,7 +40,10 @@ class ProblemSpec:
         split: str,
         fit_intercept: bool,
     ) -> ProblemSpec:
-        """Return the specification for options as users write them; raise UnsuitablePair for a pair without a form."""
+        """Return the specification for options as users write them; raise UnsuitablePair for a pair without a form.
+
+        A pair of loss and penalty has a form if it can be written f(Ax) + g(x) with this split.
+        """
         loss = _loss(loss)
         alpha = number_in(alpha, "alpha", "a finite number >= 0", lambda weight: 0 <= weight < np.inf)
         one_of(split, "split", ("features", "samples"))
@@ -59,7 +62,7 @@ class ProblemSpec:
         return self.penalty
 
     def with_penalty(self, node: int, penalty: Separable, n_nodes: int | None) -> ProblemSpec:
-        """Return the specification with another penalty (alpha included) of one of n_nodes nodes; None: pooled."""
+        """Return the specification with another penalty (alpha included) of one of n_nodes nodes; None: pooled data."""
         if isinstance(self.penalty, list):
             return replace(self, penalty=[*self.penalty[:node], penalty, *self.penalty[node + 1 :]])
         if n_nodes is not None and penalty is not self.penalty and self.split == "features":
@@ -67,12 +70,12 @@ class ProblemSpec:
         return replace(self, penalty=penalty)
 
     def row_l2(self) -> float:
-        """Return the l2 that the intercept's row of A is scaled for, split by samples."""
+        """Return the factor l2 of half the squares that the intercept's row of A is scaled for, split by samples."""
         l2 = self.penalty_of(None).strong_convexity if self.intercept_l2 is None else self.intercept_l2
         return l2 if np.isfinite(l2) else 1.0
 
     def with_alpha(self, alpha: float) -> ProblemSpec:
-        """Return the specification with another factor of the penalty; A stays as it is, with the intercept's row."""
+        """Return the specification with another factor of the penalty; the matrix A, and its intercept row, stays."""
         if not isinstance(alpha, int | float | np.number) or not 0 < float(alpha) < np.inf or not self.alpha > 0:
             raise InvalidInput(f"alpha must be a finite number > 0, before and after; got {self.alpha!r} and {alpha!r}")
         factor = float(alpha) / self.alpha
@@ -82,7 +85,10 @@ class ProblemSpec:
         return replace(self, alpha=float(alpha), penalty=self.penalty.scaled(factor), intercept_l2=row_l2)
 
     def grown_penalty(self, node: int, penalty: Separable | None, n: int, more: int) -> Separable:
-        """Return the penalty of a node with `more` columns behind its n; None: the new ones have that of the old."""
+        """Return the penalty of a node that gets `more` columns behind its n; `penalty` is that of the new columns.
+
+        None gives new columns the penalty of the old ones.
+        """
         old = self.penalty_of(node)
         if penalty is not None and (self.split == "samples" or type(penalty) is not type(old)):
             raise InvalidInput(f"penalty of new columns: a {type(old).__name__}, and only split by features")
@@ -101,7 +107,7 @@ class ProblemSpec:
         return old
 
     def shrunk_penalty(self, node: int, kept: Indices) -> Separable:
-        """Return the penalty of a node of whose columns `kept` are left."""
+        """Return the penalty of a node that keeps the columns `kept` only; raise InvalidInput if that cuts a group."""
         penalty = self.penalty_of(node)
         if self.split == "samples":
             return penalty
@@ -185,6 +191,6 @@ def refusals(
 
 
 def shorter(allowed: Sequence[Split], n_samples: int, n_features: int) -> Split:
-    """Return the allowed split with the shorter message: a number per feature by samples, per sample by features."""
+    """Return the allowed split with the shorter messages: by samples a number per feature, by features per sample."""
     first: Split = "samples" if n_features < n_samples else "features"
     return first if first in allowed else allowed[0]

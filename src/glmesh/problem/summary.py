@@ -31,24 +31,24 @@ class DataSummary:
 
     @staticmethod
     def of(width: int, y: Vector, weight: Vector, *, y_digest: int = 0) -> DataSummary:
-        """Return the summary of data with the targets y and these sample weights."""
+        """Return the summary of data of this width with targets y and sample weights, both of shape (m,)."""
         low, high = (float(y.min()), float(y.max())) if len(y) else (np.inf, -np.inf)
         return DataSummary(width, width, y_digest, y_digest, low, high, float(weight.sum()))
 
     def to_vector(self) -> Vector:
-        """Return the (7,) float64 vector of which the network takes the maximum."""
+        """Return the summary as a (7,) float64 vector; the element-wise maximum of several is the merged summary."""
         widths, digests = (self.width, -self.least_width), (self.y_digest, -self.least_y_digest)
         return np.array([*widths, *digests, self.y_max, -self.y_min, self.weight], dtype=np.float64)
 
     @staticmethod
     def from_vector(vector: Sequence[float] | Vector) -> DataSummary:
-        """Return the summary that `to_vector`, or a maximum of several, stands for."""
+        """Return the summary that a vector of `to_vector`, or the maximum of several such vectors, stands for."""
         most, least, last, first, high, low, weight = (float(number) for number in vector)
         return DataSummary(int(most), int(-least), int(last), int(-first), -low, high, weight)
 
     @staticmethod
     def merge(summaries: Iterable[DataSummary]) -> DataSummary:
-        """Return the summary of the data of all nodes."""
+        """Return the summary of the data of several nodes together."""
         return DataSummary.from_vector(np.max([summary.to_vector() for summary in summaries], axis=0))
 
     @property
@@ -63,10 +63,13 @@ class DataSummary:
 
     @property
     def classes(self) -> tuple[float, float]:
-        """The labels (negative, positive) of a classification."""
+        """Labels (negative, positive) of a classification: the extremes of y."""
         return self.y_min, self.y_max
 
     def admits(self, late: DataSummary) -> bool:
-        """Return whether data that comes later lies within these extremes (`weight` and `least_width` may differ)."""
+        """Return whether the data that `late` summarises lies within these extremes.
+
+        `weight` and `least_width` may differ.
+        """
         digests = self.least_y_digest <= late.least_y_digest and late.y_digest <= self.y_digest
         return late.width <= self.width and digests and self.y_min <= late.y_min and late.y_max <= self.y_max

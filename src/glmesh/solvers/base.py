@@ -305,13 +305,16 @@ class NodewiseSolver(ABC):
             self.check(g)
 
     def forget(self, block: Block, memory: None, k: int) -> None:  # noqa: B027 (there is nothing to forget)
-        """Do nothing: there is no memory."""
+        """Do nothing when the variables of a node were changed from outside: there is no memory to forget."""
 
     def moved(self, block: Block, memory: None, changed: Flags) -> None:  # noqa: B027 (there is nothing to forget)
-        """Do nothing: there is no memory."""
+        """Do nothing when some variables of the block were changed from outside: there is no memory to forget."""
 
     def solve(self, block: Block, memory: None, task: Subproblems) -> tuple[Vector, Vector]:
-        """Call `solve_node` for one hosted node after the other; returns as `LocalSolver.solve` does."""
+        """Call `solve_node` for one hosted node after the other; write task.x and task.estimate.
+
+        Returns (theta, visited) as `LocalSolver.solve` does.
+        """
         theta, visited = np.full(block.size, np.nan), np.zeros(block.size)
         for k in range(block.size):
             own = block.of_node(k)

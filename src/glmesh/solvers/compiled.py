@@ -63,16 +63,16 @@ class CoordinateDescent:
             raise InvalidInput(f"order must be 'cyclic', 'shuffled' or 'symmetric', got {self.order!r}")
 
     def prepare(self, block: Block) -> DescentMemory:
-        """Return a memory in which no unit sleeps."""
+        """Return the memory of a new run, in which all residuals are zero and no unit sleeps."""
         return DescentMemory(np.zeros((block.size, block.d)), np.zeros(len(block.units[2])), np.zeros(block.size))
 
     def forget(self, block: Block, memory: DescentMemory, k: int) -> None:
-        """Wake all units of the k-th hosted node."""
+        """Wake all units (columns or groups) of the k-th hosted node, whose variables were changed from outside."""
         unit_starts, _, _ = block.units
         memory.wake[int(unit_starts[k]) : int(unit_starts[k + 1])] = 0.0
 
     def moved(self, block: Block, memory: DescentMemory, changed: Flags) -> None:
-        """Wake the units of the columns with a flag in `changed`."""
+        """Wake the units of the columns with a flag in `changed`, shape (columns,): they were changed from outside."""
         if block.kind != GROUPS:
             memory.wake[changed] = 0.0
             return
@@ -81,7 +81,10 @@ class CoordinateDescent:
         memory.wake[so_far[1:] > so_far[:-1]] = 0.0
 
     def solve(self, block: Block, memory: DescentMemory, task: Subproblems) -> tuple[Vector, Vector]:
-        """Call the kernel for the hosted nodes, in parallel; returns as `LocalSolver.solve` does."""
+        """Decrease the subproblems of the hosted nodes by coordinate descent, in parallel; write task.x, task.estimate.
+
+        Returns (theta, visited) as `LocalSolver.solve` does.
+        """
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         unit_starts, bounds, norms = block.units
         columns, n_units = block.columns, len(norms)

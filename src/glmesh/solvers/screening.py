@@ -12,7 +12,7 @@ from glmesh.types import Flags, Matrix, Vector
 
 @dataclass
 class Screening:
-    """Node k skips its subproblem while |w_k - anchor_k|^2 <= radius2_k.
+    """State of screening: node k skips its subproblem while norm(w_k - anchor_k)^2 <= radius2_k.
 
     `Certificate.screening_radius2` gives a radius within which the subproblem can gain nothing that matters.
     """
@@ -24,21 +24,24 @@ class Screening:
 
     @staticmethod
     def of(block: Block) -> Screening:
-        """Return a screening in which every node solves its subproblem."""
+        """Return the state of screening in which every hosted node solves its subproblem."""
         return Screening(np.zeros((block.size, block.d)), np.full(block.size, -1.0))
 
     def begin(self, k: int, w: Vector, radius2: float) -> None:
-        """Let node k skip its subproblem around w, or solve it if radius2 is not positive."""
+        """Let node k skip its subproblem while its gradient is within a ball around w (d,); radius2 <= 0: solve it."""
         self.radius2[k] = radius2
         if radius2 > 0:
             self.anchor[k] = w
 
     def invalidate(self, k: int) -> None:
-        """Let node k solve its subproblem again."""
+        """Let node k solve its subproblem from now on, until `begin` is called again."""
         self.radius2[k] = -1.0
 
     def screened(self, w: Matrix) -> Flags:
-        """Return a flag per hosted node: it skips this round; nodes whose w_k left the ball are invalidated."""
+        """Return a mask of shape (n_hosted,), true for each node that skips this round; w has shape (n_hosted, d).
+
+        Nodes whose w_k left their ball are invalidated.
+        """
         for k in np.flatnonzero(self.radius2 > 0):
             move = w[k] - self.anchor[k]
             if float(move @ move) > self.radius2[k]:

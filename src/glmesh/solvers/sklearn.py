@@ -45,7 +45,7 @@ class SklearnCoordinateDescent(NodewiseSolver):
     selection: Literal["cyclic", "random"] = "cyclic"
 
     def check(self, g: Separable) -> None:
-        """Refuse all penalties but L1, L2 and elastic net, each with or without x >= 0."""
+        """Raise UnsuitablePair for all penalties but L1, L2 and elastic net, each with or without x >= 0."""
         table = g.as_table()
         plain = (
             table is not None
@@ -62,7 +62,7 @@ class SklearnCoordinateDescent(NodewiseSolver):
             )
 
     def solve_node(self, task: NodeTask) -> Vector:
-        """Return the coefficients after `passes` iterations of scikit-learn from x."""
+        """Return the node's variables, shape (n,), after at most `passes` iterations of scikit-learn from task.x."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import ElasticNet
 

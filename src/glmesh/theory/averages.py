@@ -39,7 +39,7 @@ class AveragedIterates:
         self.w = np.zeros_like(self.v)
 
     def add(self) -> None:
-        """Count the run's present state in."""
+        """Update the averages with the run's present variables, mixed estimates and gradients."""
         self.count += 1
         mixed = self.run.estimates
         for _ in range(gossip_steps(self.run)):
@@ -49,7 +49,10 @@ class AveragedIterates:
             mean += (np.asarray(new) - mean) / self.count
 
     def gap(self) -> float:
-        """Return the gap G_H at the averages, with L1 columns restricted to the support that bounds the solution."""
+        """Return the duality gap G_H at the averages (absolute), which Theorem 2 bounds.
+
+        L1 columns are restricted to the support that bounds the solution, so that it is finite.
+        """
         form, n_nodes = self.run.problem.composite, self.run.n_nodes
         pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))
         g = form.g

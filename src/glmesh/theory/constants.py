@@ -126,7 +126,7 @@ def _check_accuracy(theta: float) -> None:
 
 
 def gossip_steps(run: Run) -> int:
-    """Return the gossip steps of a run; refuse those that the theorems are not about."""
+    """Return the number of gossip steps a round of a run; raise UnsuitablePair if the theorems are not about it."""
     steps = run.method.gossip_steps
     if isinstance(steps, str) or run.method.gossip == "chebyshev":
         raise UnsuitablePair("the theory is about plain gossip with a fixed number of steps")
@@ -188,7 +188,10 @@ def constants(run: Run, beta: float | None = None) -> RateConstants:
 
 
 def support_bound(run: Run) -> float:
-    """Return max_i abs(x_i) where g is finite; split by features at most f(0)/l1, for f >= 0 and g >= 0 = g(0)."""
+    """Return L, the largest abs(x_i) at which g is finite; infinite if there is no bound.
+
+    Split by features at most f(0)/l1, for f >= 0 and g >= 0 = g(0).
+    """
     form = run.problem.composite
     n = form.columns.n
     bounds = np.array(np.broadcast_to(form.g.support_bound, n))

@@ -14,18 +14,18 @@ from glmesh.types import Flags, Indices, Vector
 
 @dataclass
 class DelayedMail:
-    """A message on its way."""
+    """A message that a fault plan delays."""
 
-    due: int  # exchange in which it arrives
+    due: int  # number of the exchange in which it arrives
     mail: Mail
 
 
 class FaultyTransport(LocalTransport):
-    """Rows and mail cross only links that the plan leaves standing.
+    """The simulator's transport under a fault plan: rows and mail cross only links that the plan leaves standing.
 
-    Weights adapt at once and locally: a link that fails leaves its weight on the diagonals of both ends, so the
-    mixing matrix of an exchange stays symmetric and doubly stochastic as long as links fail both ways. A message lost
-    one way spoils that, and with it the mean of rows; push-flow gossip, which sends mail, repairs itself.
+    Weights adapt at once and locally: a link that fails leaves its weight on the diagonals of both ends, so the mixing
+    matrix of an exchange stays symmetric and doubly stochastic as long as links fail both ways. A message lost one way
+    spoils that, and with it the mean of rows; push-flow gossip, which sends mail, repairs itself.
     """
 
     fails = True
@@ -57,15 +57,15 @@ class FaultyTransport(LocalTransport):
         self._received: Flags = self._alive  # links whose message was not lost
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """From now on exchanges are those of this round, and fail as this plan says."""
+        """Begin round number `round`: exchanges from now on belong to it, and fail as this plan says."""
         self.plan, self.round = plan, round
 
     def state(self) -> dict[str, Any]:
-        """Return all that changes from exchange to exchange, messages on their way included."""
+        """Return all that changes from exchange to exchange, messages on their way included, for a checkpoint."""
         return super().state() | {"exchanges": self.exchanges, "delayed": self.delayed}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` of another transport returned."""
+        """Go on from what `state` of another transport returned, messages on their way included."""
         super().restore(state)
         self.exchanges, self.delayed = state["exchanges"], state["delayed"]
 
@@ -88,7 +88,10 @@ class FaultyTransport(LocalTransport):
         return arrived
 
     def _arrivals(self, mail: list[Mail], places: list[int]) -> list[Mail]:
-        """Return what comes in time, then copies, then what was delayed: the order in which it hurts most."""
+        """Return the mail that arrives now: what is in time, then second copies, then what was delayed before.
+
+        Late messages come last, which is hardest for receivers. `places` are the indices of each message's link.
+        """
         assert self.round is not None
         senders, receivers = self.links
         lateness = self.plan.lateness(self.exchanges, self.round, senders, receivers)
@@ -105,7 +108,10 @@ class FaultyTransport(LocalTransport):
         return arrived
 
     def _data(self, weights: Vector) -> Vector:
-        """Return the entries of a mixing matrix with these weights on the links, and what is left on the diagonal."""
+        """Return the entries of a mixing matrix, shape (nnz,), with these weights on the links.
+
+        What is left of each row is on the diagonal.
+        """
         n = self.mixing.n_nodes
         data = np.empty(self.mixing.matrix.nnz)
         data[self._off] = weights
@@ -113,7 +119,7 @@ class FaultyTransport(LocalTransport):
         return data
 
     def weights_now(self) -> list[Vector]:
-        """Return the mixing weights of this exchange for each block: those of the rows that arrived, else 0."""
+        """Return each block's mixing weights in this exchange, in its halo's order; 0 for rows that did not arrive."""
         if self.round is None:
             return super().weights_now()
         data, pointers = self._data(self._graph * self._received), self.mixing.matrix.indptr
@@ -121,7 +127,10 @@ class FaultyTransport(LocalTransport):
 
     @property
     def effective(self) -> sp.csr_array:
-        """W of the last exchange, made of the links that worked both ways: symmetric and doubly stochastic."""
+        """Mixing matrix of the last exchange, (K, K), made of the links that worked both ways.
+
+        It is symmetric and doubly stochastic.
+        """
         matrix = self.mixing.matrix
         data = self._data(self._graph * (self._received & self._received[self._back]))
         return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

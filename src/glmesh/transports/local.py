@@ -11,7 +11,7 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 
 class LocalTransport:
-    """Blocks of one process, which share arrays: rows stay where they are, and a halo refers to all of them.
+    """The transport between blocks of one process, which share arrays: rows stay where they are.
 
     `blocks` are the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
     """
@@ -38,7 +38,11 @@ class LocalTransport:
             )
 
     def allocate(self, block: int, width: int) -> Matrix:
-        """Return a zeroed array for a block's rows, a view of one that all blocks share if all ask in one order."""
+        """Return a zeroed (n_hosted, width) array for a block's rows.
+
+        It is a view of one (K, width) array that all blocks share if all ask in one order; then no exchange copies
+        rows.
+        """
         turn = self._taken[block]
         self._taken[block] += 1
         if turn == len(self._shared):
@@ -50,7 +54,7 @@ class LocalTransport:
         """Do nothing: no exchange fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Return halos that refer to the rows of all nodes, of which the kernels read only the neighbours'."""
+        """Deliver all outboxes; return halos that refer to the rows of all nodes, not only of the neighbours."""
         vectors = self._together([outbox.vectors for outbox in outboxes])
         scalars = self._together([outbox.scalars for outbox in outboxes])
         mail: list[list[Mail]] = [[] for _ in outboxes]
@@ -64,18 +68,18 @@ class LocalTransport:
         ]
 
     def state(self) -> dict[str, Any]:
-        """Return all that changes from exchange to exchange, as plain data."""
+        """Return counters of traffic and times of the virtual clock, as plain data, for a checkpoint."""
         clock = None if self.clock is None else self.clock.state()
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": clock}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` of another transport returned."""
+        """Go on from the traffic and the times that `state` of another transport returned."""
         self.traffic = Traffic(state["communications"], state["bytes"])
         if self.clock is not None:
             self.clock.restore(state["clock"])
 
     def row_sizes(self, vectors: Matrix | None, scalars: Matrix | None) -> Vector:
-        """Return the bytes that each node sends to each neighbour in its row, shape (K,)."""
+        """Return the bytes of the row (vector and scalars) that each node sends to each neighbour, shape (K,)."""
         sizes = np.zeros(self.mixing.n_nodes)
         if vectors is not None:
             sizes += 8 * vectors.shape[1]
@@ -84,11 +88,11 @@ class LocalTransport:
         return sizes
 
     def weights_now(self) -> list[Vector]:
-        """Return the mixing weights of this exchange for each block, in the order of its halo's neighbours."""
+        """Return each block's mixing weights in this exchange, in the order of its halo's neighbours."""
         return [weights for _, _, weights, _ in self._graphs]
 
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
-        """Count what is sent, and return the mail that arrives."""
+        """Count the rows and the mail that are sent; return the mail that arrives, here all of it."""
         senders, receivers = self.links
         self._count(senders, receivers, row_sizes[senders], mail)
         return mail
@@ -97,7 +101,7 @@ class LocalTransport:
         """Do nothing: no resource is held."""
 
     def _count(self, senders: Indices, receivers: Indices, sizes: Vector, mail: list[Mail]) -> None:
-        """Count an exchange of rows of these sizes along these links, and of mail."""
+        """Count an exchange of mail and of rows, with `sizes` bytes for each sender and receiver; advance the clock."""
         if mail and self.clock is None:
             self.traffic.bytes += sum([one.nbytes for one in mail])
         elif mail:
@@ -111,7 +115,7 @@ class LocalTransport:
 
     @cached_property
     def links(self) -> tuple[Indices, Indices]:
-        """(senders, receivers) of all directed links, each of shape (n_links,)."""
+        """Nodes (senders, receivers) of all directed links, each of shape (n_links,)."""
         matrix = self.mixing.matrix.tocoo()
         apart = matrix.row != matrix.col
         return matrix.col[apart].astype(np.int64), matrix.row[apart].astype(np.int64)

@@ -45,7 +45,7 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 def _groups(value: object) -> tuple[tuple[int, ...], ...]:
-    """Return a list of disjoint groups of nodes, none empty, as tuples."""
+    """Return a list of disjoint groups of nodes, none empty, as tuples; raise InvalidInput for anything else."""
     wanted = "a list of lists of nodes, none empty"
     groups = tuple(tuple(whole(node) for node in list_of(group, wanted)) for group in list_of(value, wanted))
     if not groups or not all(groups):
@@ -58,7 +58,7 @@ def _groups(value: object) -> tuple[tuple[int, ...], ...]:
 
 
 def graph_list(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return a list of links for each exchange in turn, as tuples."""
+    """Return a list with the links of each exchange in turn as tuples; raise InvalidInput for anything else."""
     wanted = "a list with a list of links for each exchange"
     return tuple(tuple(_pair(link) for link in list_of(graph, wanted)) for graph in list_of(value, wanted))
 
@@ -72,7 +72,7 @@ FailureModel = Annotated[str, _one_of(*MODELS)]
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Rounds start, ..., end - 1; without an end, all from start on."""
+    """Rounds start, ..., end - 1 during which an entry of a fault plan holds; without an end, all from start on."""
 
     start: Whole = 0
     end: Annotated[int | None, whole] = None
@@ -92,24 +92,24 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Random(Window):
-    """Random faults, independent for each node and round, or each link or message and exchange."""
+    """Random faults during a window, independent for each node and round, or each link or message and exchange."""
 
-    dropout: Probability = 0.0  # of a node being away in a round
-    model: FailureModel = "freeze"  # of those nodes
-    loss: Probability = 0.0  # of a message
-    links: Probability = 0.0  # of a link carrying nothing in an exchange
-    duplicate: Probability = 0.0  # of a message arriving twice
-    delay: Probability = 0.0  # of a message arriving 1 to 3 exchanges late
+    dropout: Probability = 0.0  # probability that a node is away in a round
+    model: FailureModel = "freeze"  # whether those nodes keep or lose their state
+    loss: Probability = 0.0  # probability that a message is lost
+    links: Probability = 0.0  # probability that a link carries nothing in an exchange
+    duplicate: Probability = 0.0  # probability that a message arrives twice
+    delay: Probability = 0.0  # probability that a message arrives 1 to 3 exchanges late
 
     @property
     def strikes(self) -> bool:
-        """Whether anything can fail at all."""
+        """Whether any of the probabilities is positive, so that something can fail."""
         return any(getattr(self, kind) > 0 for kind in CHANCES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Down(Window):
-    """Node that is away during a window."""
+    """A node that is away during a window of rounds, and keeps ("freeze") or loses ("reset") its state."""
 
     node: Whole
     model: FailureModel = "freeze"
@@ -117,7 +117,10 @@ class Down(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkFailure(Window):
-    """Link that fails; one way, only the messages from the first node to the second are lost."""
+    """A link that fails during a window of rounds.
+
+    One way, only the messages from the first node of `between` to the second are lost.
+    """
 
     between: Annotated[tuple[int, int], _pair]
     one_way: Annotated[bool, _one_of(True, False)] = False
@@ -125,18 +128,18 @@ class LinkFailure(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPartition(Window):
-    """Groups of nodes between which no message passes; the nodes in none of them form one more."""
+    """Groups of nodes between which no message passes during a window; the nodes in none of them form one more."""
 
     groups: Annotated[tuple[tuple[int, ...], ...], _groups]
 
     def sides(self) -> dict[int, int]:
-        """Return the number of the group that each node is in; nodes in none are missing."""
+        """Return the number of each node's group, by node; nodes in no group are missing."""
         return {node: number for number, group in enumerate(self.groups) for node in group}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """Node that is no member before a round."""
+    """A node that is no member before `round`, and a member from then on."""
 
     node: Whole
     round: Whole
@@ -144,18 +147,18 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave(Join):
-    """Node that is no member from a round on; with "freeze" its variables stay counted as constants."""
+    """A node that is no member from `round` on; with "freeze" its variables stay counted as constants."""
 
     model: FailureModel = "freeze"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Straggler(Window):
-    """Node that takes longer, or that solves its subproblem less accurately."""
+    """A node that takes longer, or that solves its subproblem less accurately, during a window of rounds."""
 
     node: Whole
     delay: Seconds = None  # [s] per round
-    theta: Accuracy = None  # local accuracy that it reaches; 1: nothing
+    theta: Accuracy = None  # local accuracy Theta that the node reaches; 1: it makes no progress
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,7 +169,7 @@ class Straggler(Window):
 
 
 def load_tables(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file."""
+    """Return the tables of a TOML file as a dict; raise UnreadableFile if there is none, or it is no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -178,7 +181,10 @@ def load_tables(path: Path) -> dict[str, Any]:
 
 
 def read_entry(kind: type[T], data: object, at: str) -> T:
-    """Return one table of a plan, read by the readers in the types of its fields; `at` is its place, for errors."""
+    """Return one table of a plan as an entry of class `kind`; raise InvalidInput, which names the place `at`.
+
+    Each field is read by the reader in its type.
+    """
     place = f"fault plan, {at}"
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{place}: must be a table, got {data!r}")
@@ -199,7 +205,7 @@ def read_entry(kind: type[T], data: object, at: str) -> T:
 
 
 def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T:
-    """Return read(value); its InvalidInput then names the place and the key."""
+    """Return read(value); put the place and the key before the message of an InvalidInput that it raises."""
     try:
         return read(value)
     except InvalidInput as error:
@@ -207,7 +213,7 @@ def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T
 
 
 def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str) -> None:
-    """Raise InvalidInput for the first key that is not known, and name the nearest that is."""
+    """Raise InvalidInput for the first key that is not among the known ones; the message names the nearest."""
     names = list(known)
     for key in data:
         if key in names:
@@ -218,13 +224,13 @@ def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str)
 
 
 def stated(entry: Any) -> dict[str, object]:
-    """Return the fields of a dataclass that differ from their defaults, under their names in a plan."""
+    """Return the fields of a dataclass that differ from their defaults, by their names in a plan."""
     stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
     return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
 
 
 def plain(value: object) -> object:
-    """Return entries and tuples as plain data: dicts, lists, strings and numbers."""
+    """Return an entry or tuple of a plan as plain data: dicts, lists, strings and numbers."""
     if is_dataclass(value):
         return {key: plain(inner) for key, inner in stated(value).items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value

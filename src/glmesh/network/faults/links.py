@@ -9,20 +9,20 @@ from glmesh.types import Flags, Indices
 
 
 def message_ends(senders: ArrayLike, receivers: ArrayLike) -> tuple[Indices, Indices]:
-    """Return senders and receivers as arrays of one shape."""
+    """Return senders and receivers, broadcast against each other, as two int arrays of one shape."""
     source, target = np.broadcast_arrays(np.asarray(senders, dtype=np.int64), np.asarray(receivers, dtype=np.int64))
     return source, target
 
 
 def among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flags:
-    """Return a flag per pair low < high: it is among the links, which are given in either order."""
+    """Return a flag per pair low[i] < high[i], true if it is one of `links`, which are given in either order."""
     listed = np.sort(np.array(list(links), dtype=np.int64).reshape(-1, 2), axis=1)
     width = 1 + max(int(high.max(initial=0)), int(listed.max(initial=0)))
     return np.isin(low * width + high, listed[:, 0] * width + listed[:, 1])
 
 
 def reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
-    """Return the nodes that links lead to from `start`, itself included."""
+    """Return the nodes that can be reached from `start` over the links, itself included."""
     neighbours: dict[int, set[int]] = {}
     for a, b in links:
         neighbours.setdefault(a, set()).add(b)

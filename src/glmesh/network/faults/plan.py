@@ -134,7 +134,7 @@ class Plan:
             raise InvalidInput(f"{plan}: {error}") from None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan as plain data without what is left at its default; `of` reads it back."""
+        """Return the plan as plain data, without fields that have their default; `Plan.of` reads it back."""
         return {key: plain(value) for key, value in stated(self).items()}
 
     @property
@@ -198,30 +198,39 @@ class Plan:
         self._check_connected(n_nodes, {(min(link), max(link)) for link in links})
 
     def members(self, round: int, n_nodes: int) -> Flags:
-        """Return a flag per node: it has joined and not left, in this round."""
+        """Return a mask of shape (n_nodes,), true for each node that has joined and not left by this round."""
         members = np.ones(n_nodes, dtype=np.bool_)
         members[[entry.node for entry in self.join if round < entry.round]] = False
         members[[entry.node for entry in self.leave if round >= entry.round]] = False
         return members
 
     def up(self, round: int, n_nodes: int) -> Flags:
-        """Return a flag per node: it is a member and not away; chance takes no node in the round in which it joins."""
+        """Return a mask of shape (n_nodes,), true for each member that is not away in this round.
+
+        Random dropout spares a node in the round in which it joins.
+        """
         return self.members(round, n_nodes) & ~self._away(round, n_nodes, MODELS)
 
     def presence(self, rounds: int, n_nodes: int) -> Vector:
-        """Return an array (rounds, n_nodes): 1 for nodes that are there, 0.5 for members that are away, else 0."""
+        """Return (rounds, n_nodes) numbers: 1 for nodes that are there, 0.5 for members that are away, else 0."""
         if not self.loses_messages:
             return np.ones((rounds, n_nodes))
         rows = [0.5 * self.members(t, n_nodes) + 0.5 * self.up(t, n_nodes) for t in range(rounds)]
         return np.array(rows).reshape(rounds, n_nodes)
 
     def resets(self, round: int, n_nodes: int) -> Flags:
-        """Return a flag per node: an absence with "reset" begins in this round, and the node loses its state."""
+        """Return a mask of shape (n_nodes,), true where an absence with "reset" begins in this round.
+
+        Such a node loses its state.
+        """
         away = self._away(round, n_nodes, ("reset",))
         return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
 
     def links_up(self, exchange: int, round: int, pairs: ArrayLike) -> Flags:
-        """Return a flag per link (row of `pairs`, in either order): it carries messages, if both nodes are there."""
+        """Return a mask, true for each link (row of `pairs`, in either order) that carries messages in this exchange.
+
+        Whether both nodes are there is not looked at.
+        """
         ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
         low, high = ends[:, 0], ends[:, 1]
         up = np.ones(len(ends), dtype=np.bool_)
@@ -251,7 +260,10 @@ class Plan:
         return sorted({0, *(entry.round for entry in self.join + self.leave), *starts})
 
     def lost(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Flags:
-        """Return a flag per message: it is lost on its way; answers are messages of their own."""
+        """Return a mask, true for each message senders[i] -> receivers[i] of this exchange that is lost on its way.
+
+        An answer is a message of its own.
+        """
         source, target = message_ends(senders, receivers)
         lost = np.zeros(source.shape, dtype=np.bool_)
         for phase, draw in self._draws("loss", exchange, round, source, target):
@@ -262,7 +274,7 @@ class Plan:
         return lost
 
     def copies(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
-        """Return how often each message arrives, unless it is lost: 1 or 2."""
+        """Return how often each message senders[i] -> receivers[i] arrives, unless it is lost: 1 or 2."""
         source, target = message_ends(senders, receivers)
         copies = np.ones(source.shape, dtype=np.int64)
         for phase, draw in self._draws("duplicate", exchange, round, source, target):
@@ -270,7 +282,10 @@ class Plan:
         return copies
 
     def lateness(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
-        """Return how many exchanges late each message arrives, unless it is lost: 0, or 1 to 3 with equal chance."""
+        """Return how many exchanges late each message senders[i] -> receivers[i] arrives, unless it is lost.
+
+        0, or 1 to 3 with equal chance.
+        """
         source, target = message_ends(senders, receivers)
         late = np.zeros(source.shape, dtype=np.int64)
         for phase, draw in self._draws("delay", exchange, round, source, target):
@@ -280,7 +295,10 @@ class Plan:
         return late
 
     def theta(self, round: int, n_nodes: int) -> Vector:
-        """Return the local accuracy Theta that stragglers are held to, the largest of several; NaN for other nodes."""
+        """Return the local accuracy Theta that each straggler is held to in this round, shape (n_nodes,).
+
+        The largest of several; NaN for nodes that are held to none.
+        """
         theta = np.full(n_nodes, np.nan)
         for entry in self.straggler:
             if entry.theta is not None and entry.covers(round):
@@ -288,7 +306,7 @@ class Plan:
         return theta
 
     def delays(self, round: int, n_nodes: int) -> Vector:
-        """Return the seconds that each node takes longer in this round."""
+        """Return the additional seconds that each node takes in this round, shape (n_nodes,)."""
         delays = np.zeros(n_nodes)
         for entry in self.straggler:
             if entry.delay is not None and entry.covers(round):
@@ -296,7 +314,7 @@ class Plan:
         return delays
 
     def _away(self, round: int, n_nodes: int, models: Collection[str]) -> Flags:
-        """Return a flag per node: it is a member that is away by a cause with one of these models."""
+        """Return a mask of shape (n_nodes,), true for each member that is away by a cause with one of these models."""
         away = np.zeros(n_nodes, dtype=np.bool_)
         for phase, draw in self._draws("dropout", round, round, np.arange(n_nodes)):
             if phase.model in models:
@@ -306,7 +324,10 @@ class Plan:
         return away & self.members(round, n_nodes)
 
     def _draws(self, kind: str, when: int, round: int, *ids: Indices) -> Iterator[tuple[Random, Vector]]:
-        """Yield each phase of the round with this kind of fault, and a number in [0, 1) per node, link or message."""
+        """Yield (phase, numbers in [0, 1)) for each phase of the round with this kind of fault.
+
+        There is a number per entry of `ids`: nodes, or the ends of links or messages. `when` is the round or exchange.
+        """
         for index, phase in enumerate(self.random):
             if getattr(phase, kind) > 0 and phase.covers(round):
                 yield phase, _uniform(self.seed, CHANCES.index(kind), index, when, *ids)
@@ -375,7 +396,7 @@ class Plan:
 
 
 def _plan(data: Mapping[str, object]) -> Plan:
-    """Return a plan from plain data."""
+    """Return the Plan that plain data (a dict of tables) describes; raise InvalidInput that says where it is wrong."""
     refuse_unknown(data, _TOP, "fault plan")
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -388,7 +409,7 @@ def _plan(data: Mapping[str, object]) -> Plan:
 
 
 def _uniform(*parts: int | Indices) -> Vector:
-    """Return a number in [0, 1) for each tuple of whole numbers: the finaliser of splitmix64, chained."""
+    """Return a number in [0, 1) for each tuple of whole numbers, a hash of them: splitmix64's finaliser, chained."""
     state = np.zeros((), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for part in parts:

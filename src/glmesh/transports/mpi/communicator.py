@@ -26,7 +26,7 @@ _AROUND = 32  # [looks] between two looks at which ranks have failed
 
 
 class Communicator:
-    """The messages of this rank; among the ranks of the whole program if no communicator is given."""
+    """The messages between this rank and all others, to be used in a `with`; by default of all ranks of the program."""
 
     def __init__(self, comm: MPI.Intracomm | None = None) -> None:
         self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
@@ -41,7 +41,7 @@ class Communicator:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Exchange a last message with every rank: empty, or what has failed here."""
+        """Exchange a last message with every rank: empty, or what failed here; raise RankFailed if another failed."""
         own = "" if error is None else _BECAUSE if isinstance(error, RankFailed) else _text(error)
         message = np.zeros(_LONGEST, np.uint8)
         content = np.frombuffer(own.encode()[: _LONGEST - 1], np.uint8)
@@ -83,7 +83,7 @@ class Communicator:
                 raise self._failed()
 
     def kind(self, needed: Indices, width: int) -> MPI.Datatype:
-        """Return the MPI datatype of these rows of an array, which need not be next to each other."""
+        """Return an MPI datatype of the rows `needed`, which need not be adjacent, of an array of this width."""
         kind = MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit()
         self._made.append(kind)
         return kind
@@ -95,13 +95,13 @@ class Communicator:
         return request
 
     def receives(self, buffer: Matrix, peer: int, tag: int) -> MPI.Prequest:
-        """Return a persistent receive request (MPI_Recv_init) from rank `peer`."""
+        """Return a persistent receive request (MPI_Recv_init) from rank `peer` into the buffer."""
         request = self._comm.Recv_init(buffer, peer, tag)
         self._made.append(request)
         return request
 
     def give_back(self, made: Sequence[Made]) -> None:
-        """Free requests and datatypes; not after a failure, when they may be under way still."""
+        """Free MPI requests and datatypes; after a failure do nothing, because they may be under way still."""
         if not self.failures:
             self._made = [one for one in self._made if not any(one is gone for gone in made)]
             for one in made:
@@ -113,7 +113,7 @@ class Communicator:
             MPI.Prequest.Startall(requests)
 
     def exchange_bytes(self, outgoing: dict[int, Bytes]) -> dict[int, Bytes]:
-        """Send bytes of any length to each of these ranks, and return what each of them sent here."""
+        """Send bytes of any length to each of these ranks; return what each of them sent here, by rank."""
         requests = [self._comm.Isend([data, MPI.BYTE], peer, _MAIL) for peer, data in outgoing.items()]
         arrived: dict[int, Bytes] = {}
         status = MPI.Status()
@@ -132,7 +132,7 @@ class Communicator:
 
 
 def _pause(looks: int) -> int:
-    """Yield the processor after `looks` looks in vain, or pause; return looks + 1.
+    """Yield the processor, or sleep after many `looks` at requests in vain; return looks + 1.
 
     MPI's own waiting never lets go of the processor, which others may need to send.
     """

@@ -22,12 +22,12 @@ _CARRY = 2  # tag; 0 and 1 are those of rows and scalars
 
 
 class Ranks(Communicator, ProcessGroup):
-    """All ranks of an MPI communicator; that of the whole program if none is given."""
+    """The process group of an MPI program, in which every rank hosts one block; by default of all its ranks."""
 
     simulates = False
 
     def refuse(self, *, network: Network | None, plan: Plan) -> None:
-        """Raise InvalidInput for a virtual clock or a fault plan, which a cluster has not."""
+        """Raise InvalidInput for a virtual clock or a fault plan, which are for simulations only."""
         if network is not None:
             raise InvalidInput(
                 "network= is a clock for simulations; with runtime='mpi' seconds are real. Leave it away"
@@ -36,7 +36,7 @@ class Ranks(Communicator, ProcessGroup):
             raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """Return the ids of this rank's nodes, an equal share of all, in one block."""
+        """Return the ids of this rank's nodes, an equal share of all, as a list of one block."""
         if n_nodes < self.size:
             raise InvalidInput(
                 f"{n_nodes} nodes on {self.size} ranks: give each rank one at least, or start fewer ranks"
@@ -44,17 +44,17 @@ class Ranks(Communicator, ProcessGroup):
         return [np.array_split(np.arange(n_nodes), self.size)[self.rank]]
 
     def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> MpiTransport:
-        """Return the transport between this rank and those that host neighbours."""
+        """Return the transport between this rank's nodes and their neighbours on other ranks."""
         return MpiTransport(self, mixing, np.array_split(np.arange(mixing.n_nodes), self.size))
 
     def _sizes(self, own: int) -> Indices:
-        """Return the number that each rank gives, shape (n_ranks,)."""
+        """All-gather of one number: return the `own` of each rank, shape (n_ranks,)."""
         sizes = np.zeros(self.size, np.int64)
         self.wait([self._comm.Iallgather(np.array([own], np.int64), sizes)])
         return sizes
 
     def _all(self, own: Bytes) -> list[Bytes]:
-        """Return the bytes of each rank, views of one array."""
+        """All-gather of bytes: return the `own` of each rank, views of one array."""
         sizes = self._sizes(len(own))
         ends = np.cumsum(sizes)
         whole = np.empty(int(ends[-1]), np.uint8)
@@ -63,37 +63,37 @@ class Ranks(Communicator, ProcessGroup):
         return np.split(whole, ends[:-1])
 
     def all_gather_rows(self, parts: Sequence[npt.NDArray[D]]) -> npt.NDArray[D]:
-        """All-gather: the rows of all ranks, in node order."""
+        """All-gather of arrays: return the rows of all ranks, concatenated in node order."""
         own = np.ascontiguousarray(np.concatenate(list(parts)))
         whole = np.concatenate(self._all(own.reshape(-1).view(np.uint8)))
         return whole.view(own.dtype).reshape(-1, *own.shape[1:])
 
     def all_to_all(self, parts: list[T]) -> list[T]:
-        """All-to-all: parts[j] goes to rank j; return what all ranks sent here, in their order."""
+        """All-to-all: send parts[j] to rank j; return what each rank sent here, in rank order."""
         own = {peer: np.frombuffer(pickle.dumps(parts[peer], protocol=5), np.uint8) for peer in self._news}
         arrived = {peer: pickle.loads(data.data) for peer, data in self.exchange_bytes(own).items()}
         return [arrived.get(peer, parts[self.rank]) for peer in range(self.size)]
 
     def all_gather(self, parts: Sequence[T]) -> list[T]:
-        """All-gather: the entries of all ranks, in node order."""
+        """All-gather: return the entries of all ranks, in node order."""
         own = np.frombuffer(pickle.dumps(list(parts)), np.uint8)
         return [one for data in self._all(own) for one in pickle.loads(data.data)]
 
     def fold_in(self, carry: Vector) -> Vector:
-        """Return `carry` at rank 0, elsewhere what the rank before passed on."""
+        """Begin this rank's step of a fold: return `carry` at rank 0, elsewhere what the rank before passed on."""
         if self.rank > 0:
             self.wait([self._comm.Irecv(carry, self.rank - 1, _CARRY)])
         return carry
 
     def fold_out(self, carry: Vector) -> Vector:
-        """Pass `carry` on to the next rank; return the last rank's, at all ranks."""
+        """End this rank's step of a fold: pass `carry` on to the next rank; return the last rank's, at all ranks."""
         if self.rank < self.size - 1:
             self.wait([self._comm.Isend(carry, self.rank + 1, _CARRY)])
         self.wait([self._comm.Ibcast(carry, self.size - 1)])
         return carry
 
     def broadcast(self, value: T) -> T:
-        """Broadcast: the value of rank 0."""
+        """Broadcast: return the `value` of rank 0, at all ranks."""
         data = pickle.dumps(value) if self.rank == 0 else b""
         size = np.array([len(data)], np.int64)
         self.wait([self._comm.Ibcast(size, 0)])
@@ -103,11 +103,11 @@ class Ranks(Communicator, ProcessGroup):
         return result
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag of any rank is set."""
+        """All-reduce with logical or: return whether the flag of any rank is set."""
         return any(self.all_gather([bool(flag)]))
 
     def gather(self, parts: list[T]) -> list[T] | None:
-        """Gather: the entries of all ranks at rank 0, None at the others."""
+        """Gather: return the entries of all ranks, in node order, at rank 0 and None elsewhere."""
         data = pickle.dumps(parts, protocol=5)
         sizes = self._sizes(len(data))
         if self.rank > 0:
@@ -121,7 +121,7 @@ class Ranks(Communicator, ProcessGroup):
         return whole
 
     def scatter(self, parts: list[T] | None) -> list[T]:
-        """Scatter: one entry of rank 0's list to each rank; an empty list is empty for all."""
+        """Scatter: return a list with this rank's entry of rank 0's `parts`; an empty list is empty for all."""
         mine: list[list[T]] = []
         if self.rank == 0:
             assert parts is not None

@@ -25,16 +25,19 @@ _NOTHING = np.array([-np.inf]).tobytes()  # a scalar that is not sent
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """An array of own rows and those of others, and the MPI requests that move them, prepared once."""
+    """An array with this rank's rows above those of other ranks, and the MPI requests that move them, made once."""
 
     rows: Matrix  # (own and others, width)
     own: Matrix  # (n_hosted, width) the first of `rows`
-    requests: list[MPI.Prequest]
+    requests: list[MPI.Prequest]  # persistent: to receive and to send rows
     kinds: list[MPI.Datatype]  # MPI datatypes of rows that are not next to each other
 
 
 class MpiTransport:
-    """The transport of a rank; `hosts` are the ids of the nodes on each rank, contiguous and ascending."""
+    """The transport between this rank's nodes and those of other ranks.
+
+    `hosts` are the ids of the nodes on each rank, contiguous and ascending.
+    """
 
     carries: ClassVar[Contents] = Contents(
         vectors=True,
@@ -78,11 +81,11 @@ class MpiTransport:
 
     @property
     def neighbours(self) -> list[int]:
-        """Ranks that rows are exchanged with."""
+        """Ranks with which rows are exchanged, ascending."""
         return list(self._comes)
 
     def allocate(self, block: int, width: int) -> Matrix:
-        """Return the own rows of a zeroed array that has room for the others' below."""
+        """Return a zeroed (n_hosted, width) array for this rank's rows, with room below for those of others."""
         lane = self._lane(width, ROWS)
         self._lanes[id(lane.rows)] = lane
         return lane.own
@@ -91,7 +94,7 @@ class MpiTransport:
         """Do nothing: no exchange fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Exchange rows and mail with neighbouring ranks.
+        """Exchange rows and mail with neighbouring ranks; return the halo of this rank's block.
 
         Others wait for all that is done here, so most of it is prepared, or done while rows are under way.
         """
@@ -112,7 +115,7 @@ class MpiTransport:
     def _prepare(
         self, key: tuple[int, int], vectors: Lane | None, scalars: Lane | None
     ) -> tuple[list[MPI.Prequest], Halo]:
-        """Return (requests to be started, halo that they bring) of an exchange along these lanes."""
+        """Return (requests to start, the halo that they fill) for exchanges along these lanes; kept under `key`."""
         requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
         theirs = None if vectors is None else vectors.rows
         numbers = None if scalars is None else scalars.rows
@@ -121,7 +124,7 @@ class MpiTransport:
         return self._prepared[key]
 
     def _lane_of(self, own: Matrix, tag: int) -> Lane:
-        """Return the lane of these rows: where they are, or a copy, of which there are two in turn."""
+        """Return the lane that these rows lie in, or one of two lanes, in turn, that they are copied to."""
         lane = self._lanes.get(id(own.base))
         if lane is None:
             key = tag, own.shape[1]
@@ -146,7 +149,7 @@ class MpiTransport:
         return Lane(rows, rows[: self._size], requests, kinds)
 
     def _exchange_mail(self, mail: list[Mail]) -> list[Mail]:
-        """Return all mail that arrives, also between nodes of this rank, by senders as in a single process."""
+        """Return all mail that arrives, also between nodes of this rank, in the order of a single process."""
         if mail:
             self.carries.check(Contents.of(Outbox(mail=mail)))
         by_rank: dict[int, list[Mail]] = {peer: [] for peer in [*self._comes, self._ranks.rank]}
@@ -158,7 +161,7 @@ class MpiTransport:
         return [one for _, some in sorted(received, key=lambda pair: pair[0]) for one in some]
 
     def _count(self, outbox: Outbox) -> None:
-        """Count as the simulator does: a row over each link of its node, whoever hosts the other end."""
+        """Count traffic as the simulator does: a row over each link of its node, whoever hosts the other end."""
         numbers = 0 if outbox.vectors is None else self._links * outbox.vectors.shape[1]
         if outbox.scalars is not None:
             numbers += self._links * outbox.scalars.shape[1]
@@ -174,16 +177,16 @@ class MpiTransport:
         self._lanes, self._copies, self._prepared = {}, {}, {}
 
     def state(self) -> dict[str, Any]:
-        """Return what was sent so far."""
+        """Return the exchanges and bytes sent so far by this rank, as plain data, for a checkpoint."""
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": None}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` of another transport returned."""
+        """Go on from the counts that `state` of another transport returned."""
         self.traffic = Traffic(state["communications"], state["bytes"])
 
 
 def bundle(mail: list[Mail]) -> Bytes:
-    """Return messages of one PartialSum each as bytes: whole numbers that say what is where, then all arrays.
+    """Return messages, each with one PartialSum, as bytes: whole numbers that say what is where, then all arrays.
 
     An array that several messages refer to is sent once.
     """
@@ -201,19 +204,19 @@ def bundle(mail: list[Mail]) -> Bytes:
 
 
 class _Arrays(Reader):
-    """Hands out the arrays of a message that `bundle` made, in turn."""
+    """A reader that hands out the arrays of a message that `bundle` made, one after the other."""
 
     def __init__(self, arrays: list[Vector]) -> None:
         super().__init__(b"")
         self._arrays = iter(arrays)
 
     def array(self, kind: str, n: int) -> Vector:
-        """Return the next array."""
+        """Return the next array; `kind` and `n` are not needed."""
         return next(self._arrays)
 
 
 def unbundle(data: Bytes) -> list[Mail]:
-    """Rebuild the messages that `bundle` made bytes of."""
+    """Return the messages that `bundle` made these bytes of."""
     length = int(data[:8].view(np.int64)[0])
     whole, content = data[8 : 8 * (length + 1)].view(np.int64).tolist(), data[8 * (length + 1) :].view(np.float64)
     n_mail, n_arrays, *table = whole
