@@ -30,7 +30,10 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; what goes wrong is one line on stderr."""
+    """Run the `glmesh` command with these arguments (None: of the process); return its exit code.
+
+    What goes wrong is one line on stderr.
+    """
     try:
         try:
             arguments = _parser().parse_args(argv)
@@ -56,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
+    """Return the parser of the `glmesh` command, with a subparser for each entry of COMMANDS."""
     parser = Parser(
         prog="glmesh",
         description="Train generalised linear models over a network of nodes that each keep their own data, without a "

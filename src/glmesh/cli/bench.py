@@ -10,7 +10,7 @@ HELP = "compare methods: communications, bytes and seconds"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `bench`."""
+    """Add the options and the help text of `glmesh bench` to its parser."""
     parser.describe(
         "Follows CoLA and its rivals on the same problems and networks until each is within 1e-6 of a proven optimum, "
         "and writes a page with tables, ratios and plots. Rivals get the best step of a grid. A data set that is not "
@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run all races, write the page after each, and return the exit code."""
+    """Run all comparisons of `glmesh bench`, write the report anew after each, and return the exit code."""
     from glmesh.bench import addition, data, report
     from glmesh.bench.compare import RacePlan, races
     from glmesh.bench.contenders import CONTENDERS

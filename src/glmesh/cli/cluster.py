@@ -13,12 +13,15 @@ from glmesh.errors import GlmeshError
 from glmesh.parallel import ProcessGroup
 from glmesh.transports.mpi import ranks
 
-# what is left to say when the program was ended from outside: it waits for its input to end, without a last word
+# program of the process that stands by: at the end of its input it prints what it read, unless that ends in a full stop
 _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.endswith('.') else said)"
 
 
 def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -> int:
-    """Run a command on all ranks; return the exit code of this one. One rank prints the error of all."""
+    """Call `command(options, ranks)` on every rank of an MPI program; return the exit code of this rank.
+
+    Of the ranks that fail, the first prints the error; ranks other than 0 are quiet.
+    """
     with_all = ranks()
     options = Namespace(**vars(options) | {"quiet": options.quiet or with_all.rank > 0})
     try:
@@ -34,7 +37,7 @@ def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -
 
 
 class Sentinel:
-    """A small process beside the first rank that says how to go on, should all ranks be killed at once."""
+    """A context in which a small process beside rank 0 stands by, to say how to go on if all ranks are killed."""
 
     def __init__(self, options: Namespace, *, on: bool) -> None:
         path = None if options.checkpoint is None else Path(options.checkpoint, CHECKPOINT)

@@ -22,7 +22,7 @@ _SHRINK = 10  # alpha, as a part of the smallest one that makes all coefficients
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `demo`."""
+    """Add the options and the help text of `glmesh demo` to its parser."""
     parser.describe(
         "Sixteen nodes on a ring, each holding four of the 64 features of the diabetes data (it comes with "
         "scikit-learn), fit a Lasso by talking to their two neighbours only, until each of them can prove that the "
@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Solve a Lasso over 16 nodes, compare it with scikit-learn, draw; return the exit code."""
+    """Fit a Lasso over 16 nodes, print how it compares with scikit-learn's, draw; return the exit code."""
     draws = not options.no_plot and can_plot()
     if draws:
         check_picture("--out", options.out)
@@ -76,6 +76,7 @@ def run(options: Namespace) -> int:
 
 
 def _certificate(result: Result) -> str:
+    """Return sentences for people: the gap that the nodes proved, and what that took."""
     return (
         "Every node knows, from messages of its neighbours alone, that the objective\n"
         f"is within {result.gap:.3g} ({result.relative_gap:.4%}) of the best possible.\n"
@@ -84,6 +85,7 @@ def _certificate(result: Result) -> str:
 
 
 def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
+    """Return a table for people: objective and nonzeros of the nodes' Lasso and of scikit-learn's on pooled data."""
     from sklearn.linear_model import Lasso
 
     # scikit-learn divides the loss by the number of samples
@@ -104,6 +106,7 @@ def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
 
 
 def _curve(result: Result) -> str:
+    """Return a plot in text: relative duality gap against communications."""
     history = result.history
     return plot.curve(
         history["communications"],

@@ -9,7 +9,7 @@ HELP = "check a node before it starts"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `doctor`."""
+    """Add the options and the help text of `glmesh doctor` to its parser."""
     parser.describe(
         "Look at configuration, certificates and their expiry, data, topology, neighbours, the size of messages and "
         "the time that a run may take. The exit code is 2 if something would keep the node from running.",
@@ -19,7 +19,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Print a line per finding; return the exit code."""
+    """Check a node before it starts and print a line per finding; return the exit code."""
     needs_peers()
     from glmesh.federation.monitor.doctor import examine
 

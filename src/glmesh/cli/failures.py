@@ -11,7 +11,7 @@ from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
 from glmesh.network import Plan
 
-CHECKPOINT = "run.ckpt"
+CHECKPOINT = "run.ckpt"  # file in the folder of --checkpoint
 EVERY = 100  # [rounds] between two checkpoints
 _LISTED = 12  # [events] told one by one
 _EVENTS = {
@@ -22,7 +22,7 @@ _EVENTS = {
 
 
 def read_plan(options: Namespace, graph: nx.Graph) -> Plan | None:
-    """Return the plan of --faults, None without one; refuse a plan that does not fit the network."""
+    """Return the fault plan of --faults, None without one; raise InvalidInput if it does not fit the network."""
     if options.faults is None:
         return None
     plan = Plan.of(options.faults)
@@ -39,7 +39,7 @@ def read_plan(options: Namespace, graph: nx.Graph) -> Plan | None:
 
 
 def plan_text(plan: Plan | None) -> str:
-    """Return a line that says until when things fail; empty without a plan."""
+    """Return a line for people that says until which round things fail; empty without a fault plan."""
     if plan is None:
         return ""
     end = plan.quiet_from()
@@ -59,7 +59,7 @@ def checkpoint_output(options: Namespace) -> str | None:
 
 
 def rounds_done(options: Namespace) -> int | None:
-    """Return the rounds that the checkpoint holds, None without one; refuse a damaged file."""
+    """Return the rounds made in the file of --checkpoint, None without one; raise UnreadableFile if it is damaged."""
     if options.checkpoint is None:
         return None
     path = Path(options.checkpoint, CHECKPOINT)
@@ -75,7 +75,7 @@ def checkpoint_text(options: Namespace, done: int | None) -> str:
 
 
 def make_checkpoint(options: Namespace) -> Path | None:
-    """Return the file to go on from and to write to, None without --checkpoint; make its folder."""
+    """Make the folder of --checkpoint; return the path of the checkpoint file in it, None without the option."""
     if options.checkpoint is None:
         return None
     folder = Path(options.checkpoint)
@@ -84,7 +84,7 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 
 def told(result: Result) -> list[tuple[str, str]]:
-    """Return lines of the summary: members, rounds away, who joined and left, subproblems that were skipped."""
+    """Return (name, text) lines for the summary of `train`: members, absences, events, skipped subproblems."""
     lines = []
     presence = result.presence
     if presence.size and (presence == 0).any():

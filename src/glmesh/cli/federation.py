@@ -17,7 +17,7 @@ _PORT = 7001  # [port] of the first member on loopback; further members count up
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `federation`."""
+    """Add the options and the help text of `glmesh federation`, with its three steps, to its parser."""
     parser.describe(
         "A federation file says what is solved, who takes part (by the fingerprint of a certificate) and who talks to "
         "whom. Every member needs the same one; nodes compare it key by key when they meet.",
@@ -57,7 +57,7 @@ def add_options(parser: Parser) -> None:
 
 
 def needs_peers() -> None:
-    """Raise InvalidInput that says what to install, where the extra `peers` is missing."""
+    """Raise InvalidInput, which says what to install, if packages of the extra `peers` are missing."""
     modules = {"grpcio": "grpc", "cryptography": "cryptography", "tomli-w": "tomli_w"}
     missing = [name for name, module in modules.items() if not find_spec(module)]
     if missing:
@@ -65,13 +65,13 @@ def needs_peers() -> None:
 
 
 def run(options: Namespace) -> int:
-    """Do one step; return the exit code."""
+    """Do the step `init`, `add` or `check` of `glmesh federation`; return the exit code."""
     needs_peers()
     return {"init": _init, "add": _add, "check": _check}[options.step](options)
 
 
 def _init(options: Namespace) -> int:
-    """Write a file without members."""
+    """Write a new federation file without members; return the exit code."""
     from glmesh.federation.config import Federation, NetworkPart, ProblemPart
 
     path = Path(options.file)
@@ -105,7 +105,7 @@ def _init(options: Namespace) -> int:
 
 
 def _add(options: Namespace) -> int:
-    """Add members to a file, and write the node files of those with data."""
+    """Add members to a federation file, and write the node files of those with data; return the exit code."""
     import tomli_w
 
     from glmesh.federation.config import Federation, Member, check_name, fingerprint
@@ -138,7 +138,7 @@ def _add(options: Namespace) -> int:
 
 
 def _node_file(options: Namespace, name: str, data: str) -> dict[str, str]:
-    """Return the entries of a node file."""
+    """Return the entries of the node file of member `name`, by key; those that are empty are left out."""
     entries = {
         "name": name,
         "federation": Path(options.file).name,
@@ -154,7 +154,7 @@ def _node_file(options: Namespace, name: str, data: str) -> dict[str, str]:
 
 
 def _check(options: Namespace) -> int:
-    """Check a file and print what it says."""
+    """Check a federation file and print its problem, members and network; return the exit code."""
     from glmesh.federation.config import Federation
 
     federation = Federation.read(options.file)

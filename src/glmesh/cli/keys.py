@@ -10,7 +10,7 @@ HELP = "make a private CA and the certificates of nodes"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `keys`."""
+    """Add the options and the help text of `glmesh keys` to its parser."""
     parser.describe(
         "Make a private certificate authority in a folder, unless there is one, and a certificate and a key for each "
         "name. Keep ca.key where nobody else gets at it; give each site ca.crt and its own .crt and .key only.",
@@ -23,7 +23,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Make the files and print the certificates; return the exit code."""
+    """Write keys and certificates, print each certificate's expiry and fingerprint; return the exit code."""
     needs_peers()
     from glmesh.federation.config import keys
 

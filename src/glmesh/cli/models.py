@@ -23,19 +23,22 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Choice:
-    """A loss and a penalty that can be split in each of `splits`."""
+    """A loss and a penalty that the user chose, and the splits (by samples, by features) that they allow."""
 
     loss: Loss
-    penalty: str
-    splits: tuple[Split, ...]
+    penalty: str  # name
+    splits: tuple[Split, ...]  # at least one
 
     def split_for(self, n_samples: int, n_features: int) -> Split:
-        """Return the split with the shorter messages: they hold a number per sample (features), or per feature."""
+        """Return the allowed split with the shorter message: m numbers split by features, p split by samples."""
         return shorter(self.splits, n_samples, n_features)
 
 
 def choose(options: Namespace) -> Choice:
-    """Check --model, --loss, --penalty, ... against each other, before any data is read."""
+    """Return the loss, the penalty and the splits that the options of `train` ask for.
+
+    InvalidInput or UnsuitablePair is raised, before any data is read, if --model, --loss, --penalty, ... do not fit.
+    """
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
     refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
@@ -55,7 +58,7 @@ def choose(options: Namespace) -> Choice:
 
 
 def parse_loss(text: str) -> Loss:
-    """Return the loss of NAME or NAME=PARAMETER, as in huber=1.35."""
+    """Return the loss for a text NAME or NAME=PARAMETER, as in huber=1.35; raise InvalidInput for any other."""
     name, equals, parameter = text.partition("=")
     if name not in LOSSES:
         raise InvalidInput(f"--loss {name}: unknown; choose from {', '.join(LOSSES)}")
@@ -72,6 +75,6 @@ def parse_loss(text: str) -> Loss:
 
 
 def loss_text(loss: Loss) -> str:
-    """Return the loss in words: huber (delta 1.35)."""
+    """Return the name and the parameters of a loss for people, as in: huber (delta 1.35)."""
     parameters = ", ".join(f"{field.name} {getattr(loss, field.name):g}" for field in fields(loss))
     return f"{loss.name} ({parameters})" if parameters else loss.name

@@ -12,7 +12,7 @@ HELP = "run one site of a federation: train with its neighbours, over TLS"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `node`."""
+    """Add the options and the help text of `glmesh node` to its parser."""
     parser.describe(
         "Run one site. Start the nodes of a federation in any order, and again after whatever happens: a node goes on "
         "from its checkpoint. It ends by itself when all members hold a model that is proven to be good enough, and "
@@ -29,7 +29,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run the node until it has ended; return the exit code."""
+    """Run one site of a federation until its training has ended; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Site
     from glmesh.federation.monitor.history import History

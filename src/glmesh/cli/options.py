@@ -11,27 +11,31 @@ REACHED, USAGE, OUT_OF_ROUNDS, INTERRUPTED = 0, 2, 3, 130  # exit codes; `glmesh
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises its errors and keeps the line breaks of its texts."""
+    """An argument parser that raises InvalidInput for its errors and keeps the line breaks of its texts."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=_Help, **options)
 
     def describe(self, text: str, *lines: str, after: str = "", usage: str | None = None) -> None:
-        """Set the text above the options, and the command lines that are shown as examples below them."""
+        """Set the help: `text` above the options; below them `lines`, example commands, and the text `after`.
+
+        `usage` replaces the line that argparse would make.
+        """
         self.description, self.epilog, self.usage = text, examples(*lines, after=after), usage
 
     def error(self, message: str) -> NoReturn:
-        """Raise InvalidInput that says where help is."""
+        """Raise InvalidInput with argparse's message and a hint at --help."""
         raise InvalidInput(f"{message} (`{self.prog} --help` explains)")
 
 
 class _Help(argparse.HelpFormatter):
-    """Paragraphs of one line are wrapped, others stay as written; options get a column that fits their names."""
+    """Formatter of help: wraps paragraphs of one line, keeps others as written, gives options a column that fits."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Return a description or epilog, wrapped paragraph by paragraph to `width` columns."""
         return "\n\n".join(
             super(_Help, self)._fill_text(part, width, indent) if "\n" not in part else part
             for part in text.split("\n\n")
@@ -39,12 +43,12 @@ class _Help(argparse.HelpFormatter):
 
 
 def examples(*lines: str, after: str = "") -> str:
-    """Return an epilog that shows command lines, and the text `after` below them."""
+    """Return a text for the end of a help: a list of example commands, and the text `after` below them."""
     return "\n".join(["examples:", *(f"  {line}" for line in lines), *(["", after] if after else [])])
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return a converter of texts to whole numbers >= `least`."""
+    """Return a converter for argparse, from text to a whole number >= `least`."""
 
     def convert(text: str) -> int:
         try:
@@ -59,7 +63,7 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False) -> Callable[[str], float]:
-    """Return a converter of texts to finite numbers between two bounds; with `positive`, not zero either."""
+    """Return a converter for argparse, from text to a finite number in [least, most]; not 0 if `positive`."""
     bounds = "> 0" if positive else f">= {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
 
     def convert(text: str) -> float:
@@ -75,6 +79,6 @@ def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False
 
 
 def add_network(parser: argparse._ActionsContainer) -> None:
-    """Add --nodes and --seed, which mean the same everywhere."""
+    """Add --nodes (K) and --seed to a parser; they mean the same in all commands."""
     parser.add_argument("--nodes", type=whole(1), default=16, metavar="K", help="number of nodes (default 16)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of all that is random (default 0)")

@@ -14,7 +14,7 @@ PICTURES = (".png", ".pdf", ".svg")
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in words: 3.21 -> 3.2 s, 75 -> 1 min 15 s, 0.0004 -> 0.4 ms."""
+    """Return a time in seconds as text: 3.21 -> 3.2 s, 75 -> 1 min 15 s, 0.0004 -> 0.4 ms."""
     if seconds < 0.1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 59.95:
@@ -24,19 +24,19 @@ def duration(seconds: float) -> str:
 
 
 def count(n: int, what: str) -> str:
-    """Return a number with its noun: 1 -> 1 node, 1234 -> 1,234 nodes."""
+    """Return a number with its noun as text: 1 -> 1 node, 1234 -> 1,234 nodes."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def rows(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return names and values in two columns."""
+    """Return pairs (name, value) as text, a line each in two aligned columns."""
     pairs = list(pairs)
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"  {name:<{width}}   {value}" for name, value in pairs)
 
 
 def plain(stream: TextIO) -> bool:
-    """Return whether a stream cannot show braille and block characters."""
+    """Return whether the encoding of a text stream lacks braille and block characters."""
     try:
         "⣿█░×≤".encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeError, LookupError):
@@ -45,7 +45,10 @@ def plain(stream: TextIO) -> bool:
 
 
 def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
-    """Refuse, before any work, outputs that could not be written or would overwrite each other or an input."""
+    """Raise InvalidInput, before any work, if an output cannot be written or would overwrite another or an input.
+
+    `outputs` has the file name of each option, None if it was not given.
+    """
     taken = {Path(name).resolve(): "the input" for name in inputs}
     for option, name in outputs.items():
         if name is None:
@@ -64,7 +67,7 @@ def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
 
 
 def check_picture(option: str, name: str | None) -> None:
-    """Refuse, before any work, a plot that could not be drawn."""
+    """Raise InvalidInput, before any work, if a plot cannot be drawn: a wrong file name, or no matplotlib."""
     if name is None:
         return
     if Path(name).suffix.lower() not in PICTURES:
@@ -79,11 +82,11 @@ def can_plot() -> bool:
 
 
 def write_lines(path: str, lines: Iterable[str]) -> None:
-    """Write a text file, whole or not at all."""
+    """Write lines to a text file; an error or a crash leaves the old file."""
     write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def write_history(path: str, history: Mapping[str, Vector]) -> None:
-    """Write a CSV file with the keys as header; numbers are read back to the last bit."""
+    """Write arrays of equal length to a CSV file, the keys as header; numbers are read back to the last bit."""
     columns = [values.tolist() for values in history.values()]
     write_lines(path, [",".join(history), *(",".join(map(repr, row)) for row in zip(*columns, strict=True))])

@@ -20,7 +20,7 @@ NAMES = (
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `paper`."""
+    """Add the options and the help text of `glmesh paper` to its parser."""
     parser.describe(
         "Redoes an experiment of the CoLA paper (He, Bian, Jaggi; NeurIPS 2018) and writes its data (CSV), its picture "
         "(PNG, SVG) and one sentence for each claim: seen or not seen, with figures. Data sets are looked for in the "
@@ -39,7 +39,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run experiments, write their files, print the verdicts; return the exit code."""
+    """Run the experiments that were asked for, write their files, print the verdicts; return the exit code."""
     from glmesh import paper
 
     names = list(NAMES) if options.name == "all" else [options.name]

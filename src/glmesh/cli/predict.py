@@ -17,7 +17,7 @@ HELP = "apply a saved model to a data file"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `predict`."""
+    """Add the options and the help text of `glmesh predict` to its parser."""
     parser.describe(
         "Apply a model that `glmesh train` saved: one prediction per line, a class or a number, in the order of the "
         "samples. Where the file has a y as well, how well they agree is reported on stderr. A .csv may leave y out.",
@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Load a model and samples, predict, write, report; return the exit code."""
+    """Predict the samples of a data file with a saved model, write or print, report; return the exit code."""
     check_writable({"--out": options.out}, options.model, options.data)
 
     model = model_files.load(options.model)
@@ -62,7 +62,10 @@ def run(options: Namespace) -> int:
 
 
 def _read(options: Namespace, model: Model) -> tuple[SampleMatrix, Vector | None]:
-    """Return (X, y), y None where the file has none: a table with as many columns as the model has features."""
+    """Return (X of shape (m, p), y of shape (m,) or None) of the data file.
+
+    y is None for a table with only as many columns as the model has features.
+    """
     p = len(model.coef)
     if not is_table(options.data) or options.target is not None:
         return load(options.data, target=options.target, n_features=p)
@@ -75,6 +78,7 @@ def _read(options: Namespace, model: Model) -> tuple[SampleMatrix, Vector | None
 
 
 def _report(options: Namespace, model: Model, predictions: Vector, y: Vector | None) -> None:
+    """Print to stderr how many predictions were made and, if y is known, how well they agree with it."""
     text = f"{count(len(predictions), 'prediction')}{f' in {options.out}' if options.out else ''}"
     if y is not None:
         fit = score(model, predictions, y)
@@ -83,9 +87,9 @@ def _report(options: Namespace, model: Model, predictions: Vector, y: Vector | N
 
 
 def score(model: Model, predictions: Vector, y: Vector) -> tuple[str, str] | None:
-    """Return (name, value) in words: accuracy of a classifier, R2 and error of a regression.
+    """Return (name, text) on how well predictions agree with y; None if y has other labels than the model.
 
-    None if y has other labels than the model.
+    That is the accuracy of a classifier, or R2 and the root mean squared error of a regression.
     """
     if model.classes is not None:
         if not np.isin(y, model.classes).all():

@@ -18,7 +18,7 @@ _BAR, _BESIDE = 24, 70  # [columns] of the bar at most, and of the text beside i
 
 
 class Progress:
-    """A callback of `solve`: shows the round, the relative gap, what was sent and how long it took.
+    """Callback of `solve` that shows round, relative gap, bytes sent and time on one line of the terminal.
 
     The bar is full when the gap has come down to `tol` (on a log scale), or after `max_rounds` if only they count.
     """
@@ -28,16 +28,16 @@ class Progress:
         self._stream = sys.stdout
         self._terminal = self._stream.isatty()
         self._began = time.perf_counter()
-        self._next = self._next_look = 0.0  # when to show the line, and when to look at the gap again
-        self._gap = math.inf
+        self._next = self._next_look = 0.0  # [s] when to show the line, and to look at the gap
+        self._gap = math.inf  # relative, as last seen
         self._pause = _REFRESH if self._terminal else 1.0
-        self._first = math.nan  # the first gap seen
-        self._done = 0.0
+        self._first = math.nan  # the first relative gap seen
+        self._done = 0.0  # part of the bar that is full
         if self._terminal and not quiet:
             self._show("starting (the first run ever compiles the solver, which takes some seconds)")
 
     def __call__(self, run: "Run") -> None:
-        """Show the line if it is time to."""
+        """Show the line for the present round, if enough time has passed since the last one."""
         now = self._elapsed()
         if self._quiet or now < self._next:
             return
@@ -58,7 +58,7 @@ class Progress:
         self._next = self._elapsed() + self._pause
 
     def finish(self, result: "Result") -> None:
-        """Show the line for the last time and move on."""
+        """Show the line for the result of the run, and end it."""
         if self._quiet:
             return
         gap = certified(result.certificate) if self._stop == "certificate" else result.relative_gap
@@ -67,7 +67,7 @@ class Progress:
             print(file=self._stream, flush=True)
 
     def line(self, rounds: int, relative_gap: float, n_bytes: int) -> str:
-        """Return the text of the line."""
+        """Return the line to show: in a terminal a bar, then round, relative gap, bytes sent and time."""
         name = "certified" if self._stop == "certificate" else "gap"
         gap = f"{relative_gap:.1e}" if math.isfinite(relative_gap) else "-"
         aim = "" if self._stop == "rounds" else f" (goal {self._tol:.0e})"
@@ -80,15 +80,18 @@ class Progress:
         return f"{on * full}{off * (width - full)}  {info}"
 
     def _elapsed(self) -> float:
+        """Return the seconds since the run began."""
         return time.perf_counter() - self._began
 
     def _look(self, run: "Run") -> float:
+        """Return the relative gap of a run, proven or measured as `stop` asks; infinite if there is none yet."""
         if self._stop == "certificate":
             return certified(run.certificate)
         measures = run.measure()
         return measures.gap / abs(measures.objective) if measures.objective else math.inf
 
     def _fraction(self, rounds: int, gap: float) -> float:
+        """Return how full the bar is, from 0 to 1, after so many rounds with this relative gap."""
         if self._stop == "rounds":
             return rounds / max(self._max_rounds, 1)
         if gap <= self._tol:
@@ -99,6 +102,7 @@ class Progress:
         return min(self._done, 1.0)
 
     def _show(self, text: str) -> None:
+        """Print a line, in a terminal over the one before."""
         if self._terminal:
             print(f"\r{text[: _columns()]}\x1b[K", end="", file=self._stream, flush=True)
         else:
@@ -106,10 +110,10 @@ class Progress:
 
 
 def certified(certificate: "Certificate | None") -> float:
-    """Return the relative gap that the nodes proved, infinite as long as they proved none."""
+    """Return the relative gap that a certificate proves; infinite without a certificate."""
     return math.inf if certificate is None else certificate.relative
 
 
 def _columns() -> int:
-    """Return the columns that fit on a line; the last is left free, because some terminals wrap there."""
+    """Return how many characters fit on a line; the last column is left free, as some terminals wrap there."""
     return shutil.get_terminal_size().columns - 1

@@ -10,7 +10,7 @@ HELP = "make a page with plots of what a node went through"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `report`."""
+    """Add the options and the help text of `glmesh report` to its parser."""
     parser.describe(
         "Make an HTML page of the histories of one or more nodes (history.jsonl in their state folders): the proven "
         "gap, rounds and traffic over time, who was away, and the last events. The page refers to nothing outside it.",
@@ -22,7 +22,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Write the page of some state folders; return the exit code."""
+    """Write an HTML page about the nodes with these state folders; return the exit code."""
     check_writable({"--out": options.out})
     from glmesh.federation.monitor.report import page
 

@@ -10,7 +10,7 @@ HELP = "look at a running node"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `status`."""
+    """Add the options and the help text of `glmesh status` to its parser."""
     parser.describe(
         "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes.",
         "glmesh status alice.toml",
@@ -21,7 +21,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Ask a running node and print its figures; return the exit code."""
+    """Ask a node that runs on this machine for its figures and print them; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Site
     from glmesh.federation.monitor.screen import screen

@@ -32,7 +32,7 @@ DESCRIPTIONS = {
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `topology`."""
+    """Add the options and the help text of `glmesh topology` to its parser."""
     parser.describe(
         "Draw a network of nodes and print what matters for a run on it: a message travels along each link in both "
         "directions every round, and the disagreement between nodes shrinks by the factor beta with each exchange "
@@ -48,7 +48,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Draw and measure one network, or compare all; return the exit code."""
+    """Draw one network and print its figures, or print a table of all names; return the exit code."""
     check_picture("--plot", options.plot)
     check_writable({"--plot": options.plot})
     if options.name == "list":
@@ -67,6 +67,10 @@ def run(options: Namespace) -> int:
 
 
 def _info(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
+    """Return (name, text) lines on a network: neighbours, links, diameter and how fast it mixes.
+
+    `exact` is the largest number of nodes whose diameter is known exactly.
+    """
     degrees = weights.degrees
     low, high = int(degrees.min()), int(degrees.max())
     spread = "everywhere" if low == high else f"to {high}, {degrees.mean():.3g} on average"
@@ -83,11 +87,12 @@ def _info(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
 
 
 def _per_digit(beta: float) -> str:
+    """Return, as text, the number of exchanges in which disagreement falls to a tenth."""
     return f"{math.ceil(math.log(10) / -math.log(beta)) if beta > 1e-12 else 1:,}"
 
 
 def _table(nodes: int, seed: int) -> str:
-    """Return a table of all names with a description, and their figures for this number of nodes."""
+    """Return a table for people: each topology's name, links, diameter, spectral gap and description."""
     form = "  {:<17}{:>8}{:>10}{:>10}  {}"
     lines = [form.format(f"{nodes:,} nodes", "links", "diameter", "1 - beta", "")]
     for name in topology.names():

@@ -46,14 +46,14 @@ HELP = "fit a model to a data file, over a simulated network"
 
 
 def run(options: Namespace) -> int:
-    """Check everything, read, fit, write and tell; return the exit code."""
+    """Fit a model to a data file, in this process or on the ranks of an MPI program; return the exit code."""
     if options.runtime == "mpi":
         return cluster.run(options, train)
     return train(options, SINGLE_PROCESS)
 
 
 def train(options: Namespace, processes: ProcessGroup) -> int:
-    """Fit with all processes, of which the first writes and tells; return the exit code."""
+    """Check the options, read the data and fit; the first process writes and prints. Return the exit code."""
     first = processes.rank == 0
     if first:
         check_picture("--plot", options.plot)
@@ -108,7 +108,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
 
 def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[Problem, Shape, Any]:
-    """Return (problem; samples, features and nonzeros; (X, y) if this process has all data, else None)."""
+    """Return (problem, (samples, features, nonzeros or None), (X, y)); the last is None if data is in parts."""
     fit: dict[str, Any] = {
         "loss": choice.loss,
         "penalty": choice.penalty,
@@ -118,6 +118,7 @@ def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[
     }
 
     def split_for(shape: Shape) -> Split:
+        """Return the split of --split or, with "auto", the one with the shorter message for data of this shape."""
         return options.split if options.split != "auto" else choice.split_for(*shape[:2])
 
     if options.runtime == "simulation":
@@ -139,17 +140,20 @@ def exit_code(result: Result) -> int:
 
 
 def _what_to_fit(options: Namespace) -> Exception:
+    """Return the InvalidInput for options with both or neither of --model and --loss."""
     if options.model:
         return InvalidInput("--model and --loss exclude each other; --model NAME stands for a loss and a penalty")
     return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}) or --loss NAME")
 
 
 def _tell(options: Namespace, text: str) -> None:
+    """Print a text, unless --quiet was given."""
     if not options.quiet:
         print(text, file=sys.stdout, flush=True)
 
 
 def _introduction(options: Namespace, choice: Choice, shape: Shape, split: str) -> str:
+    """Return lines for people on the data, the objective and the network, before the run."""
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
     return (
@@ -160,6 +164,7 @@ def _introduction(options: Namespace, choice: Choice, shape: Shape, split: str) 
 
 
 def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, result: Result) -> Model:
+    """Return the model to be saved: coefficients, objective, and figures of the run as `info`."""
     info: dict[str, Any] = {
         "glmesh": __version__,
         "status": result.status.name.lower(),
@@ -189,6 +194,7 @@ def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, re
 
 
 def _write(options: Namespace, model: Model, result: Result) -> None:
+    """Write the model and, if asked for, the history and the plot."""
     model.save(options.out)
     if options.history:
         write_history(options.history, result.history)
@@ -197,11 +203,15 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
 
 
 def _title(options: Namespace) -> str:
+    """Return the title of the plot: model, number of nodes and topology."""
     return f"{options.model or options.loss} on {count(options.nodes, 'node')}, {options.topology}"
 
 
 def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
-    """Return lines with the gap that was asked for and reached; measured too where nodes could not prove it."""
+    """Return (name, text) lines on the relative gap reached and asked for.
+
+    With `certifying` that is the proven gap, and the measured one too where the nodes could not prove enough.
+    """
     wanted = f" (asked for {result.tol:g})" if result.tol is not None else ""
     measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else wanted}")
     if not certifying:
@@ -211,12 +221,16 @@ def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
 
 
 def _choices(result: Result) -> list[tuple[str, str]]:
-    """Return lines with the accelerations that the method chose by itself, and why."""
+    """Return (name, text) lines on the accelerations that the method switched to by itself, and why."""
     told = [f"{name}{f' from round {round:,}' if round else ''} ({why})" for round, name, why in result.story]
     return [("acceleration" if not place else "", line) for place, line in enumerate(told)]
 
 
 def _summary(options: Namespace, model: Model, result: Result, pooled: Any, *, virtual: bool) -> str:
+    """Return the text at the end: status, cost, objective, gaps, fit and files.
+
+    `pooled` is (X, y), for the fit on the training data, or None; `virtual`: seconds are those of the network clock.
+    """
     time = f"{duration(result.seconds)} {'on the network clock' if virtual else 'of computing'}"
     nonzero = int(np.count_nonzero(model.coef))
     lines = [

@@ -31,7 +31,7 @@ exit codes:
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `train`."""
+    """Add the options and the help text of `glmesh train` to its parser."""
     parser.describe(
         _DESCRIPTION,
         "glmesh train houses.csv --target price --model ridge --alpha 10 --intercept",
@@ -105,4 +105,5 @@ def add_options(parser: Parser) -> None:
 
 
 def _models() -> str:
+    """Return lines for the help: each name that --model knows, with its loss and penalty."""
     return "\n".join(f"  {name:<12} {loss}, {penalty}" for name, (loss, penalty) in MODELS.items())

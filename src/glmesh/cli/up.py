@@ -17,7 +17,7 @@ HELP = "start all nodes of a federation on this machine, to try it out"
 
 
 def add_options(parser: Parser) -> None:
-    """Add the options of `up`."""
+    """Add the options and the help text of `glmesh up` to its parser."""
     parser.describe(
         "Start `glmesh node NAME.toml` for every member of a federation file, whose node files are beside it; real "
         "processes that talk over real TLS. Ctrl-C pauses all of them; started again they go on.",
@@ -28,7 +28,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Start all nodes, wait, and print what became of them; return the exit code."""
+    """Start all nodes of a federation as processes, wait, print how each ended; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Federation, Site
 
@@ -60,7 +60,7 @@ def run(options: Namespace) -> int:
 
 
 def _wait(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], began: float) -> None:
-    """Print how far the first node is until all have ended, or one has failed."""
+    """Print how far the first node is, until all nodes have ended or one has failed."""
     from glmesh.federation.monitor.history import read_lines
 
     shown = ""
@@ -82,7 +82,7 @@ def _wait(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], b
 
 
 def _tell(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], seconds: float) -> int:
-    """Print how each node ended; return the exit code."""
+    """Print how each node ended and where its model is; return the exit code."""
     from glmesh.federation.monitor.history import read_lines
 
     good = True

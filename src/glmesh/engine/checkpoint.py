@@ -30,25 +30,31 @@ from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.network import Mixing
 from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
 
-KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # of the classes that a file may hold
+KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # a file may hold classes of this package only
 
 
 def write(path: str | PathLike[str], tree: dict[str, object]) -> None:
-    """Write the four parts of a checkpoint to a file, whole or not at all."""
+    """Write a checkpoint, a dict with the keys identity, setup, problem and state, to a file.
+
+    An error or a crash leaves the old file.
+    """
     archive.save(path, tree, kind=KIND, version=VERSION, package=PACKAGE)
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds beside the nodes and their transport; restoring fills the lists."""
+    """What a checkpoint holds of a run beside its nodes and their transport.
 
-    identity: dict[str, str]
-    history: list[dict[str, Any]]
-    anchors: list[tuple[float, float]]
+    `save` writes it; `restore` compares the identity, and fills both lists with those of the file.
+    """
+
+    identity: dict[str, str]  # digests that `identity` returns
+    history: list[dict[str, Any]]  # records of `Observer`
+    anchors: list[tuple[float, float]]  # (anchor, intercept reached) of each move of a free intercept's anchor
 
 
 def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike[str], *, data: bool) -> None:
-    """Write a run to a file, whole or not at all; all processes call it, the first one writes."""
+    """Write a run to a checkpoint file, with its data if `data`; all processes call it, and the first one writes."""
     nodes = cola_nodes(driver.nodes, "a checkpoint")
     problem, method, processes = nodes.problem, nodes.method, nodes.processes
     if data and isinstance(problem, Shard):
@@ -86,7 +92,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
 
 
 def _made_with(nodes: ColaNodes, options: RunOptions) -> dict[str, object]:
-    """Return what `settings` reads: the options of `Run`, as far as another run depends on them."""
+    """Return the entry `setup` of a checkpoint: the options of `Run` from which `settings` makes the same run again."""
     setup, method, matrix = nodes.setup, nodes.method, nodes.setup.mixing.matrix
     metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or method.averages_exactly)
     dealt = [nodes.partition.columns_of(k) for k in range(setup.n_nodes)] if nodes.problem.pooled else None
@@ -108,7 +114,11 @@ def _made_with(nodes: ColaNodes, options: RunOptions) -> dict[str, object]:
 def settings(
     tree: dict[str, Any], path: str | PathLike[str], problem: Problem | None
 ) -> tuple[Problem, dict[str, Any]]:
-    """Return (problem, options of `Run`) that a file's run was made with; `problem` if it does not hold the data."""
+    """Return (problem, keyword arguments of `Run`) that make the run of a checkpoint again, at round 0.
+
+    `tree` is what `read` returned. A `problem` must be given if the file holds no data; if given, it is the one
+    returned.
+    """
     setup = dict(tree["setup"])
     if problem is None and tree["problem"] is None:
         raise InvalidInput(f"{path} was saved without its data; give the problem: Run.resume(path, problem)")
@@ -129,7 +139,11 @@ def settings(
 
 
 def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
-    """Go on from what the first process has read; the other processes give None."""
+    """Set a run that was made anew to the round and state of a checkpoint; raise InvalidInput if it is another run's.
+
+    All processes call it: the first with the `tree` that `read` returned, the others with None. The lists of `own` are
+    overwritten.
+    """
     nodes = cola_nodes(driver.nodes, "a checkpoint")
     processes = nodes.processes
     identity = processes.broadcast(None if tree is None else tree["identity"])
@@ -161,7 +175,7 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
 
 
 def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
-    """Return digests of all that the rounds to come depend on beside the state, by what they are about."""
+    """Return digests of all that determines a run's rounds beside its state, by name: problem, method, data, ..."""
     setup, matrix = nodes.setup, nodes.setup.mixing.matrix
     hosted = sum(block.size for block in nodes.blocks)
     names = [digest(nodes.data_of(k)) for k in range(hosted)]
@@ -181,6 +195,7 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
 
 
 def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
+    """Return the InvalidInput which says that a checkpoint is another run's, because `what` differs."""
     return InvalidInput(
         f"{path} is a checkpoint of another run: its {what} differs. Name another file, or go on with the "
         f"{what} that it was made with (Run.resume takes all settings from the file)"
@@ -188,7 +203,7 @@ def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the four parts of a checkpoint that `write` wrote."""
+    """Return the checkpoint that `write` wrote, a dict with four keys; raise UnreadableFile for any other file."""
     tree = archive.load(path, kind=KIND, version=VERSION, package=PACKAGE)
     if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
         raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
@@ -196,20 +211,21 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def own_classes(*parts: object) -> list[str]:
-    """Return the names of the parts' classes that no file can hold, because they are not of this package."""
+    """Return the names of the classes of those `parts` that no checkpoint can hold, as they are not glmesh's own."""
     return [type(part).__name__ for part in parts if archive.name_of(type(part), PACKAGE) is None]
 
 
 def digest(tree: object) -> str:
-    """A short name of plain data: equal data has equal names, whatever machine it is on."""
+    """Return a digest of nested plain data, arrays and dataclasses: 24 hexadecimal digits, equal for equal data."""
     hasher = blake2b(digest_size=12)
     _feed(hasher, tree)
     return hasher.hexdigest()
 
 
 def _feed(hasher: hashlib.blake2b, tree: object) -> None:
+    """Update a hash with the types and values of nested plain data, arrays and dataclasses."""
     if isinstance(tree, np.generic):
-        tree = tree.item()  # as a file gives it back
+        tree = tree.item()  # as it is after reading a file
     if isinstance(tree, np.ndarray):
         hasher.update(f"array {tree.shape} {tree.dtype.str}".encode())
         hasher.update(np.ascontiguousarray(tree).data)
@@ -223,19 +239,19 @@ def _feed(hasher: hashlib.blake2b, tree: object) -> None:
         hasher.update(f"list {len(tree)}".encode())
         for part in tree:
             _feed(hasher, part)
-    elif type(tree).__repr__ is object.__repr__:  # a method of somebody's own; its repr would be where it is in memory
+    elif type(tree).__repr__ is object.__repr__:  # a method of a user; its repr is an address
         _feed(hasher, (type(tree).__name__, vars(tree)))
     else:
         hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 
 
 def _spec(problem: Problem) -> ProblemSpec:
-    """Return the specification without the anchor of an intercept, which belongs to the solution's state."""
+    """Return the problem's specification with anchor 0: where a free intercept is held belongs to a run's state."""
     return replace(problem.spec, anchor=0.0)
 
 
 def problem_tree(problem: Problem) -> dict[str, Any]:
-    """A problem and its data."""
+    """Return a problem with its data as a dict that a checkpoint can hold; `problem_of` is the inverse."""
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
     ]

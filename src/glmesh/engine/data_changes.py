@@ -17,7 +17,7 @@ from glmesh.problem.partition import partition as make_partition
 from glmesh.types import Data, Indices
 from glmesh.validation import whole_number
 
-# part of a move of the anchor that the next move is taken to repeat; more would be a guess
+# largest ratio of two successive moves of the anchor that is believed; extrapolation is then at most 20-fold
 STEADIEST = 0.95
 
 
@@ -29,7 +29,10 @@ def add_columns(
     sample_weight: ArrayLike | None,
     penalty: Separable | None,
 ) -> Indices:
-    """Give a node new columns; return their numbers."""
+    """Give a node new columns (features or samples) in mid-run; return their column numbers, shape (n_new,).
+
+    The other arguments are those of `Run.add_columns`. An event is appended to `driver.events`.
+    """
     nodes = _of_simulation(driver, "add_columns")
     node = whole_number(node, "node", 0, nodes.setup.n_nodes)
     _check_not_left(driver, [node])
@@ -44,7 +47,7 @@ def add_columns(
 
 
 def remove_columns(driver: Driver, columns: ArrayLike) -> None:
-    """Remove columns by their numbers."""
+    """Remove the columns with these numbers in mid-run; the others are numbered anew, in the same order."""
     nodes = _of_simulation(driver, "remove_columns")
     problem, partition = nodes.problem, nodes.partition
     gone = np.unique(np.asarray(columns))
@@ -65,7 +68,7 @@ def remove_columns(driver: Driver, columns: ArrayLike) -> None:
 
 
 def _of_simulation(driver: Driver, what: str) -> ColaNodes:
-    """Return CoLA's nodes, all in this process; refuse any others by name."""
+    """Return the run's nodes; raise InvalidInput, which names `what`, unless they are CoLA's in a single process."""
     nodes = cola_nodes(driver.nodes, what)
     if nodes.processes.size > 1:
         raise InvalidInput(f"{what} is for simulations; on a cluster start anew (warm_start=result.x)")
@@ -73,7 +76,7 @@ def _of_simulation(driver: Driver, what: str) -> ColaNodes:
 
 
 def _check_not_left(driver: Driver, nodes: list[int]) -> None:
-    """Refuse to change the data of a node that has left for good."""
+    """Raise InvalidInput if one of these nodes has left for good, because its data can no longer change."""
     left = {entry.node: entry.round for entry in driver.nodes.plan.leave if entry.round < max(driver.made, 1)}
     for node in nodes:
         if node in left:
@@ -81,7 +84,11 @@ def _check_not_left(driver: Driver, nodes: list[int]) -> None:
 
 
 def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str) -> None:
-    """Go on with this problem, whose column i was column origin[i] (-1: there was none); `new` are the first node's."""
+    """Replace the run's problem by one whose column i was column origin[i] before; -1: it is new.
+
+    `new` are the numbers of new columns, which go to the node touched[0]; `touched` are all nodes whose data changed.
+    Their estimates are corrected by the change of their shares, and an event of this `kind` is recorded for each.
+    """
     nodes = cola_nodes(driver.nodes, kind)
     by_id, held = nodes.by_id, nodes.members(driver.made)
     before = [(by_id.gap(k), by_id.share(k)) for k in touched]
@@ -108,10 +115,11 @@ def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, tou
 
 
 def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Callable[[], Measures]) -> bool:
-    """Move the anchor of a free intercept, split by samples, once the problem with it is solved well.
+    """Move the anchor near which a free intercept is held, split by samples; return whether it moved.
 
-    The smallest node tells the others where its intercept is, hop by hop. The anchor goes there, or further by as much
-    as the last two moves promise. Return whether it moved.
+    Nothing moves until the duality gap with the present anchor is at most half of what the anchor adds to the
+    objective. Then node 0 tells all nodes its intercept by flooding, and the anchor goes there, or further by geometric
+    extrapolation of the last two moves. (anchor, intercept reached) is appended to `anchors`.
     """
     nodes = driver.nodes
     if not isinstance(nodes, ColaNodes) or not isinstance(f := nodes.blocks[0].f, Anchored):

@@ -10,29 +10,29 @@ from glmesh.methods.cola.nodes import ColaNodes
 
 
 def cola_nodes(nodes: HostedNodes[Any, Any], what: str) -> ColaNodes:
-    """Return the nodes, which are CoLA's; raise InvalidInput, which names `what` was asked of them, if they are not."""
+    """Return `nodes` if they are CoLA's; else raise InvalidInput, which says that `what` is for Cola."""
     if not isinstance(nodes, ColaNodes):
         nodes.refuse(what)
     return nodes
 
 
 class Driver(Iterator[int]):
-    """Makes a round at every `next`, and returns the number of rounds made.
+    """An iterator that makes one round of all nodes at every `next`, and returns the number of rounds made so far.
 
     Parameters
     ----------
     nodes : HostedNodes
-        What a method prepared.
+        Blocks, states and transport, as `Method.prepare` returned them.
     """
 
     def __init__(self, nodes: HostedNodes[Any, Any]) -> None:
         self.nodes = nodes
         self.events: list[Event] = []  # who joined and left, and whose data changed
-        self.membership: PlannedChanges | None = None  # carries the fault plan out, where there is one
+        self.membership: PlannedChanges | None = None  # carries the fault plan out; None without one
         if isinstance(nodes, ColaNodes) and nodes.transport.fails:
             self.membership = PlannedChanges(nodes, self.events)
-        self.made = 0
-        self.elapsed = 0.0  # [s] on the wall
+        self.made = 0  # rounds so far
+        self.elapsed = 0.0  # [s] wall time of all rounds so far
 
     def __next__(self) -> int:
         nodes, began = self.nodes, time.perf_counter()
@@ -50,11 +50,11 @@ class Driver(Iterator[int]):
         return self.made
 
     def resume(self, made: int, elapsed: float) -> None:
-        """Go on after `made` rounds that took `elapsed` seconds on the wall."""
+        """Set the counters of a run that was restored: rounds made so far, and the seconds of wall time they took."""
         self.made, self.elapsed = made, elapsed
 
     @property
     def seconds(self) -> float:
-        """Time of the rounds so far: on the virtual clock if there is one, else on the wall."""
+        """Return the seconds of all rounds so far: on the virtual clock if there is one, else on the wall."""
         clock = self.nodes.transport.clock
         return max(self.nodes.processes.all_gather([self.elapsed])) if clock is None else clock.seconds

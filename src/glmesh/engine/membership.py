@@ -14,15 +14,15 @@ from glmesh.types import Flags
 
 
 class PlannedChanges:
-    """Carries a fault plan out, round by round, and records who joined and left."""
+    """Carries a fault plan out at the start of every round; appends an event for every node that joins or leaves."""
 
     def __init__(self, nodes: ColaNodes, events: list[Event]) -> None:
         self.nodes, self.by_id, self.events = nodes, nodes.by_id, events
-        self.frozen: dict[int, int] = {}  # nodes that left and stay counted -> who counts them
+        self.frozen: dict[int, int] = {}  # node that left -> member that counts its share
         self._links = links_of(nodes.setup.mixing.matrix)
 
     def begin_round(self, round: int) -> None:
-        """Do all that the plan says of the start of a round."""
+        """Apply what the plan says of the start of a round: joins, leaves, links, resets, absences, stragglers."""
         plan, n = self.nodes.plan, self.nodes.setup.n_nodes
         now = plan.members(round, n)
         if plan.changes_members and round > 0:
@@ -42,7 +42,7 @@ class PlannedChanges:
         self.nodes.transport.begin_round(plan, round)
 
     def _close_links(self, round: int) -> None:
-        """Give up links that fail for good, at both ends; what had flowed over them returns."""
+        """Close, at both ends, the links that fail for good from this round on; their flows count no more."""
         gone = self.nodes.plan.gone(round, self._links)
         for a, b in gone - (self.nodes.plan.gone(round - 1, self._links) if round else set()):
             for me, peer in ((a, b), (b, a)):
@@ -51,10 +51,12 @@ class PlannedChanges:
                 self.by_id.invalidate(me, round)
 
     def _neighbours(self, node: int, members: Flags) -> list[int]:
+        """Return the ids of the neighbours of a node that are members, ascending."""
         number, k = self.by_id.find(node)
         return [peer for peer, _ in self.by_id.blocks[number].neighbours(k) if members[peer]]
 
     def _join(self, node: int, round: int, members: Flags) -> None:
+        """Make a node a member in this round, with the variables of a cold start, and record a "join" event."""
         nodes = self.by_id
         number, k = nodes.find(node)
         nodes.clear(node)
@@ -66,6 +68,10 @@ class PlannedChanges:
         self.events.append(Event(round, "join", node, 0.0, after, float(np.linalg.norm(nodes.share(node)))))
 
     def _leave(self, node: int, round: int, members: Flags) -> None:
+        """Make a node leave for good in this round, and record a "leave" or "freeze" event.
+
+        Its share A_k x_k is lost or, where the plan says "freeze", counted by the nearest member from now on.
+        """
         nodes = self.by_id
         model = next(entry.model for entry in self.nodes.plan.leave if entry.node == node)
         gossip, k = nodes.flows_of(node)
@@ -92,7 +98,7 @@ class PlannedChanges:
         self.events.append(Event(round, kind, node, before, 0.0, float(np.linalg.norm(share))))
 
     def _nearest(self, node: int, members: Flags) -> list[int]:
-        """Return the members next to a node, or behind others that are none; the nearest first."""
+        """Return the members that a node can reach without passing another member, the nearest first."""
         seen, found, edge = {node}, [], [node]
         everybody = np.ones(self.nodes.setup.n_nodes, dtype=bool)
         while edge:
@@ -103,6 +109,7 @@ class PlannedChanges:
         return found
 
     def _reset(self, node: int, round: int) -> None:
+        """Make a node lose its variables and flows in this round; its neighbours drop their flows to it."""
         nodes = self.by_id
         gossip, k = nodes.flows_of(node)
         nodes.clear(node)

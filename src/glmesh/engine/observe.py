@@ -7,11 +7,11 @@ import numpy as np
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 
-WHOLE_NUMBERS = ("round", "communications", "bytes")  # columns of the history that are no floats
+WHOLE_NUMBERS = ("round", "communications", "bytes")  # columns of the history that hold integers
 
 
 class Observer:
-    """Records a run every `record_every` rounds and at its last round."""
+    """Appends a record to a run's history every `record_every` rounds and at round `max_rounds`; makes the Result."""
 
     def __init__(self, run: Run, record_every: int, max_rounds: int) -> None:
         self._run, self._every, self._last = run, record_every, max_rounds
@@ -20,9 +20,10 @@ class Observer:
             history.pop()
 
     def record(self, *, due: bool = False) -> dict[str, Any] | None:
-        """Record the present round if it is due, and return its record; None between records.
+        """Append a record of the present round to the history if it is due, and return it; None between records.
 
-        A certificate is noted once, when it becomes known.
+        `due` forces a record. The bound of a certificate stands in the first record after it became known, NaN in the
+        others.
         """
         run, history = self._run, self._run.history
         if history and history[-1]["round"] == run.rounds:
@@ -52,7 +53,10 @@ class Observer:
         return history[-1]
 
     def result(self, status: Status, tol: float | None) -> Result:
-        """Return what came of the run, which ended with this status; tol: the relative gap aimed at, if any."""
+        """Return the Result of a run that ended with this status, after a last record.
+
+        `tol` is the relative gap that was aimed at, None if none was.
+        """
         run, history = self._run, self._run.history
         self.record(due=True)
         last, nodes = history[-1], run.nodes

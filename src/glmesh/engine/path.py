@@ -22,29 +22,32 @@ from glmesh.types import Matrix, Vector
 
 @dataclass(frozen=True)
 class Path:
-    """Solutions along a path; rounds, communications, bytes and seconds of a result are its own share of the whole."""
+    """Solutions of one problem for a sequence of weights of its penalty, one Result per weight.
 
-    alphas: Vector
-    results: tuple[Result, ...]
+    Rounds, communications, bytes and seconds of a result are what its own weight took.
+    """
+
+    alphas: Vector  # (n_alphas,) weights of the penalty, in the order in which they were solved
+    results: tuple[Result, ...]  # one per weight
 
     @property
     def coefs(self) -> Matrix:
-        """A column of coefficients per alpha."""
+        """Return the coefficients of all solutions, shape (p, n_alphas)."""
         return np.stack([result.coef for result in self.results], axis=1)
 
     @property
     def intercepts(self) -> Vector:
-        """Intercept for every alpha, shape (n_alphas,)."""
+        """Return the intercepts of all solutions, shape (n_alphas,)."""
         return np.array([result.intercept for result in self.results])
 
     @property
     def communications(self) -> int:
-        """Exchanges that a node waited for along the whole path."""
+        """Return the number of exchanges with their neighbours that nodes waited for along the whole path."""
         return sum(result.communications for result in self.results)
 
     @property
     def bytes(self) -> int:
-        """Bytes over all links along the whole path."""
+        """Return the bytes sent over all links along the whole path."""
         return sum(result.bytes for result in self.results)
 
 
@@ -59,9 +62,10 @@ def solve_path(
     runtime: Runtime = "simulation",
     **options: Any,
 ) -> Path:
-    """Solves a problem for each weight of the penalty in turn, best from large to small.
+    """Solve a problem for each weight of its penalty in turn, going on from the solution before; return a Path.
 
-    tol, max_rounds (per weight), stop, record_every and runtime are those of `solve`; the other options those of `Run`.
+    `alphas` are best given from large to small. tol, max_rounds (per weight), stop, record_every and runtime are those
+    of `solve`; the other options those of `Run`.
     """
     if stop not in ("gap", "certificate"):
         raise InvalidInput(f"stop must be 'gap' or 'certificate', got {stop!r}")
@@ -76,6 +80,7 @@ def solve_path(
 
 
 def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:
+    """Return one Result per weight, all from this one run; its history begins anew with each weight."""
     results: list[Result] = []
     before: tuple[float, Any] | None = None  # the weight before the last one, and its solution
     last = float(weights[0])

@@ -18,7 +18,7 @@ from glmesh.types import Matrix, Vector
 
 
 class Status(enum.Enum):
-    """Why a run stopped, as a sentence."""
+    """Reasons why a run stopped; the value of each is a sentence for people."""
 
     CONVERGED = "Converged: the duality gap is within the tolerance."
     CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
@@ -124,16 +124,20 @@ class Result:
 
     @cached_property
     def presence(self) -> Matrix:
-        """A row per round: 1 for nodes that were there, 0.5 for members that were away, 0 for others."""
+        """Return an array of shape (rounds, K): 1 for nodes that were there, 0.5 for members that were away, else 0."""
         return Plan.of(self.faults).presence(self.rounds, len(self.estimates))
 
     @property
     def relative_gap(self) -> float:
-        """The gap divided by abs(objective)."""
+        """Return the duality gap divided by abs(objective); with an objective of 0, zero or infinity."""
         return self.gap / abs(self.objective) if self.objective else (0.0 if self.gap == 0 else np.inf)
 
     def coef_of(self, node: int) -> Vector:
-        """The model that one node would write: split by samples, its own w_k; split by features, everybody's x."""
+        """Return the coefficients that one node would write, shape (p,).
+
+        Split by samples, and after a consensus method, every node has a model of its own; split by features all have
+        `coef`.
+        """
         if self.copies:
             return np.asarray(self.estimates[node])
         if self.problem.spec.split == "samples":
@@ -141,12 +145,12 @@ class Result:
         return self.coef
 
     def without_data(self) -> Result:
-        """For keeping: all but the problem, which refers to the data; `coef_of` needs it."""
+        """Return a copy whose `problem` is None, so that it refers to no data; its `coef_of` may fail."""
         return replace(self, problem=None)  # type: ignore[arg-type]
 
     @property
     def message(self) -> str:
-        """One line: what happened, with figures."""
+        """Return one line for people: status, rounds, communications, bytes, objective and relative gap."""
         cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
         return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g})"
 

@@ -107,10 +107,10 @@ class Run(Iterator[int]):
             n_blocks, processes,
         )  # fmt: skip
         self.driver = start(problem, self.options)
-        self.history: list[dict[str, Any]] = []  # what `solve` noted along the way
-        self.anchors: list[tuple[float, float]] = []  # of a free intercept: where it was held, and went
-        self._measured: tuple[int, Measures] | None = None
-        self._identity: dict[str, str] | None = None  # until the data changes
+        self.history: list[dict[str, Any]] = []  # records of `solve`, a dict each
+        self.anchors: list[tuple[float, float]] = []  # (anchor, intercept reached) of each move
+        self._measured: tuple[int, Measures] | None = None  # (round, measures of its state)
+        self._identity: dict[str, str] | None = None  # None: to be computed
 
     def __next__(self) -> int:
         return next(self.driver)
@@ -119,144 +119,156 @@ class Run(Iterator[int]):
 
     @property
     def nodes(self) -> HostedNodes[Any, Any]:
-        """The nodes that this process hosts, as the method prepared them."""
+        """Return the nodes that this process hosts, as the method prepared them."""
         return self.driver.nodes
 
     @property
     def problem(self) -> Problem:
-        """The problem as it is now."""
+        """Return the problem as it is now; changes of data, penalty or anchor replace it."""
         return self.nodes.problem
 
     @property
     def method(self) -> Any:
-        """The method, with the step that it found if it was asked to search one."""
+        """Return the method; if it was asked to search its step, with the step that it found."""
         return self.nodes.method
 
     @property
     def mixing(self) -> Mixing:
-        """The mixing matrix W."""
+        """Return the mixing matrix W, the (K, K) weights of the links."""
         return self.nodes.setup.mixing
 
     @property
     def n_nodes(self) -> int:
-        """K, the number of nodes."""
+        """Return K, the number of nodes of the whole network."""
         return self.nodes.setup.n_nodes
 
     @property
     def n_blocks(self) -> int:
-        """Number of blocks that host the nodes of this process."""
+        """Return the number of blocks that host the nodes of this process."""
         return len(self.nodes.blocks)
 
     @property
     def seed(self) -> int:
-        """Seed of the partition, of random graphs and of local shuffles."""
+        """Return the seed of the partition, of random graphs and of local shuffles."""
         return self.nodes.setup.seed
 
     @property
     def partition(self) -> Partition:
-        """Who holds which columns; with a consensus method, which samples."""
+        """Return which node holds which columns; with a consensus method, which samples."""
         return self.nodes.partition
 
     @property
     def network(self) -> Network | None:
-        """The network of the virtual clock; None: time is the wall's."""
+        """Return the model of the network behind the virtual clock; None: seconds are those of the wall."""
         return self.nodes.setup.timing
 
     @property
     def blocks(self) -> list[Any]:
-        """The hosted nodes, side by side in one block, or in several (`n_blocks`)."""
+        """Return the blocks of this process, each with the data of one or more nodes side by side."""
         return self.nodes.blocks
 
     @property
     def states(self) -> list[Any]:
-        """The state of each block: plain arrays."""
+        """Return the state of each block, in the order of `blocks`: a dataclass of plain arrays."""
         return self.nodes.states
 
     @property
     def exchange(self) -> Transport:
-        """The transport between the nodes."""
+        """Return the transport, which moves messages between the nodes."""
         return self.nodes.transport
 
     @property
     def membership(self) -> PlannedChanges | None:
-        """What carries the fault plan out; None where nothing fails."""
+        """Return what carries the fault plan out, round by round; None where nothing fails."""
         return self.driver.membership
 
     @property
     def processes(self) -> ProcessGroup:
-        """All processes that host nodes."""
+        """Return the group of all processes that host nodes of this run."""
         return self.nodes.processes
 
     # what can be seen of it
 
     @property
     def rounds(self) -> int:
-        """Rounds made so far."""
+        """Return the number of rounds made so far."""
         return self.driver.made
 
     @property
     def events(self) -> list[Event]:
-        """Who joined and left, and whose data changed."""
+        """Return a record of each node that joined, left or had its data changed so far."""
         return self.driver.events
 
     @property
     def x(self) -> Vector:
-        """The variables, in the user's order (a copy); with a consensus method, the mean of all copies."""
+        """Return a copy of the variables in the user's order, shape (n,).
+
+        With a consensus method that is the mean of all nodes' coefficients, shape (p,).
+        """
         return self.nodes.x
 
     @property
     def estimates(self) -> Matrix:
-        """(K, d) every node's v_k, or its copy of the coefficients (a copy)."""
+        """Return a copy of every node's estimate v_k of A x, shape (K, d).
+
+        With a consensus method these are the nodes' own coefficients, shape (K, p).
+        """
         return self.nodes.estimates
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """(round, acceleration from then on, why), as `Cola(acceleration=...)` chose."""
+        """Return (round, acceleration from then on, why) of every choice that `Cola(acceleration=...)` made."""
         return self.nodes.story
 
     @property
     def theta(self) -> Vector:
-        """(K,) local accuracy Theta_k of the last round, NaN where none was asked for."""
+        """Return each node's local accuracy Theta_k in the last round, shape (K,); NaN where none was asked for.
+
+        Theta_k is the part of the possible decrease of the node's subproblem that the local solver left.
+        """
         return self.nodes.theta
 
     @property
     def communications(self) -> int:
-        """Exchanges that a node waited for."""
+        """Return the number of exchanges so far in which nodes waited for messages of their neighbours."""
         return self.nodes.transport.traffic.communications
 
     @property
     def bytes(self) -> int:
-        """Bytes sent over all directed edges."""
+        """Return the bytes sent so far over all links, in both directions."""
         return sum(self.processes.all_gather([self.nodes.transport.traffic.bytes]))
 
     @property
     def seconds(self) -> float:
-        """Seconds of the rounds so far: on the virtual clock if there is a network, else on the wall."""
+        """Return the seconds of the rounds so far: on the virtual clock if there is a network, else on the wall."""
         return self.driver.seconds
 
     @property
     def faults(self) -> Plan:
-        """What fails and when."""
+        """Return the fault plan: what fails in the simulated network, and when."""
         return self.nodes.plan
 
     @property
     def members(self) -> Flags:
-        """(K,) who took part in the last round (or will in the first)."""
+        """Return a mask of shape (K,), true for each node that was a member in the last round.
+
+        Before round 0 it is that of the first round.
+        """
         return self.nodes.members(self.rounds)
 
     @property
     def up(self) -> Flags:
-        """(K,) who was there in the last round."""
+        """Return a mask of shape (K,), true for each node that was a member and not away in the last round."""
         return self.nodes.up
 
     @property
     def skipped(self) -> int:
-        """Subproblems that were not solved because they had nothing to gain."""
+        """Return the number of subproblems so far that were not solved because they had nothing to gain."""
         return self.nodes.skipped[0]
 
     @property
     def work_saved(self) -> float:
-        """Nonzeros that the skipped subproblems would have visited."""
+        """Return the number of nonzeros that the skipped subproblems would have visited."""
         return self.nodes.skipped[1]
 
     @property
@@ -267,21 +279,24 @@ class Run(Iterator[int]):
 
     @property
     def certificate(self) -> Certificate | None:
-        """The newest certificate that every node knows, about the present members and data."""
+        """Return the newest certificate that every node knows; None if there is none about these members and data."""
         return self.nodes.certificate
 
     def certified_state(self) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every v_k) that the newest certificate is about."""
+        """Return (x in the user's order, every v_k) that the newest certificate is about, shapes (n,) and (K, d)."""
         return self.nodes.certified_state()
 
     def measure(self) -> Measures:
-        """Return objective, H, gap and consensus of the present state: a bird's eye view, no part of the algorithm."""
+        """Return objective, H, duality gap and consensus error of the present state.
+
+        Measuring looks at all nodes at once, so it is no part of the algorithm and not counted as communication.
+        """
         if self._measured is None or self._measured[0] != self.rounds:
             self._measured = self.rounds, self.nodes.measure(self.rounds)
         return self._measured[1]
 
     def product(self, x: Vector) -> Vector:
-        """Return A x of variables in the user's order, shape (d,)."""
+        """Return A x, shape (d,), of variables x in the user's order, shape (n,)."""
         return self.nodes.product(x)
 
     # what changes it in mid-run
@@ -320,17 +335,17 @@ class Run(Iterator[int]):
         return new
 
     def remove_columns(self, columns: ArrayLike) -> None:
-        """Remove columns (features, or samples) by their numbers; the rest is numbered anew, in the same order."""
+        """Remove columns (features, or samples) by their numbers; the others are numbered anew, in the same order."""
         data_changes.remove_columns(self.driver, columns)
         self.forget()
 
     def set_alpha(self, alpha: float) -> None:
-        """Give the penalty another weight; variables and estimates go on from where they are."""
+        """Set the weight of the penalty for the rounds to come; variables and estimates stay as they are."""
         self.nodes.retarget(self.problem.with_alpha(alpha))
         self.forget()
 
     def move_anchor(self) -> bool:
-        """Move the anchor of a free intercept, split by samples, once the problem with it is solved well.
+        """Move the anchor near which a free intercept is held, split by samples, if the gap with it is small enough.
 
         Returns
         -------
@@ -343,12 +358,15 @@ class Run(Iterator[int]):
         return moved
 
     def begin_anew(self) -> None:
-        """Begin anew from variables and estimates that were changed from outside, and agree with each other."""
+        """Restart the method from the present x and estimates, after the caller changed them.
+
+        The mean of the changed estimates must be A x, as always.
+        """
         self.nodes.restart()
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was measured of another problem or another state."""
+        """Drop cached measures and digests, after the problem or the state was changed."""
         self._measured = self._identity = None
 
     # saving
@@ -366,6 +384,7 @@ class Run(Iterator[int]):
         checkpoint.save(self.driver, self._saved(), self.options, path, data=data)
 
     def _saved(self) -> checkpoint.Saved:
+        """Return what a checkpoint holds of this run beside its nodes: identity, history and anchors."""
         return checkpoint.Saved(self.identity(), self.history, self.anchors)
 
     @staticmethod
@@ -388,16 +407,17 @@ class Run(Iterator[int]):
         return run
 
     def restore(self, path: str | PathLike[str]) -> None:
-        """Go on from a file that another run with the same data and settings wrote."""
+        """Set this run to the state in a checkpoint file, which a run with the same data and settings wrote."""
         cola_nodes(self.nodes, "a checkpoint")
         self._restore(checkpoint.read(path) if self.processes.rank == 0 else None, path)
 
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
+        """Set this run to the state of a checkpoint that rank 0 has read; `tree` is None at the other processes."""
         checkpoint.restore(self.driver, self._saved(), tree, path)
         self._measured = None
 
     def identity(self) -> dict[str, str]:
-        """Return digests of all that the rounds to come depend on beside the state, by what they are about."""
+        """Return digests of all that determines the rounds beside the state, by name: problem, method, data, ..."""
         if self._identity is None:
             self._identity = checkpoint.identity(self.nodes)
         return self._identity
@@ -411,6 +431,6 @@ class Run(Iterator[int]):
         self.close()
 
     def close(self) -> None:
-        """End the run's threads, and what its transport holds."""
+        """End the run's threads and close its transport, once no more rounds are to be made."""
         self.nodes.setup.threads.close()
         self.nodes.transport.close()

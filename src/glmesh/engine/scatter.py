@@ -19,15 +19,16 @@ from glmesh.parallel import ProcessGroup
 from glmesh.problem import DataSummary, NodeData, Partition, ProblemSpec, Shard, Split, spread
 from glmesh.types import Indices, SampleMatrix, Vector
 
-_NONE = np.iinfo(np.int32).max
+_NONE = np.iinfo(np.int32).max  # stands for the smallest index of a part without features
 
 
 def load(
     path: str | PathLike[str], processes: ProcessGroup, *, target: str | int | None = None
 ) -> tuple[SampleMatrix, Vector]:
-    """Return (X, y) of the rows of a file, or of one of several files, that are dealt to this process.
+    """Read this process's part of a data file; return (X of shape (m_part, p_part), y of shape (m_part,)).
 
-    X has as many columns as the widest part has.
+    The part is a file of its own if the name has "{rank}" in it, else a share of the lines. X is as wide as this part
+    needs; `scatter` widens it to the features of all parts.
     """
     X, y, raw = data_files.load_part(path, processes.rank, processes.size, target=target)
     if sum(processes.all_gather([len(y)])) == 0:
@@ -42,7 +43,7 @@ def load(
 
 
 def shape_of(X: SampleMatrix, processes: ProcessGroup) -> tuple[int, int, int | None]:
-    """(samples, features, nonzeros) of all processes together; None: X is dense."""
+    """Return (samples, features, nonzeros) of all processes together; nonzeros is None if the X of any is dense."""
     shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
     return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored
@@ -64,9 +65,11 @@ def scatter(
     sample_weight: ArrayLike | None = None,
     fit_intercept: bool = False,
 ) -> Shard:
-    """The problem `Problem.glm` on the rows of all processes, one below the other, of which this one brings X and y.
+    """Deal the samples of all processes out to the nodes that are to hold them; return this process's part.
 
-    n_nodes, partition and seed are those of the run to come.
+    All processes call it, each with its own rows X of shape (m_part, p_part) and y of shape (m_part,). Together they
+    get the problem that `Problem.glm` makes of all rows in the order of ranks. n_nodes, partition and seed are those of
+    the run to come.
     """
     spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
     data = NodeData(spec, X, y, sample_weight, f" of rank {processes.rank}")  # refuses what is no data, before it moves
@@ -101,7 +104,7 @@ def scatter(
 
 
 def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> Indices:
-    """Entries of each column of the problem that are not zero."""
+    """Return the nonzeros of each column of the problem, shape (n,), summed over all processes."""
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
         return np.asarray(processes.all_gather_rows([counts.astype(np.int64)]))
@@ -110,7 +113,7 @@ def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> 
 
 
 def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
-    """The columns that each process is to hold, node after node."""
+    """Return the numbers of the columns that each process is to hold, one array per rank, node after node."""
     nodes = processes.all_gather(
         [(int(ids[0]), int(ids[-1])) for ids in processes.local_blocks(dealt.n_nodes, processes.size)]
     )
@@ -120,7 +123,10 @@ def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
 def _trade_rows(
     rows: SampleMatrix, before: int, hosts: list[Indices], processes: ProcessGroup
 ) -> tuple[Columns, Indices]:
-    """The samples of this process's nodes, as columns, and their numbers."""
+    """Send every sample to the process of its node; return (samples that came, as columns; their numbers).
+
+    `before` is the number of the first sample of this process, hosts[r] the samples that rank r is to hold.
+    """
     outgoing: list[Any] = []
     for wanted in hosts:
         place = np.flatnonzero((wanted >= before) & (wanted < before + rows.shape[0]))
@@ -131,7 +137,7 @@ def _trade_rows(
 
 
 def _trade_columns(rows: SampleMatrix, hosts: list[Indices], processes: ProcessGroup) -> Columns:
-    """The features of this process's nodes: the entries of all samples."""
+    """Send every feature to the process of its node; return the features that came, as columns over all samples."""
     by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
     arrived = processes.all_to_all([by_columns[:, wanted] for wanted in hosts])
     return Columns.of(sp.vstack(arrived, format="csc") if sp.issparse(rows) else np.vstack(arrived))

@@ -30,7 +30,7 @@ WORTH_A_THREAD = 200_000
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a caller may ask of a run; `Run` says what each is."""
+    """The keyword arguments of `Run` as the caller gave them; `Run` documents each."""
 
     method: Method[Any, Any] | None = None
     topology: str | nx.Graph = "ring"
@@ -49,7 +49,7 @@ class RunOptions:
 
 
 def start(problem: Problem, options: RunOptions) -> Driver:
-    """Check what was asked for, in the order in which it depends on each other, and return a run before round 0."""
+    """Check the options in the order in which they depend on each other; return the driver of a run before round 0."""
     method = Cola() if options.method is None else options.method
     if not callable(getattr(method, "prepare", None)) or not callable(getattr(method, "round", None)):
         raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {options.method!r}")
@@ -90,7 +90,10 @@ def start(problem: Problem, options: RunOptions) -> Driver:
 
 
 def connect(setup: Setup, flows: bool) -> Transport:
-    """Return the transport of a run: among the processes, within this one, or within it on a bad day."""
+    """Return the transport of a run: between processes, within this one, or within this one with faults or `flows`.
+
+    `flows` asks for one that can lose single messages, for flow gossip; there is none between processes.
+    """
     ids = list(setup.node_ids)
     if setup.plan.is_empty and not flows:
         return setup.processes.exchange(setup.mixing, ids) or LocalTransport(setup.mixing, ids, setup.timing)
@@ -100,7 +103,7 @@ def connect(setup: Setup, flows: bool) -> Transport:
 
 
 def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
-    """Return the number of threads: as asked for, or as many as cores if a round is worth it."""
+    """Return the number of threads, at most K: `n_jobs` if given, else one per core if a round is worth it, else 1."""
     if options.n_jobs is not None:
         return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
     if options.processes.size > 1:  # the ranks share the cores out among themselves
@@ -112,7 +115,10 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
 
 
 def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
-    """Return (mixing, a bound of the diameter) of the network that was asked for."""
+    """Return (mixing, upper bound of the diameter in links) of the network that the options ask for.
+
+    The number of nodes is that of the data or of the graph where these fix it.
+    """
     n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
     if (spread := problem.n_nodes) is not None:
         if n_nodes not in (DEFAULT_NODES, spread):
@@ -135,7 +141,7 @@ def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, 
 
 
 def _mixing_of(graph: nx.Graph, weights: str | Mixing | Data) -> Mixing:
-    """Return the mixing of a graph: by name, or a matrix of the caller's."""
+    """Return the mixing of a graph: by name, or the caller's own after a check that it uses links of the graph only."""
     if isinstance(weights, Mixing):
         if weights.n_nodes == len(graph):
             mixing_module.check_support(weights, graph)
@@ -154,7 +160,10 @@ def _mixing_of(graph: nx.Graph, weights: str | Mixing | Data) -> Mixing:
 
 
 def schedule_of(plan: Plan, mixing: Mixing, given: str | Mixing | Data) -> tuple[Mixing, tuple[Mixing, ...]]:
-    """Return (the mixing, that of each exchange in turn), once the plan is known to fit the network."""
+    """Return (mixing of the union of all graphs, mixing of each exchange in turn); refuse a plan that does not fit.
+
+    Without graphs in the plan, both are the network's own `mixing`. `given` is the mixing that the caller asked for.
+    """
     plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:
         return mixing, (mixing,)
@@ -167,7 +176,7 @@ def schedule_of(plan: Plan, mixing: Mixing, given: str | Mixing | Data) -> tuple
 
 
 def diameter_of(mixing: Mixing, plan: Plan) -> int:
-    """Return an upper bound of the diameter, whoever of the plan's members are there and whichever links are left."""
+    """Return an upper bound of the diameter, in links, over all members and links that a fault plan leaves in time."""
     links = topology_module.links_of(mixing.matrix)
     largest = topology_module.diameter(mixing.matrix)  # before the first round everybody is there
     for round in plan.stages():

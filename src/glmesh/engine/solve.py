@@ -28,7 +28,7 @@ Runtime = Literal["simulation", "mpi"] | ProcessGroup
 
 
 def process_group(runtime: Runtime) -> AbstractContextManager[ProcessGroup]:
-    """Return the processes that host the nodes: this one alone, all ranks of an MPI program, or those given."""
+    """Return a context of the processes that host the nodes: this one, all ranks of an MPI program, or those given."""
     if isinstance(runtime, ProcessGroup):
         return nullcontext(runtime)
     if runtime not in ("simulation", "mpi"):
@@ -75,7 +75,7 @@ def solve(
     max_rounds : int, default 10000
         Stop after this many rounds in any case.
     stop : {"gap", "certificate", "rounds"}, default "gap"
-        "gap": the duality gap is measured, from a bird's eye view, at every record. "certificate": every node proves it
+        "gap": the duality gap of all nodes together is measured at every record. "certificate": every node proves it
         from neighbours' messages alone. "rounds": make `max_rounds` rounds.
     seed : int, default 0
         Seed of the partition, of random graphs and of local shuffles.
@@ -156,6 +156,7 @@ def solve(
                 run.save(checkpoint, data=False)  # what cannot be saved is refused before any work
 
             def look(run: Run) -> object:
+                """Write a checkpoint if it is due after this round, and return what the caller's callback says."""
                 if checkpoint is not None and run.rounds % checkpoint_every == 0:
                     run.save(checkpoint, data=False)
                 return callback is not None and callback(run)
@@ -175,7 +176,7 @@ def advance(
     record_every: int = 1,
     callback: Callable[[Run], object] | None = None,
 ) -> Result:
-    """Take a run that is under way on to its end, and return what came of it; the options are those of `solve`."""
+    """Make rounds of a run that is under way until it ends; return its Result. The options are those of `solve`."""
     enough: dict[str, list[StoppingRule]] = {"gap": [SmallGap(tol)], "certificate": [Certified(tol)], "rounds": []}
     limit = RoundLimit(max_rounds, Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS)
     observer, status = Observer(run, record_every, max_rounds), None

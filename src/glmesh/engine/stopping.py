@@ -13,66 +13,67 @@ import numpy as np
 from glmesh.engine.result import Status
 from glmesh.engine.run import Run
 
-Entry = dict[str, Any]  # of the history
+Entry = dict[str, Any]  # a record of the history
 
 
 class StoppingRule(Protocol):
-    """Decides after each round whether a run ends."""
+    """A rule that is asked after every round whether the run ends."""
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return the status that ends the run, or None; entry: the record of this very round, if one was made."""
+        """Return the status with which the run ends, or None to go on; `entry` is the record of this round, if any."""
         ...
 
 
 class Diverged:
-    """Ends a run whose objective is no longer finite."""
+    """Ends a run whose objective H = (1/K) sum f(v_k) + g(x) is no longer finite."""
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return DIVERGED if H of this record is not finite."""
+        """Return DIVERGED if the record of this round has an H that is not finite."""
         return Status.DIVERGED if entry is not None and not np.isfinite(entry["h"]) else None
 
 
 @dataclass(frozen=True)
 class SmallGap:
-    """Ends a run when gap <= tol * abs(objective)."""
+    """Ends a run when its duality gap is at most tol * abs(objective)."""
 
-    tol: float
+    tol: float  # relative gap
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return CONVERGED if the gap of this record is small enough."""
+        """Return CONVERGED if the record of this round has gap <= tol * abs(objective)."""
         small = entry is not None and entry["gap"] <= self.tol * abs(entry["objective"])
         return Status.CONVERGED if small else None
 
 
 @dataclass(frozen=True)
 class Certified:
-    """Ends a run when the nodes have proven a relative gap of at most tol."""
+    """Ends a run when every node has proven a relative gap of at most tol."""
 
-    tol: float
+    tol: float  # relative gap
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return CERTIFIED if the newest certificate is good enough."""
+        """Return CERTIFIED if the newest certificate that all nodes know proves a relative gap of at most tol."""
         proven = run.certificate is not None and run.certificate.relative <= self.tol
         return Status.CERTIFIED if proven else None
 
 
 @dataclass(frozen=True)
 class RoundLimit:
-    """Ends a run after `max_rounds` rounds, with the status given."""
+    """Ends a run after `max_rounds` rounds; `status` is what the run then ends with."""
 
     max_rounds: int
     status: Status
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return the status once that many rounds are made."""
+        """Return `status` if the run has made `max_rounds` rounds."""
         return self.status if run.rounds >= self.max_rounds else None
 
 
 class Wishes:
-    """Ends a run on Ctrl-C, or when the callback wishes so: the second Ctrl-C is an exception again.
+    """Ends a run on Ctrl-C, or when the callback returns a true value; a second Ctrl-C raises KeyboardInterrupt.
 
-    All processes must stop in the same round, so those of a cluster tell each other their wishes at records, when they
-    measure together anyway; there SIGTERM, by which a scheduler ends a job, counts as Ctrl-C.
+    A context manager: its signal handlers are in place until it is left. All processes of a cluster must stop in the
+    same round, so they tell each other at records, when they measure together anyway; there SIGTERM, by which a
+    scheduler ends a job, counts as Ctrl-C.
     """
 
     def __init__(self, run: Run, callback: Callable[[Run], object] | None) -> None:
@@ -90,6 +91,7 @@ class Wishes:
         return self
 
     def _on_interrupt(self, *_: object) -> None:
+        """Note that the user or a scheduler wants the run to end, and restore the signal handlers from before."""
         self._interrupted = True
         self.__exit__()
 
@@ -98,12 +100,15 @@ class Wishes:
             signal.signal(number, before)
 
     def ask(self, run: Run) -> Status | None:
-        """Ask the callback after a round; return STOPPED_BY_CALLBACK if the only process wishes to stop."""
+        """Call the callback after a round; return STOPPED_BY_CALLBACK if it says stop and this is the only process."""
         self._wished = bool(self._callback is not None and self._callback(run)) or self._wished
         return Status.STOPPED_BY_CALLBACK if self._wished and self._alone else None
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return INTERRUPTED or STOPPED_BY_CALLBACK if any process wishes to stop."""
+        """Return INTERRUPTED or STOPPED_BY_CALLBACK if any process was told to stop.
+
+        Several processes find out at records only: there `entry` is not None.
+        """
         if not self._alone and entry is None:
             return None
         wishes = run.processes.all_gather([(self._interrupted, self._wished)])

@@ -34,7 +34,7 @@ REPORT_EVERY = 100  # [rounds] between lines of a verbose fit
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of all estimators: learns over a network of nodes.
+    """Base class of all estimators, with scikit-learn's interface: `fit` learns by CoLA over a network of nodes.
 
     The fields are the parameters that all estimators have; each documents them for itself.
     """
@@ -57,16 +57,19 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from pooled data, dealt out over a simulated network."""
+        """Learn from pooled X of shape (m, p) and y of shape (m,), dealt out over a simulated network; return self."""
 
     @abstractmethod
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the objective on this data."""
+        """Return the objective on this data that the estimator's parameters stand for."""
 
     # --- validation
 
     def _validated(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, **checks: Any) -> TrainingData:
-        """Return pooled data, checked and with the split that was asked for."""
+        """Check pooled X, y and weights as scikit-learn does; return them with the split that was asked for.
+
+        `checks` are options of `validate_data`.
+        """
         rows, targets = validate_data(self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, **checks)
         weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         targets = targets.astype(np.float64) if checks.get("y_numeric") else targets
@@ -75,9 +78,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return TrainingData(rough.parts, pooled=True, split=split)
 
     def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
-        """Return data that is apart, checked and with the split that was asked for.
+        """Check data that is given node by node, (X, y) or (X, y, weights) each; return it with the split asked for.
 
-        With split="auto" that is by samples if loss and penalty allow it and all parts are equally wide.
+        With split="auto" that is by samples if loss and penalty allow it and all parts are equally wide. `numeric`: y
+        are numbers, not labels.
         """
         if not len(parts):
             raise InvalidData("parts is empty: give one (X, y) per node")
@@ -98,14 +102,16 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- fitting
 
     def _start(self, size: int, turn: int = 0) -> Vector | None:
-        """Return the variables with which an earlier fit ended; None: begin at zero.
+        """Return the variables, shape (size,), with which an earlier fit ended; None: begin at zero.
 
-        `turn` counts the problems of one fit. An earlier fit counts with warm_start and as many variables only.
+        `turn` counts the problems of one fit, one per class. An earlier fit counts only if warm_start is set and it had
+        as many variables.
         """
         before = getattr(self, "_variables", []) if getattr(self, "warm_start", False) else []
         return before[turn] if turn < len(before) and len(before[turn]) == size else None
 
     def _report(self, run: Run) -> None:
+        """Write round, objective and gap to stderr every REPORT_EVERY rounds; a callback of `solve`."""
         if run.rounds % REPORT_EVERY == 0 and run.history:
             last = run.history[-1]
             sys.stderr.write(
@@ -113,7 +119,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _checked(self, result: Result, split: Split) -> Result:
-        """Return a result, with a warning if it has not converged."""
+        """Return `result`, after a ConvergenceWarning if the run did not converge; if verbose, write why it stopped."""
         if result.status not in (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE):
             warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
         if self.verbose:
@@ -122,7 +128,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @staticmethod
     def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) of a result."""
+        """Return (coefficients of shape (p,), intercept) of a result; a penalised intercept is its last coefficient."""
         if objective.intercept == "penalised":
             return result.coef[:-1].copy(), objective.intercept_scaling * float(result.coef[-1])
         return result.coef.copy(), float(result.intercept)
@@ -130,7 +136,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- what a fit leaves behind
 
     def _scores(self, X: Data) -> Vector:
-        """Return X w + b."""
+        """Return X w + b: shape (m,) of a regressor, (m, n_functions) of a classifier."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_.T + self.intercept_)
@@ -171,7 +177,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         save_model(self, path)
 
     def to_sklearn(self) -> Any:
-        """Return a fitted scikit-learn estimator with the same predictions."""
+        """Return a plain, fitted scikit-learn estimator that makes the same predictions."""
         from glmesh.estimators.export import to_sklearn
 
         return to_sklearn(self)
@@ -193,7 +199,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[SampleMatrix, Vector, Vector]:
-    """Return (X, y, sample weights) of the part of node k, checked."""
+    """Check (X, y) or (X, y, weights) of node k; return (X of shape (m_k, p_k), y and weights of shape (m_k,))."""
     if not isinstance(part, tuple | list) or len(part) not in (2, 3):
         raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
     X, y, *weights = part
@@ -210,7 +216,7 @@ def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[SampleMatrix, Ve
 
 
 def run_options(estimator: NetworkEstimator, data: TrainingData) -> dict[str, Any]:
-    """Return the arguments of `solve` and `solve_path` that the parameters of an estimator stand for."""
+    """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for."""
     seed = estimator.random_state
     if seed is None:
         seed = 0

@@ -22,14 +22,14 @@ from glmesh.types import Data, Matrix, Vector
 
 
 def is_logistic(estimator: Any) -> bool:
-    """Return whether a classifier has the logistic loss, and so probabilities."""
+    """Return whether a classifier has the logistic loss, and so can predict probabilities."""
     loss = getattr(estimator, "loss", "logistic")
     return (loss if isinstance(loss, str) else getattr(loss, "name", None)) == "logistic"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc]
-    """Base of all classifiers: a linear function for two classes, one per class for more."""
+    """Base class of all classifiers: one linear function X w + b for two classes, one per class for more."""
 
     class_weight: Mapping[Any, float] | str | None = None
 
@@ -70,6 +70,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self._fit(self._validated_parts(parts, numeric=False))
 
     def _fit(self, data: TrainingData) -> Self:
+        """Solve one problem per linear function on checked data, set the fitted attributes, and return self."""
         self.classes_ = self._labels(data)
         objective = self._objective(data)
         report = self._report if self.verbose else None
@@ -90,7 +91,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self
 
     def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:
-        """Return the labels of all nodes, ascending; refuse fewer than two."""
+        """Return the distinct labels of all nodes, ascending, shape (n_classes,); raise ValueError for only one."""
         held = [y for _, y, _ in data.parts if len(y)]
         for y in held:
             check_classification_targets(y)
@@ -103,7 +104,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return labels
 
     def _one_against_rest(self, data: TrainingData) -> Iterator[TrainingData]:
-        """Yield data with targets 1 and -1: of the larger label for two classes, of each class for more."""
+        """Yield the data once per linear function, with targets 1 and -1 and weights times class weights.
+
+        Of two classes the larger label is 1; of more, each class in turn against the rest.
+        """
         factors = self._class_weights(data)
         # of two classes each has its factor; of several, as in liblinear, only the one against the rest
         chosen, other = ([1], factors[0]) if len(factors) == 2 else (range(len(factors)), 1.0)
@@ -114,7 +118,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
 
     def _class_weights(self, data: TrainingData) -> Vector:
-        """Return the factor of each class."""
+        """Return the factor of the losses of each class that `class_weight` stands for, shape (n_classes,)."""
         pool = data.parts[:1] if data.split == "features" else data.parts
         y = np.concatenate([y for _, y, _ in pool])
         if self.class_weight == "balanced":
@@ -283,6 +287,7 @@ class LinearSVC(NetworkClassifier):
     intercept_scaling: float = 1
 
     def _objective(self, data: TrainingData) -> Objective:
+        """Return C times the hinge or squared hinge losses plus the penalty; the intercept is penalised too."""
         if self.loss not in ("hinge", "squared_hinge"):
             raise InvalidInput(f"loss must be 'squared_hinge' or 'hinge', got {self.loss!r}")
         if self.penalty not in ("l1", "l2"):
@@ -391,5 +396,6 @@ class GLMClassifier(NetworkClassifier):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
+        """Return the losses plus alpha times the penalty, for a classification loss; the intercept is free."""
         penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=True)

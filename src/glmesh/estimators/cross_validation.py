@@ -117,10 +117,15 @@ class ElasticNetCV(ElasticNetRegressor):
     precompute: Any = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
+        """Return the objective of the elastic net with the chosen alpha and l1_ratio.
+
+        Before the choice: alpha 1 and the largest l1_ratio, which decides on the possible splits.
+        """
         ratio = getattr(self, "l1_ratio_", float(np.max(self.l1_ratio)))
         return net_objective(self, data, getattr(self, "alpha_", 1.0), ratio)
 
     def _fit(self, data: TrainingData) -> Self:
+        """Measure every (l1_ratio, alpha) by cross-validation, fit the best on all data, and return self."""
         ratios = [float(ratio) for ratio in np.atleast_1d(self.l1_ratio)]
         grids = [alpha_grid(self, data, ratio, self.eps, self.alphas) for ratio in ratios]
         folds = list(folds_of(data, self.cv))
@@ -177,7 +182,7 @@ class ElasticNetCV(ElasticNetRegressor):
         return super().fit_nodes(parts)
 
     def _forget(self) -> None:
-        """Drop the choice of an earlier fit."""
+        """Drop alpha_ and l1_ratio_ of an earlier fit, which `_objective` would use."""
         for name in ("alpha_", "l1_ratio_"):
             if hasattr(self, name):
                 delattr(self, name)
@@ -280,7 +285,7 @@ class LassoCV(ElasticNetCV):
 
 
 def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[Indices]]]:
-    """Yield (rows to learn from, rows to test on) for each fold; either is a list with the rows of every part.
+    """Yield (rows to learn from, rows to test on) for each fold; either is a list with an array of rows per part.
 
     `cv` is as in scikit-learn (None: 5 folds); where samples are apart, a number of folds.
     """
@@ -299,14 +304,14 @@ def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[
 
 
 def _own_folds(n: int, n_folds: int) -> list[Indices]:
-    """Return the test rows of each fold of n samples, as even as can be; with few samples some are empty."""
+    """Return the row numbers that each fold of a part with n samples tests on; with n < n_folds some are empty."""
     if n >= n_folds:
         return [test for _, test in KFold(n_folds).split(np.zeros(n))]
     return [np.arange(n)[f : f + 1] for f in range(n_folds)]
 
 
 def _squared_errors(data: TrainingData, path: Path) -> Vector:
-    """Return the weighted mean squared error of every solution of a path."""
+    """Return the weighted mean squared error on `data` of each solution of a path, shape (n_alphas,)."""
     coefs, total = path.coefs, data.total_weight
     if data.split == "features":
         widths = np.cumsum([X.shape[1] for X, _, _ in data.parts])[:-1]

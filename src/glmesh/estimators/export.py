@@ -28,7 +28,7 @@ _CLASSES: dict[str, type[NetworkEstimator]] = {
 
 
 def save_model(estimator: Any, path: str | PathLike[str]) -> None:
-    """Write a fitted estimator to a file: coefficients, classes, and the parameters that are plain data."""
+    """Write a fitted estimator to a model file: coefficients, classes, and those parameters that JSON can hold."""
     check_is_fitted(estimator)
     p = estimator.coef_.shape[-1]
     one_sample = TrainingData([(np.zeros((1, p)), np.zeros(1), np.ones(1))], pooled=True, split="features")
@@ -50,7 +50,7 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
 
 
 def _plain(value: object) -> bool:
-    """Return whether JSON gives a value back as it is."""
+    """Return whether a value comes back from JSON unchanged."""
     try:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
@@ -110,7 +110,7 @@ def load_model(path: str | PathLike[str]) -> Any:
 
 
 def to_sklearn(estimator: Any) -> Any:
-    """Return a fitted scikit-learn estimator with the same predictions."""
+    """Return a plain, fitted scikit-learn estimator that makes the same predictions as a fitted one of ours."""
     check_is_fitted(estimator)
     name = type(estimator).__name__
     if not hasattr(estimator, "classes_"):
@@ -138,7 +138,7 @@ def to_sklearn(estimator: Any) -> Any:
 
 
 def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
-    """Return the scikit-learn estimator `plain` with what a fit would have left."""
+    """Set parameters and fitted attributes of the scikit-learn estimator `plain` from ours, and return it."""
     theirs = plain._get_param_names()
     ours = estimator.get_params(deep=False)
     same = {name: ours[name] for name in ("alpha", "l1_ratio", "C", "fit_intercept", "epsilon") if name in ours}

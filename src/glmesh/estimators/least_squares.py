@@ -91,13 +91,14 @@ class Ridge(NetworkRegressor):
     positive: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
+        """Return half of Ridge's objective: half the squared errors plus alpha/2 times the squared norm of w."""
         penalty, alpha = elastic_net(0.0, positive=self.positive), number(self.alpha, "alpha")
         return Objective("squared", penalty, alpha, intercept="free" if self.fit_intercept else "none", unit=2.0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ElasticNetRegressor(NetworkRegressor):
-    """Base of the estimators with the objective of the elastic net.
+    """Base class of ElasticNet, Lasso and their variants with cross-validation.
 
     The fields are parameters that all of them have; each documents them for itself.
     """
@@ -109,7 +110,7 @@ class ElasticNetRegressor(NetworkRegressor):
 
 
 def net_objective(estimator: ElasticNetRegressor, data: TrainingData, alpha: float, l1_ratio: float) -> Objective:
-    """Return the objective of the elastic net times m, the sum of the weights: its loss is half the square."""
+    """Return the objective of the elastic net times m, the sum of the sample weights: sums instead of means."""
     total = data.total_weight
     return Objective(
         "squared",
@@ -209,6 +210,7 @@ class ElasticNet(ElasticNetRegressor):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
+        """Return the elastic net's objective with this estimator's alpha and l1_ratio."""
         return net_objective(self, data, self.alpha, self.l1_ratio)
 
 

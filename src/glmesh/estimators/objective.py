@@ -18,14 +18,14 @@ Intercept = Literal["none", "free", "penalised"]
 
 
 def number(value: object, name: str, *, positive: bool = False) -> float:
-    """Return a finite number >= 0 (> 0 if positive) as a float; refuse any other value of the parameter `name`."""
+    """Return the parameter `name` as a float; raise InvalidInput unless it is finite and >= 0 (> 0 if positive)."""
     if positive:
         return number_in(value, name, "a finite number > 0", lambda number: 0 < number < np.inf)
     return number_in(value, name, "a finite number >= 0", lambda number: 0 <= number < np.inf)
 
 
 def elastic_net(l1_ratio: float, *, positive: bool = False) -> Table:
-    """Return the penalty l1_ratio |w|_1 + (1 - l1_ratio)/2 |w|^2, on w >= 0 if positive."""
+    """Return the penalty l1_ratio sum_i abs(w_i) + (1 - l1_ratio)/2 sum_i w_i^2, on w >= 0 if positive."""
     share = number_in(l1_ratio, "l1_ratio", "between 0 and 1", lambda ratio: 0 <= ratio <= 1)
     low = np.asarray(0.0 if positive else -np.inf)
     return Table(l1=np.asarray(share), l2=np.asarray(1.0 - share), lo=low)
@@ -33,19 +33,19 @@ def elastic_net(l1_ratio: float, *, positive: bool = False) -> Table:
 
 @dataclass(frozen=True)
 class Objective:
-    """weight sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w), the objective that is solved."""
+    """The objective that is solved: weight sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w), s_i sample weights."""
 
     loss: Loss | str
     penalty: Separable | str
-    alpha: float
-    l1_ratio: float | None = None
-    weight: float = 1.0
-    intercept: Intercept = "free"
-    intercept_scaling: float = 1.0  # of a penalised intercept
-    unit: float = 1.0  # factor from this objective to the user's
+    alpha: float  # factor of the penalty
+    l1_ratio: float | None = None  # share of L1 in "elasticnet"
+    weight: float = 1.0  # factor of all losses
+    intercept: Intercept = "free"  # b is not penalised
+    intercept_scaling: float = 1.0  # value of the constant feature that a penalised intercept is the coefficient of
+    unit: float = 1.0  # the estimator's documented objective divided by this one
 
     def options(self) -> dict[str, Any]:
-        """Return loss, penalty and intercept as arguments of `Problem.glm`."""
+        """Return loss, penalty and intercept as keyword arguments of `Problem.glm`."""
         return {
             "loss": self.loss,
             "penalty": self.penalty,
@@ -55,11 +55,15 @@ class Objective:
         }
 
     def splits(self) -> dict[Split, UnsuitablePair | None]:
-        """Return for either split why it cannot be, or None where it can."""
+        """Return for each split the error that says why loss and penalty do not allow it, None where they do."""
         return refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
 
     def choose(self, split: str, n_samples: int, n_features: int, stop: str) -> Split:
-        """Return the split that was asked for; with "auto" the possible one with the shorter message."""
+        """Return the split that was asked for or, with "auto", the possible one with the shorter message.
+
+        UnsuitablePair is raised if the split, or with "auto" any split, is impossible. `stop` matters because there is
+        no certificate for a free intercept split by samples.
+        """
         if split not in ("auto", "samples", "features"):
             raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
         refused = self.splits()
@@ -85,7 +89,10 @@ def catalogue_objective(
     fit_intercept: bool,
     classifies: bool,
 ) -> Objective:
-    """Return sum_i s_i loss + alpha penalty for a loss of the catalogue that classifies, or does not."""
+    """Return the objective sum_i s_i loss + alpha penalty; raise InvalidInput for a loss of the other kind.
+
+    `classifies`: the loss must be one for classification, else for regression.
+    """
     kinds = [name for name, kind in LOSSES.items() if kind.classifies is classifies]
     if (loss if isinstance(loss, str) else getattr(loss, "name", None)) not in kinds:
         raise InvalidInput(f"loss must be one of {', '.join(kinds)}, or such a Loss; got {loss!r}")
@@ -94,37 +101,37 @@ def catalogue_objective(
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Samples to learn from: pooled, or apart with one part per node."""
+    """Samples to learn from, pooled or with one part per node, and whether nodes hold samples or features."""
 
     parts: list[tuple[SampleMatrix, Vector, Vector]]  # (X, y, sample weights); a single one if pooled
-    pooled: bool
-    split: Split
+    pooled: bool  # all data is in one part; else there is a part per node
+    split: Split  # what a node holds
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
-        """Return these samples with other targets and weights, one vector per part."""
+        """Return these samples with other targets and sample weights, one vector of each per part."""
         new = [(X, y, w) for (X, _, _), y, w in zip(self.parts, targets, weights, strict=True)]
         return TrainingData(new, self.pooled, self.split)
 
     def rows(self, chosen: list[Indices]) -> TrainingData:
-        """Return the rows chosen[k] of each part k."""
+        """Return the training data that has only the rows chosen[k] of each part k."""
         new = [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)]
         return TrainingData(new, self.pooled, self.split)
 
     @property
     def total_weight(self) -> float:
-        """Sum of the weights of all samples."""
+        """Return the sum of the weights of all samples; split by features all parts have the same samples."""
         if self.split == "features":
             return float(self.parts[0][2].sum())
         return float(sum(weight.sum() for _, _, weight in self.parts))
 
     def n_variables(self, objective: Objective) -> int:
-        """Return the number of variables of the problem: one per sample, or one per feature."""
+        """Return the number of variables: samples if split by samples, else features and a penalised intercept."""
         if self.split == "samples":
             return int(sum(X.shape[0] for X, _, _ in self.parts))
         return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
 
     def problem(self, objective: Objective) -> Problem:
-        """Return the problem of minimising an objective on this data."""
+        """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""
         parts = [(X, y, objective.weight * weight) for X, y, weight in self.parts]
         if objective.intercept == "penalised":
             at = range(len(parts)) if self.split == "samples" else [len(parts) - 1]  # one more feature, at one node
@@ -139,7 +146,7 @@ class TrainingData:
 
 
 def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:
-    """Return X with a constant column at its end; sparse stays sparse."""
+    """Return X, shape (m, p), with one more column that is constant, shape (m, p + 1); sparse stays sparse."""
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(np.full((X.shape[0], 1), value))], format=X.format)
     return np.hstack([X, np.full((X.shape[0], 1), value)])

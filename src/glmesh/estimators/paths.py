@@ -125,6 +125,7 @@ def enet_path(
 
 
 def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLike, return_n_iter: bool) -> PathResult:
+    """Return what `lasso_path` and `enet_path` return, with the parameters of `model`."""
     rows, targets = check_X_y(X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=True)
     rough = TrainingData([(rows, targets.astype(np.float64), np.ones(len(targets)))], pooled=True, split="features")
     objective = net_objective(model, rough, 1.0, model.l1_ratio)
@@ -138,7 +139,7 @@ def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLik
 
 
 def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, grid: Vector) -> Path:
-    """Return the solutions of the elastic net for the weights `grid`, each starting from the one before."""
+    """Return the solutions of the elastic net for the weights alpha in `grid`, each starting from the one before."""
     problem = data.problem(net_objective(model, data, 1.0, l1_ratio))
     return solve_path(problem, data.total_weight * grid, **run_options(model, data))
 
@@ -146,9 +147,10 @@ def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: f
 def alpha_grid(
     model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, eps: float, alphas: ArrayLike
 ) -> Vector:
-    """Return weights, descending: those given, or as many from the least at which all coefficients are zero.
+    """Return the weights alpha of a path, descending, shape (n_alphas,): those given, or `alphas` of them.
 
-    The last of a number of weights is eps times the first.
+    A number of weights is in geometric progression, from the smallest weight at which all coefficients are zero down to
+    eps times that.
     """
     if not isinstance(alphas, int | np.integer):
         grid = np.sort(np.asarray(alphas, dtype=np.float64))[::-1]

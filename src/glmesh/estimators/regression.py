@@ -17,7 +17,7 @@ from glmesh.types import Data, Vector
 
 
 class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
-    """Base of all regressors: one linear function X w + b."""
+    """Base class of all regressors: one linear function X w + b, which `predict` returns."""
 
     def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from pooled data, dealt out over a simulated network.
@@ -56,6 +56,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return self._fit(self._validated_parts(parts, numeric=True))
 
     def _fit(self, data: TrainingData) -> Self:
+        """Solve the problem on checked data, set the fitted attributes, and return self."""
         objective = self._objective(data)
         start = self._start(data.n_variables(objective))
         report = self._report if self.verbose else None
@@ -170,6 +171,7 @@ class LinearSVR(NetworkRegressor):
     dual: bool | str = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
+        """Return C times the (squared) epsilon-insensitive losses plus half the squared norm of w and intercept."""
         losses = {
             "epsilon_insensitive": EpsilonInsensitiveLoss,
             "squared_epsilon_insensitive": SquaredEpsilonInsensitiveLoss,
@@ -277,5 +279,6 @@ class GLMRegressor(NetworkRegressor):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
+        """Return the losses plus alpha times the penalty, for a regression loss; the intercept is free."""
         penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=False)

@@ -79,7 +79,7 @@ def predict_together(
 
 @dataclass(frozen=True)
 class AboutPart(JsonRecord):
-    """What a PART message says beside the scores."""
+    """JSON head of a PART message: whose part of a prediction it is, and that site's intercept."""
 
     node: int  # whose part it is
     intercept: float  # of that node's model
@@ -87,18 +87,18 @@ class AboutPart(JsonRecord):
 
 @dataclass(frozen=True, eq=False)
 class PredictionPart:
-    """One site's part of a prediction."""
+    """One site's part of a prediction: scores of all samples from its own features alone."""
 
     about: AboutPart
     scores: Vector  # (m,) X_k w_k
 
     def pack(self) -> bytes:
-        """Return the content of a PART message."""
+        """Return the part as the bytes of a PART message."""
         return pack_vector(self.about.to_json(), self.scores)
 
     @staticmethod
     def unpack(content: bytes | bytearray, n_nodes: int, n_rows: int) -> PredictionPart:
-        """Return the part that `pack` packed, of one of n_nodes; raise Violation if it is none."""
+        """Return the part that `pack` made bytes of; raise Violation unless node < n_nodes and it has n_rows scores."""
         info, scores = unpack_vector(content, n_rows)
         about = AboutPart.from_json(info)
         if not 0 <= about.node < n_nodes:
@@ -107,7 +107,7 @@ class PredictionPart:
 
 
 class _Prediction:
-    """The parts that have come so far, and the links that they come over."""
+    """One site's side of a joint prediction: links to its neighbours, and the parts that have come so far."""
 
     def __init__(self, site: Site, own: PredictionPart, log: logging.Logger) -> None:
         self._site, self._n_rows, self._n_nodes = site, len(own.scores), len(site.federation.members)
@@ -118,7 +118,7 @@ class _Prediction:
         self._finished: set[int] = set()  # neighbours that have all parts
 
     def _check(self, peer: int, hello: Hello) -> str | None:
-        """Return why a neighbour with this HELLO cannot take part; None if it can."""
+        """Return why a neighbour that sent this HELLO cannot predict with this site; None if it can."""
         if hello.purpose != PREDICT:
             return "does not predict"
         differs = difference(self._site.federation.entries(), hello.entries)
@@ -129,12 +129,15 @@ class _Prediction:
         return None
 
     def _send(self, peer: int, parts: list[PredictionPart]) -> None:
-        """Send parts to a neighbour."""
+        """Send parts to a neighbour, a PART message each."""
         for part in parts:
             self._links.send(peer, Kind.PART, part.pack())
 
     def run(self, seconds: float) -> tuple[Vector, float]:
-        """Return (sum of all parts, intercept of node 0); raise GlmeshError if parts are missing after `seconds`."""
+        """Flood this site's part and collect all others; return (sum of all scores, shape (m,); intercept of node 0).
+
+        GlmeshError is raised if parts are missing after `seconds`.
+        """
         links = self._links
         links.start()
         links.allow(8 * self._n_rows + CONTROL)
@@ -158,18 +161,21 @@ class _Prediction:
         return total, parts[0].about.intercept
 
     def _is_complete(self) -> bool:
-        """Return whether the parts of all sites are here."""
+        """Return whether the parts of all sites have come."""
         return len(self._parts.entries) == self._n_nodes
 
     def _missing(self) -> str:
-        """Return a sentence about sites whose parts have not come, and links that are down."""
+        """Return a sentence that names the sites whose parts have not come, and why links are down."""
         members, links = self._site.federation.members, self._links.links.values()
         missing = [member.name for number, member in enumerate(members) if number not in self._parts.entries]
         whys = "".join(f"; {link.refused or f'{link.name}: {link.why}'}" for link in links if not link.up)
         return f"nothing came from {', '.join(missing)}; all sites predict at the same time{whys}"
 
     def _take(self, message: Message | None) -> None:
-        """Take what came over a link, if anything did."""
+        """Act on a message: keep and pass on a part, note that a neighbour has all parts, greet a new link.
+
+        None, which stands for no message, is ignored.
+        """
         if message is None:
             return
         peer = message.peer

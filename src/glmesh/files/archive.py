@@ -38,7 +38,7 @@ import numpy as np
 
 from glmesh.errors import InvalidInput, UnreadableFile
 
-MAX_DEPTH = 100  # of a tree: far from where Python's own JSON reader gives up
+MAX_DEPTH = 100  # [levels] of a tree: far from where Python's own JSON reader gives up
 
 _MAGIC = b"glmesh-archive-1 blake2b "
 _SEAL = len(_MAGIC) + 2 * blake2b().digest_size
@@ -47,7 +47,10 @@ _BLOCK = 1 << 20  # bytes hashed at a time
 
 
 def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """Write a file whole or not at all: a crash or an error leaves the old file and no part of the new one."""
+    """Replace the file at `path` by what `write(stream)` writes to a binary stream; an error leaves the old file.
+
+    A crash leaves the old file whole too; at worst a hidden .part file stays beside it.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder; make it first", str(path.parent))
@@ -71,18 +74,18 @@ def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], obje
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a text file in UTF-8, whole or not at all."""
+    """Write `text` to the file at `path` in UTF-8; an error or a crash leaves the old file."""
     write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def name_of(cls: type, package: str) -> str | None:
-    """Return the full name of a dataclass or enum of this package, None for any other class."""
+    """Return module and name of a dataclass or enum that is defined in `package`; None for any other class."""
     own = bool(package) and f"{cls.__module__}.".startswith(f"{package}.")
     return f"{cls.__module__}.{cls.__qualname__}" if own and (is_dataclass(cls) or issubclass(cls, Enum)) else None
 
 
 def _named(name: str, package: str) -> type | None:
-    """Return the class that `name_of` gave this name; None if there is none of that name in the package."""
+    """Return the class whose `name_of` is `name`; None if the package, or the module that is named, has none."""
     module, _, own = name.rpartition(".")
     if not package or not f"{module}.".startswith(f"{package}."):
         return None
@@ -129,6 +132,7 @@ def save(
     text = json.dumps(structure, allow_nan=False, separators=(",", ":"))
 
     def write(stream: BinaryIO) -> None:
+        """Write structure and arrays as a zip archive, and the digest of its bytes as the archive's comment."""
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr(zipfile.ZipInfo(_STRUCTURE), text)
             for i, array in enumerate(encoder.arrays):
@@ -178,17 +182,17 @@ def load(path: str | PathLike[str], *, kind: str, version: int, classes: Sequenc
 
 
 class _Encoder:
-    """Turns a tree into JSON nodes, and collects the arrays and the objects they refer to."""
+    """Builds the JSON nodes of one tree for `save`; `arrays` and `objects` collect what nodes refer to by number."""
 
     def __init__(self, kind: str, classes: Sequence[type], package: str) -> None:
         self.arrays: list[np.ndarray[Any, Any]] = []
         self.objects: list[list[object]] = []
         self._kind, self._package = kind, package
         self._classes = {cls.__name__: cls for cls in classes}
-        self._seen: dict[int, tuple[object, dict[str, int]]] = {}  # id to what keeps it alive, and its node
+        self._seen: dict[int, tuple[object, dict[str, int]]] = {}  # id(value): value, node
 
     def node(self, value: Any, place: str, depth: int) -> object:
-        """Return the JSON node of a value that stands at `place` of the tree; refuse what a file cannot hold."""
+        """Return the JSON node of `value` at `place` of the tree; raise InvalidInput if no file can hold it."""
         if depth > MAX_DEPTH:
             start = place.removeprefix(".")[:40]
             raise InvalidInput(
@@ -213,7 +217,7 @@ class _Encoder:
         return self._instance(value, place, depth)
 
     def _instance(self, value: Any, place: str, depth: int) -> object:
-        """Return the node of an enum or a dataclass instance."""
+        """Return the JSON node of an enum member or a dataclass instance; raise InvalidInput for any other object."""
         cls = type(value)
         name = cls.__name__ if self._classes.get(cls.__name__) is cls else name_of(cls, self._package)
         if name and isinstance(value, Enum) and value.name in cls.__members__:
@@ -225,19 +229,26 @@ class _Encoder:
         raise self._refusal(value, place, "is")
 
     def _remember(self, value: object, node: dict[str, int]) -> dict[str, int]:
+        """Note that `value` has this JSON node, so that a second occurrence refers to the first; return the node."""
         self._seen[id(value)] = value, node
         return node
 
     def _items(self, values: Sequence[object], place: str, depth: int) -> list[object]:
+        """Return the JSON nodes of the entries of a list or tuple at `place`."""
         return [self.node(value, f"{place}[{i}]", depth + 1) for i, value in enumerate(values)]
 
     def _entry(self, key: object, value: object, place: str, depth: int) -> list[object]:
+        """Return the JSON nodes [key, value] of an entry of the dict at `place`; raise InvalidInput for other keys.
+
+        Keys are strings, whole numbers and tuples of whole numbers.
+        """
         if not (type(key) is str or _whole(key) or (type(key) is tuple and all(map(_whole, key)))):
             raise self._refusal(key, place, "has a key that is")
         below = f"{place}.{key}" if type(key) is str and key.isidentifier() else f"{place}[{key!r}]"
         return [self.node(key, below, depth + 1), self.node(value, below, depth + 1)]
 
     def _refusal(self, value: object, place: str, verb: str) -> InvalidInput:
+        """Return the InvalidInput that says what stands at `place` of the tree, and what a file can hold."""
         what = type(value).__name__
         if isinstance(value, np.ndarray | np.generic):
             what += f" of dtype {value.dtype}"
@@ -250,11 +261,12 @@ class _Encoder:
 
 
 def _whole(key: object) -> bool:
+    """Return whether a key of a dict is a whole number of Python or NumPy; a bool is not."""
     return type(key) is int or (isinstance(key, np.integer) and key.dtype.kind in "iu")
 
 
 def _text_node(text: str) -> Any:
-    """Return a text as it is, or its bytes where it has lone surrogates."""
+    """Return the JSON node of a string: itself, or its UTF-8 bytes in hexadecimal if it holds lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -272,7 +284,7 @@ _SCALARS: dict[type, Callable[[Any], Any]] = {  # exact type to the JSON node of
 
 
 def _seal(stream: BinaryIO, end: int) -> bytes:
-    """Return the comment of an archive whose other bytes are the first `end` ones of the stream."""
+    """Return the archive's comment: a marker, and the BLAKE2b digest of the first `end` bytes of the stream."""
     digest = blake2b()
     stream.seek(0)
     while block := stream.read(min(_BLOCK, end - stream.tell())):
@@ -281,6 +293,7 @@ def _seal(stream: BinaryIO, end: int) -> bytes:
 
 
 def _check_seal(stream: BinaryIO, path: Path, kind: str) -> None:
+    """Raise UnreadableFile unless the stream ends in the comment that `_seal` makes of the bytes before it."""
     end = max(0, stream.seek(0, os.SEEK_END) - _SEAL)
     stream.seek(end)
     seal = stream.read()
@@ -305,6 +318,7 @@ def _check_seal(stream: BinaryIO, path: Path, kind: str) -> None:
 
 
 def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequence[type], package: str) -> Any:
+    """Return the tree in an archive whose digest is right; raise UnreadableFile for another kind or version."""
     try:
         with zipfile.ZipFile(stream) as archive:
             size = stream.seek(0, os.SEEK_END)
@@ -331,7 +345,7 @@ def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequen
 
 
 class _Decoder:
-    """Builds a tree from JSON nodes; raises whatever a crafted file leads to."""
+    """Builds the tree of Python objects from JSON nodes for `load`; a crafted file may make it raise any exception."""
 
     def __init__(self, archive: zipfile.ZipFile, objects: list[Any], classes: Sequence[type], package: str) -> None:
         self._archive, self._package = archive, package
@@ -342,6 +356,7 @@ class _Decoder:
             self._objects.append(self._object(name, content))
 
     def node(self, node: Any) -> Any:
+        """Return the Python object that a JSON node of `_Encoder.node` describes."""
         if isinstance(node, list):
             return [self.node(item) for item in node]
         if not isinstance(node, dict):
@@ -367,12 +382,14 @@ class _Decoder:
         raise ValueError(f"unknown node {tag!r}")
 
     def _class(self, name: str, base: type = object) -> Any:
+        """Return the class of this name, a subclass of `base`, if the reader allows it; else raise ValueError."""
         cls = self._classes.get(name) or _named(name, self._package)
         if cls is None or not issubclass(cls, base):
             raise ValueError(f"unknown class {name!r}")
         return cls
 
     def _object(self, name: str, content: dict[str, Any]) -> Any:
+        """Return an instance of a dataclass with exactly these fields, made without calling its __init__."""
         cls = self._class(name)
         if content.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{name} with the fields {', '.join(content)}")
@@ -382,6 +399,7 @@ class _Decoder:
         return made
 
     def _array(self, number: int) -> np.ndarray[Any, Any]:
+        """Return array `number` of the archive; raise ValueError unless it is numeric and fills its bytes exactly."""
         if number not in self._arrays:
             name = f"{number}.npy"
             with self._archive.open(name) as member:  # the header first: its shape decides how much memory is taken

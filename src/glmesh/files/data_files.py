@@ -125,14 +125,14 @@ def load_named(
 
 
 def is_table(path: str | PathLike[str]) -> bool:
-    """Return whether the name is that of a .csv or .tsv, compressed or not."""
+    """Return whether a file name ends in .csv or .tsv, also if compressed as in .csv.gz."""
     return kind_of(Path(path)) in tables.DELIMITER
 
 
 def _load(
     path: Path, target: str | int | None, ids: str | None, n_features: int | None
 ) -> tuple[SampleMatrix, Vector, list[str] | None]:
-    """Return (X, y, names of the rows or None) of a file in any format."""
+    """Return (X of shape (m, p), y of shape (m,), names of the m rows or None without `ids`) of a data file."""
     kind, names = kind_of(path), None
     if target is not None and kind not in tables.DELIMITER:
         raise _no_column(path, target)
@@ -156,16 +156,18 @@ def _load(
 
 
 def _no_column(path: Path, target: str | int) -> InvalidInput:
+    """Return the InvalidInput for a `target` column that was asked of a file that is no table."""
     return InvalidInput(f"{path}: target={target!r} picks a column of a .csv or .tsv; leave it out")
 
 
 def load_part(
     path: str | PathLike[str], part: int, parts: int, *, target: str | int | None = None
 ) -> tuple[SampleMatrix, Vector, bool]:
-    """Return (X, y, raw) of part number `part` of `parts`; raw: columns of X are the file's indices, from 0 or from 1.
+    """Read one of `parts` parts of a data file; return (X of shape (m_part, p_part), y of shape (m_part,), raw).
 
-    A name with "{rank}" in it stands for one file per part. Any other must be svmlight text as it is, of which a part
-    is the lines that begin in its share of the bytes; nobody reads the others.
+    A name with "{rank}" in it stands for one file per part. Any other must be svmlight text without compression, of
+    which a part is the lines that begin in its share of the bytes; the others are not read. Where raw is True, column j
+    of X is index j of the file, and only all parts together tell whether indices count from 0 or from 1.
     """
     own = "{rank}" in str(path)
     path = Path(str(path).replace("{rank}", str(part)))
@@ -185,6 +187,7 @@ def load_part(
 
 
 def _share_of_bytes(path: Path, part: int, parts: int) -> tuple[int, int]:
+    """Return (begin, end) of part number `part` of a file that is cut into `parts` parts of about equal bytes."""
     try:
         size = path.stat().st_size
     except OSError:
@@ -211,7 +214,10 @@ def demo() -> tuple[Matrix, Vector]:
 def read_arrays(
     path: Path, *layouts: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Read the arrays of the first layout an npz archive has all keys of, and the `optional` ones it has."""
+    """Return arrays of an .npz file by key: those of the first layout that is complete, and those of `optional` there.
+
+    A layout is a tuple of keys. UnreadableFile is raised if none is complete, or if the file is damaged.
+    """
     with opened(path) as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
@@ -228,6 +234,7 @@ def read_arrays(
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray[Any, Any]:
+    """Return one array of an open .npz archive without unpickling; raise UnreadableFile if it is no plain array."""
     with archive.open(name) as member:
         try:
             return np.lib.format.read_array(member, allow_pickle=False)
@@ -239,9 +246,11 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray[A
 
 
 def _read_npz(path: Path) -> tuple[SampleMatrix, Vector]:
+    """Return (X, y) of an .npz file: X of shape (m, p), CSR if it was stored sparse, and y of shape (m,)."""
     arrays = read_arrays(path, ("X", "y"), (*_SPARSE, "y"), optional=("format",))
 
     def numbers(key: str, ndim: int, kinds: str = "biuf") -> np.ndarray[Any, Any]:
+        """Return array `key`; raise UnreadableFile unless it has `ndim` dimensions and a dtype of one of `kinds`."""
         values = arrays[key]
         if values.ndim != ndim or values.dtype.kind not in kinds:
             what = "numbers" if "f" in kinds else "integers"
@@ -268,6 +277,7 @@ def _read_npz(path: Path) -> tuple[SampleMatrix, Vector]:
 
 
 def _read_names(path: Path, ids: str, n_rows: int) -> list[str]:
+    """Return the array `ids` of an .npz file as a list of `n_rows` strings."""
     names = read_arrays(path, (ids,))[ids]
     if names.shape != (n_rows,):
         raise UnreadableFile(f"{path}: {ids!r} has shape {names.shape}, expected one name for each of {n_rows} rows")

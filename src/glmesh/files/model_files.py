@@ -222,6 +222,7 @@ def load(path: str | PathLike[str]) -> Model:
 
 
 def _meta(array: np.ndarray[Any, Any], path: Path) -> dict[str, Any]:
+    """Return the key `meta` of a model file as a dict; raise UnreadableFile for another format or version."""
     try:
         meta = json.loads(array.tobytes())
     except (ValueError, RecursionError):
@@ -236,10 +237,12 @@ def _meta(array: np.ndarray[Any, Any], path: Path) -> dict[str, Any]:
 
 
 def _label(label: Any) -> float | str:
+    """Return a class label as a string or a float, the types that a model file holds."""
     return label if isinstance(label, str) else float(label)
 
 
 def _classes(labels: Any, coef: np.ndarray[Any, Any]) -> tuple[float | str, ...] | None:
+    """Return the labels in a model file, None for a regression; raise ValueError if `coef` has other classes."""
     if labels is None:
         return None
     if len(labels) != (2 if coef.ndim == 1 else len(coef)):

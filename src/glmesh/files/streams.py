@@ -16,18 +16,18 @@ _DECOMPRESS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": b
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether the name ends in .gz, .bz2 or .xz."""
+    """Return whether a file name ends in .gz, .bz2 or .xz."""
     return path.suffix.lower() in _DECOMPRESS
 
 
 def kind_of(path: Path) -> str:
-    """Return the ending of a name in lower case, without that of a compression: ".csv" for "A.CSV.gz"."""
+    """Return the ending of a file name in lower case, without that of a compression: ".csv" for "A.CSV.gz"."""
     return (path.with_suffix("") if is_compressed(path) else path).suffix.lower()
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file and yield its decompressed bytes; what goes wrong while they are read is an UnreadableFile."""
+    """Yield a binary stream of a file's decompressed content; errors of opening and reading become UnreadableFile."""
     try:
         with _DECOMPRESS.get(path.suffix.lower(), partial(open, mode="rb"))(path) as stream:
             yield stream

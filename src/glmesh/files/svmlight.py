@@ -15,9 +15,10 @@ from glmesh.types import Vector
 
 
 def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, Vector]:
-    """Return (X, y) of the lines that begin in the bytes [span[0], span[1]), or of all lines if span is None.
+    """Read svmlight text; return (X as CSR of shape (m, largest index + 1), y of shape (m,)).
 
-    Columns of X are the indices as the file has them, whether it counts from 0 or from 1.
+    With span = (begin, end) only lines that begin in the bytes [begin, end) are read; None reads all. Column j of X is
+    index j as written in the file, whether the file counts from 0 or from 1.
     """
     labels, values, indices, starts = array("d"), array("d"), array("i"), array("q", [0])
     number, line = 0, b""
@@ -51,9 +52,10 @@ def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, V
 
 
 def read(path: Path, n_features: int | None = None) -> tuple[csr_array, Vector]:
-    """Return (X, y) of a whole file, indices counted from 1, or from 0 if the file has a 0.
+    """Read a whole svmlight file; return (X as CSR of shape (m, p), y of shape (m,)).
 
-    `n_features` columns, or as many as the largest index asks for if None.
+    Indices count from 1, or from 0 if the file uses a 0. p is `n_features`; if None, as many as the largest index
+    needs.
     """
     X, y = parse(path)
     if n_features is None and len(y) and X.nnz == 0:
@@ -70,7 +72,7 @@ def read(path: Path, n_features: int | None = None) -> tuple[csr_array, Vector]:
 
 
 def _lines(stream: IO[bytes], span: tuple[int, int] | None) -> Iterator[bytes]:
-    """Yield the lines that begin in [span[0], span[1]), without a byte order mark."""
+    """Yield the lines that begin in the bytes [span[0], span[1]) of a stream, or all, without a byte order mark."""
     place, end = (0, None) if span is None else span
     if place:
         stream.seek(place - 1)

@@ -19,10 +19,11 @@ DELIMITER = {".csv": ",", ".tsv": "\t"}
 def read(
     path: Path, delimiter: str, target: str | int | None, ids: str | None
 ) -> tuple[Matrix, Vector, list[str] | None]:
-    """Return (X, y, names of the rows); the names are the cells of column `ids`, None without it.
+    """Read a table of numbers; return (X of shape (m, p), y of shape (m,), names of the m rows or None without `ids`).
 
-    `target` is the column of y, by name or position in the file; None is the last that is not `ids`. With `ids` the
-    first line is the header; else it is one if a cell of it is no number.
+    `target` is the column of y, by name or position in the file; None is the last that is not `ids`. `ids` is the
+    header of the column with the rows' names. With `ids` the first line is the header; else it is one if it holds a
+    cell that is neither empty nor a number.
     """
     table = _Table(path, ids)
     with opened(path) as stream, io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
@@ -39,18 +40,21 @@ def read(
 
 @dataclass
 class _Table:
-    """Cells of a file, row by row."""
+    """Rows of a table of numbers, taken in line by line; `split` returns them as arrays."""
 
     path: Path
     ids: str | None  # the header of the column with the rows' names
-    header: list[str] = field(default_factory=list)
-    width: int = 0  # cells of a row; 0 before the first
-    at: int | None = None  # the position of `ids`
-    names: list[str] = field(default_factory=list)
-    values: "array[float]" = field(default_factory=lambda: array("d"))  # width numbers a row, 0 in the place of a name
+    header: list[str] = field(default_factory=list)  # names of the columns; empty without a header
+    width: int = 0  # [cells] of every row; 0 before the first line
+    at: int | None = None  # position of the column `ids`; None without
+    names: list[str] = field(default_factory=list)  # of the rows; empty without `ids`
+    values: "array[float]" = field(default_factory=lambda: array("d"))  # row by row; 0 for a name
 
     def add(self, row: list[str], where: str, delimiter: str) -> None:
-        """Take one line of the file, the first as the header if it is one; `where` is for messages."""
+        """Take in one line of the file, cut into cells; the first may be the header.
+
+        `where` (file and line) and `delimiter` stand in errors.
+        """
         if not self.width:
             self.width = len(row)
             if self.width == 1:
@@ -76,7 +80,7 @@ class _Table:
             ) from None
 
     def split(self, target: str | int | None) -> tuple[Matrix, Vector, list[str] | None]:
-        """Return (X, y, names or None)."""
+        """Return (X of shape (m, p), y of shape (m,), names of the rows or None); `target` is as in `read`."""
         if not self.values:
             raise no_samples(self.path)
         if len(set(self.names)) < len(self.names):
@@ -88,6 +92,7 @@ class _Table:
         return X, table[:, label].copy(), None if self.at is None else self.names
 
     def _position_of_ids(self) -> int | None:
+        """Return the position of the column `ids`, None without `ids`; raise InvalidInput if the header lacks it."""
         if self.ids is None:
             return None
         if self.ids not in self.header:
@@ -95,6 +100,7 @@ class _Table:
         return self.header.index(self.ids)
 
     def _position_of_target(self, target: str | int | None) -> int:
+        """Return the position, from 0, of the column that `target` names; None is the last that is not `ids`."""
         if target is None:
             return self.width - 1 - (self.at == self.width - 1)
         named = [i for i, name in enumerate(self.header) if name == target]
@@ -113,11 +119,12 @@ class _Table:
 
 
 def no_samples(path: Path) -> UnreadableFile:
-    """Return the error for a file without a sample."""
+    """Return the UnreadableFile to be raised for a data file without a sample."""
     return UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
 
 
 def _is_number(cell: str) -> bool:
+    """Return whether the text of a cell can be read as a float."""
     try:
         float(cell)
     except ValueError:

@@ -54,10 +54,10 @@ LINKS = "links"  # name of the topology that is listed link by link
 
 @dataclass(frozen=True)
 class ProblemPart:
-    """Table [problem]: the objective, and how well it is minimised."""
+    """Table [problem] of a federation file: the objective, the gap to be proven and the limit of rounds."""
 
-    loss: str = "squared"
-    penalty: str = "l2"
+    loss: str = "squared"  # name of a loss, as for `Problem.glm`
+    penalty: str = "l2"  # or "l1", or "elasticnet"
     alpha: float = 1.0  # strength of the penalty
     l1_ratio: float = 0.5  # share of L1 in the elastic net; of no effect on other penalties
     split: str = "samples"  # or "features": what a site holds
@@ -66,7 +66,7 @@ class ProblemPart:
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
     def model(self) -> ProblemSpec:
-        """Return what is fitted; raise UnsuitablePair or InvalidInput if it cannot be trained between peers."""
+        """Return the specification of the objective; raise UnsuitablePair or InvalidInput if peers cannot train it."""
         if self.fit_intercept and self.split == "samples":
             raise UnsuitablePair(
                 "an unpenalised intercept needs split='features' between peers; or add a column of ones to all data"
@@ -77,29 +77,29 @@ class ProblemPart:
 
 @dataclass(frozen=True)
 class NetworkPart:
-    """Table [network]: who talks to whom, and how."""
+    """Table [network] of a federation file: who talks to whom, in which precision, and when a member is given up."""
 
     topology: str = "ring"  # name of a graph over the members in their order, or LINKS
     links: list[list[str]] = field(default_factory=list)  # pairs of names, for the topology LINKS
     seed: int = 0  # of random graphs and of the certificate's random vector
-    wire: str = "float64"  # or "float32": numbers of vectors in MAIL
-    gone_after: float = 600.0  # [s] without a sign until neighbours give a member up
-    gone: str = "freeze"  # its last share stays counted; "reset": it does not
+    wire: str = "float64"  # or "float32": precision of the vectors in MAIL
+    gone_after: float = 600.0  # [s] without a message until neighbours give a member up
+    gone: str = "freeze"  # the share of a member that was given up stays counted; "reset": it does not
 
 
 @dataclass(frozen=True)
 class Member:
-    """Table [[members]]: one site."""
+    """An entry of [[members]] in a federation file: one site, its address and its certificate's fingerprint."""
 
     name: str
     address: str  # host:port
     fingerprint: str  # sha256:... of its certificate
-    late: bool = False  # the others do not wait for it at the start
+    late: bool = False  # the other members do not wait for it at the start
 
 
 @dataclass(frozen=True)
 class Federation:
-    """The federation file as records: what all members agree on."""
+    """Content of a federation file: the objective, the network and the members, on which all sites agree."""
 
     name: str
     problem: ProblemPart
@@ -113,7 +113,7 @@ class Federation:
 
     @staticmethod
     def of(tree: Mapping[str, Any], where: str = "the federation") -> Federation:
-        """Return the federation that plain data describes; `where` stands in errors."""
+        """Return the federation that the tables of a file describe; `where` names their source in errors."""
         check_keys(tree, ("name", "problem", "network", "members"), where)
         members = tree.get("members", [])
         if not isinstance(members, list):
@@ -126,14 +126,14 @@ class Federation:
         )
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the file, whole or not at all."""
+        """Write the federation to a TOML file; an error or a crash leaves the old file."""
         tree = asdict(self) | {"members": [asdict(member) for member in self.members]}
         if not self.members:
             del tree["members"]
         write_atomically(path, lambda stream: tomli_w.dump(tree, stream))
 
     def check(self) -> None:
-        """Raise InvalidInput, InvalidNetwork or UnsuitablePair for what cannot run, saying what would."""
+        """Raise InvalidInput, InvalidNetwork or UnsuitablePair if this federation cannot run, saying what would do."""
         part, network = self.problem, self.network
         part.model()
         if not part.tol > 0 or part.max_rounds < 1:
@@ -159,14 +159,14 @@ class Federation:
             raise InvalidNetwork("those who are not late are not connected without those who are")
 
     def id_of(self, name: str) -> int:
-        """Return the number of a member: its place in the file, from 0."""
+        """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""
         for number, member in enumerate(self.members):
             if member.name == name:
                 return number
         raise InvalidInput(f"{name!r} is no member; members are {', '.join(m.name for m in self.members)}")
 
     def entries(self) -> dict[str, str]:
-        """Return all that members must agree on, key by key; addresses are left out, they may differ by site."""
+        """Return all settings that members must agree on, as texts by key; addresses may differ by site."""
         out: dict[str, str] = {}
         for title, part in (("problem", self.problem), ("network", self.network)):
             out |= {f"{title}.{one.name}": str(getattr(part, one.name)) for one in fields(part)}
@@ -176,7 +176,7 @@ class Federation:
 
     @cached_property
     def graph(self) -> nx.Graph:
-        """Return the communication graph over 0..K-1, in the order of the members."""
+        """Return the communication graph of the members, whose nodes are their numbers 0 to K - 1."""
         n, network = len(self.members), self.network
         if network.topology != LINKS:
             return topology_module.build(network.topology, n, network.seed)
@@ -189,20 +189,20 @@ class Federation:
 
     @cached_property
     def mixing(self) -> Mixing:
-        """Return Metropolis weights, which need nothing but degrees and stay right when links fail."""
+        """Return the Metropolis weights of the graph, which need nothing but degrees and stay right when links fail."""
         return mixing_module.metropolis(self.graph)
 
     @property
     def members_at_start(self) -> Indices:
-        """Return (K,) membership counters at the start: 1 for a member, 0 for a late one."""
+        """Return each member's membership counter at the start, shape (K,): 1, or 0 for a late member."""
         return np.array([0 if member.late else 1 for member in self.members], dtype=np.int64)
 
     def neighbours(self, node: int) -> list[int]:
-        """Return the neighbours of a node, ascending."""
+        """Return the numbers of the neighbours of member `node` in the graph, ascending."""
         return sorted(int(peer) for peer in self.graph.neighbors(node))
 
     def network_info(self) -> NetworkInfo:
-        """Return what every node is given of the network; the same bits as in the simulator."""
+        """Return the constants of the network that every node is given before round 0, bitwise the simulator's."""
         diameter = topology_module.diameter(self.mixing.matrix)
         present = self.members_at_start.astype(bool)
         if not present.all():
@@ -210,12 +210,12 @@ class Federation:
         return NetworkInfo.of(self.mixing, diameter, self.network.seed)
 
     def method(self) -> Cola:
-        """Return CoLA with flow gossip, which survives lost messages and absent nodes."""
+        """Return the method of all sites: CoLA with flow gossip, which survives lost messages and absent nodes."""
         return Cola(gossip="flows")
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | None:
-    """Return the first key that differs between two `Federation.entries`, with both values; None if none does."""
+    """Return a text with the first key, and its two values, in which two `Federation.entries` differ; None if equal."""
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
         if mine != other:
@@ -224,7 +224,7 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | N
 
 
 def read_toml(path: str | PathLike[str], what: str) -> dict[str, Any]:
-    """Return the content of a TOML file; `what` it should be stands in errors."""
+    """Return the content of a TOML file; errors say that a `what` file was expected (such as "federation")."""
     path = Path(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -235,14 +235,17 @@ def read_toml(path: str | PathLike[str], what: str) -> dict[str, Any]:
 
 
 def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
-    """Raise InvalidInput for a key that means nothing."""
+    """Raise InvalidInput if a table has a key that is not in `known`; `where` names the table in the message."""
     for key in tree:
         if key not in known:
             raise InvalidInput(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
 
 
 def typed(kind: type[Any], tree: Any, where: str) -> Any:
-    """Return a dataclass from plain data whose types fit its fields, where an int does for a float."""
+    """Return an instance of the dataclass `kind` from a table whose keys and types fit its fields.
+
+    An int does for a float. InvalidInput is raised for any other table, which the message names `where`.
+    """
     if not isinstance(tree, Mapping):
         raise InvalidInput(f"{where}: expected a table")
     check_keys(tree, tuple(one.name for one in fields(kind)), where)

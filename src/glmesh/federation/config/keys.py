@@ -26,7 +26,7 @@ _EARLIER = datetime.timedelta(minutes=5)  # certificates are valid from this lon
 
 
 def check_name(name: str) -> str:
-    """Return the name of a node if it can stand in a certificate; else raise InvalidInput."""
+    """Return `name` if it can be a node's name in a certificate, a DNS label; else raise InvalidInput."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is no name for a node; use small letters, digits and hyphens, at most 63")
     return name
@@ -34,7 +34,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a node shows and trusts: its certificate, its key and the authority's certificate, PEM each."""
+    """Credentials of a node, each in PEM: its certificate, its private key and the certificate of the authority."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -43,7 +43,7 @@ class Identity:
 
     @staticmethod
     def read(certificate: Path, key: Path, ca: Path) -> Identity:
-        """Read the three files; a key that others could read is refused with InvalidInput."""
+        """Read certificate, private key and authority; raise InvalidInput if other users can read the key."""
         for path in (certificate, key, ca):
             if not path.is_file():
                 raise UnreadableFile(f"{path}: no such file; `glmesh keys` makes it")
@@ -55,7 +55,7 @@ class Identity:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """Return sha256:... of a certificate, PEM or DER."""
+    """Return the SHA-256 digest of a certificate, PEM or DER, as the text sha256: and 64 hexadecimal digits."""
     try:
         if certificate.lstrip().startswith(b"-----BEGIN"):
             loaded = x509.load_pem_x509_certificate(certificate)
@@ -67,14 +67,15 @@ def fingerprint(certificate: bytes) -> str:
 
 
 def expiry(certificate: bytes) -> datetime.datetime:
-    """Return the time at which a certificate (PEM) ends."""
+    """Return the time (UTC) after which a certificate, given as PEM, is no longer valid."""
     return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
 def make(folder: Path, names: Sequence[str], *, days: int = NODE_DAYS) -> list[Path]:
-    """Write NAME.crt and NAME.key for each name, and ca.crt and ca.key unless they are there; return what was written.
+    """Write NAME.crt and NAME.key for each name into a folder, and ca.crt and ca.key unless they are there.
 
-    A certificate that is there already is never overwritten.
+    The paths of the files that were written are returned. Certificates of nodes are valid for `days`. One that is there
+    already is never overwritten: InvalidInput is raised before anything is written.
     """
     for name in names:
         check_name(name)
@@ -104,14 +105,14 @@ def make(folder: Path, names: Sequence[str], *, days: int = NODE_DAYS) -> list[P
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a key as PEM, not encrypted."""
+    """Return a private key in PEM, not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a new file that is at no moment readable by others than `mode` says; an old one is never overwritten."""
+    """Create a file with the permissions `mode` from the start; raise FileExistsError if it exists."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
@@ -124,7 +125,7 @@ def _certificate(
     signer: ec.EllipticCurvePrivateKey,
     days: int,
 ) -> bytes:
-    """Return a certificate (PEM); issuer None: of the authority itself."""
+    """Return a certificate of `name` in PEM, signed by `signer`; if issuer is None, that of the authority itself."""
     now = datetime.datetime.now(datetime.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     ending = now + datetime.timedelta(days=days)
@@ -152,7 +153,7 @@ def _certificate(
 
 
 def _usage(authority: bool) -> x509.KeyUsage:
-    """Return what a key may be used for: an authority signs certificates, a node signs handshakes."""
+    """Return the X.509 key usage of an authority, which signs certificates, or of a node, which signs handshakes."""
     return x509.KeyUsage(
         digital_signature=not authority,
         content_commitment=False,

@@ -30,7 +30,7 @@ from glmesh.federation.config.keys import Identity, fingerprint
 
 @dataclass(frozen=True)
 class NodeFile:
-    """The entries of a node file; an empty string stands for the default."""
+    """Entries of a node file: where one site has its data, certificates and output; empty texts are defaults."""
 
     name: str
     federation: str  # path, relative to the node file; so are all others
@@ -48,12 +48,12 @@ class NodeFile:
 
 @dataclass(frozen=True)
 class Site:
-    """A node file with all that it refers to, except the data."""
+    """A node file with all that it refers to, read and checked: federation and certificates, but not the data."""
 
     file: NodeFile
-    folder: Path
+    folder: Path  # of the node file
     federation: Federation
-    identity: Identity
+    identity: Identity  # certificate, key and authority
     me: int  # number of this node in the federation
     addresses: dict[int, str]  # host:port of each neighbour, as seen from here
 
@@ -87,7 +87,7 @@ class Site:
 
     @property
     def state(self) -> Path:
-        """Return the folder of all that the node writes."""
+        """Return the folder that the node writes to: checkpoint, log, history and model."""
         return self.folder / self.file.state
 
     @property

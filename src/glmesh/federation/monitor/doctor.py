@@ -27,15 +27,15 @@ _ROUNDS = 400.0  # [rounds] to 1e-6 at spectral gap 1; rounds grow as 1/sqrt(gap
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, and what was seen."""
+    """Result of one check of a node before it starts: what was checked, what was seen, and how bad it is."""
 
-    what: str
-    seen: str
+    what: str  # name of the check
+    seen: str  # text for people
     level: str = "ok"  # or "warning", or "error": the node would not run
 
 
 def examine(path: str | PathLike[str]) -> Iterator[Finding]:
-    """Yield findings about the node of a node file; an error that makes further findings pointless is the last."""
+    """Check the node of a node file and yield a Finding per check, up to an error that makes others useless."""
     try:
         site = Site.read(path)
     except GlmeshError as error:
@@ -70,12 +70,12 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
 
 
 def _alone(own: DataSummary) -> DataSummary:
-    """Return a summary that the node's own data fits; a single class is no error, other nodes may hold the other."""
+    """Return the summary of a node's data, widened to two labels if it has one: others may hold the second class."""
     return replace(own, y_min=own.y_min - 1.0) if own.y_min == own.y_max else own
 
 
 def _certificates(site: Site) -> Iterator[Finding]:
-    """Yield how long the certificates of node and authority are good."""
+    """Yield a Finding each on when the certificates of the node and of the authority expire."""
     now = datetime.datetime.now(datetime.UTC)
     for what, content in (("certificate", site.identity.certificate), ("authority", site.identity.ca)):
         end = expiry(content)
@@ -85,7 +85,7 @@ def _certificates(site: Site) -> Iterator[Finding]:
 
 
 def _tried(what: str, look: Callable[[], str]) -> Finding:
-    """Return what `look` says, or the error that it raises."""
+    """Return a Finding on `what` with the text that `look` returns, or with the error that it raises."""
     try:
         return Finding(what, look())
     except ConnectionRefusedError:
@@ -95,7 +95,7 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
 
 
 def _reach(address: str, site: Site, name: str, listed: str) -> str:
-    """Return how long it took to reach a neighbour and to see its certificate."""
+    """Connect to a neighbour and check its certificate's fingerprint; return a text with the milliseconds it took."""
     began = time.monotonic()
     probe(address, site, name, listed)
     return f"reached at {address} in {1000 * (time.monotonic() - began):.0f} ms, with the certificate that is listed"

@@ -8,13 +8,13 @@ from glmesh.errors import UnreadableFile
 
 
 class History:
-    """Appends figures to a file."""
+    """Appends the figures of a node to a file, one line of JSON per entry."""
 
     def __init__(self, path: Path) -> None:
         self._stream = path.open("a", encoding="utf-8")
 
     def add(self, figures: dict[str, Any]) -> None:
-        """Append an entry as one line of JSON."""
+        """Append an entry to the file, as one line of JSON."""
         self._stream.write(json.dumps(figures) + "\n")
         self._stream.flush()
 
@@ -24,7 +24,7 @@ class History:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return all entries of a history or log; a last line that a crash cut off is left out."""
+    """Return all entries of a history or log file; a last line that a crash cut off is left out."""
     if not path.is_file():
         raise UnreadableFile(f"{path}: no such file; a node writes it while it runs")
     entries: list[dict[str, Any]] = []

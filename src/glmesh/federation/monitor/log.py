@@ -19,7 +19,7 @@ _RECENT = 50  # [lines] kept for a live view, which shows the last ones
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Return the `extra` of a record."""
+    """Return the fields of a log record that were given as `extra`, by name."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
@@ -29,7 +29,7 @@ def _node(record: logging.LogRecord) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as {"time": s since 1970, "node": name, "event": message, field: value, ...}."""
+    """Formats a log record as {"time": s since 1970, "node": name, "event": message, field: value, ...}."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as `HH:MM:SS node event field=value ...`."""
+    """Formats a log record as `HH:MM:SS node event field=value ...`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line for people."""
@@ -48,7 +48,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _shown(value: object) -> str:
-    """Return a value as text, quoted if it has blanks."""
+    """Return the value of a field as text: four digits of a float, quotes around a text that is empty or has blanks."""
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
@@ -56,7 +56,7 @@ def _shown(value: object) -> str:
 
 
 class RecentLines(logging.Handler):
-    """Keeps the last lines, so that a live view can show them."""
+    """A log handler that keeps the last lines in memory, for a live view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,12 +64,12 @@ class RecentLines(logging.Handler):
         self.lines: deque[str] = deque(maxlen=_RECENT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line of a log record."""
+        """Append the line of a log record to `lines`."""
         self.lines.append(self.format(record))
 
 
 def line_handler(stream: TextIO | None = None) -> logging.Handler:
-    """Return a handler that writes lines for people; to the standard error by default."""
+    """Return a log handler that writes lines for people to a stream, by default to standard error."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter())
     return handler
@@ -77,7 +77,10 @@ def line_handler(stream: TextIO | None = None) -> logging.Handler:
 
 @contextmanager
 def node_log(name: str, path: Path | None = None) -> Iterator[logging.Logger]:
-    """Yield the logger of a node, which appends JSON to the file if one is given; its handlers end with the block."""
+    """Yield the logger of node `name`, which appends lines of JSON to the file if one is given.
+
+    All its handlers are removed and closed at the end of the block.
+    """
     log = logging.getLogger(f"glmesh.node.{name}")
     log.setLevel(logging.INFO)
     log.propagate = False
@@ -94,7 +97,7 @@ def node_log(name: str, path: Path | None = None) -> Iterator[logging.Logger]:
 
 
 class Handshakes:
-    """Turns gRPC's lines about failed TLS handshakes, which go to the standard error only, into events."""
+    """Redirects standard error until closed, to turn gRPC's lines about failed TLS handshakes into log events."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -107,7 +110,7 @@ class Handshakes:
         self._thread.start()
 
     def _read(self, descriptor: int) -> None:
-        """Log the lines about handshakes and pass on all others."""
+        """Read what is written to standard error: log the lines about handshakes, and pass on all others."""
         with os.fdopen(descriptor, "rb") as stream:
             for line in stream:
                 if b"Handshake failed with error" in line:
@@ -118,7 +121,7 @@ class Handshakes:
                     os.write(self._saved, line)
 
     def close(self) -> None:
-        """Restore the standard error."""
+        """Restore standard error, and end the thread that reads it."""
         os.dup2(self._saved, 2)
         self._thread.join(1.0)
         os.close(self._saved)

@@ -35,12 +35,13 @@ Line = tuple[str, list[tuple[float, float]]]  # (name, points)
 
 
 def page(folders: Sequence[str]) -> str:
-    """Return the page of the nodes with these state folders."""
+    """Return an HTML page about the nodes with these state folders: a table, plots over time and last events."""
     runs = [(Path(folder), read_lines(Path(folder) / "history.jsonl")) for folder in folders]
     start = min((entries[0]["time"] for _, entries in runs if entries), default=0.0)
     names = [entries[-1]["node"] if entries else folder.name for folder, entries in runs]
 
     def lines(key: str) -> list[Line]:
+        """Return a line per node for `plot`: the figure `key` over seconds since the first entry of any node."""
         return [
             (name, [(e["time"] - start, e[key]) for e in entries if e.get(key) is not None])
             for name, (_, entries) in zip(names, runs, strict=True)
@@ -65,18 +66,18 @@ def page(folders: Sequence[str]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a value as HTML text."""
+    """Return a value as text that is escaped for HTML."""
     return html.escape(str(value))
 
 
 def _event(event: dict[str, Any]) -> str:
-    """Return an entry of a log as a line."""
+    """Return an entry of a log as a line of text: time, event and fields."""
     fields = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("time", "node", "event"))
     return f"{time.strftime('%H:%M:%S', time.localtime(event['time']))} {event['event']} {fields}"
 
 
 def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) -> str:
-    """Return a table of the last entries."""
+    """Return an HTML table with the last figures of each node."""
     rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
@@ -94,7 +95,7 @@ def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) ->
 
 
 def _heard(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]], start: float) -> list[Line]:
-    """Return the number of neighbours that were up, over time, for each node."""
+    """Return a line per node for `plot`: its number of neighbours that were up, over seconds since `start`."""
     return [
         (
             name,
@@ -119,7 +120,7 @@ def _logarithms(points: Sequence[tuple[float, float]]) -> list[tuple[float, floa
 
 
 def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
-    """Return the SVG of the curve `number` through these places of the picture, and of its name in the legend."""
+    """Return the SVG of curve `number` through these places, in pixels, and of its name in the legend."""
     colour, path = _COLOURS[number % len(_COLOURS)], " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     left, top = _LEFT + 160 * (number % 4), _H + 10 + 20 * (number // 4)
     return (
@@ -131,7 +132,10 @@ def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
 def plot(
     lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
 ) -> str:
-    """Return lines over a common axis as SVG; `told` makes text of a number of the vertical axis."""
+    """Return an SVG picture of lines over a common horizontal axis, which `across` names.
+
+    `logarithmic` draws the vertical axis in powers of ten; `told` makes text of its numbers.
+    """
     shown = [(name, _logarithms(points) if logarithmic else points) for name, points in lines]
     drawn = [point for _, points in shown for point in points]
     if not drawn:
@@ -142,6 +146,7 @@ def plot(
     right = max(xs) or 1.0
 
     def place(x: float, y: float) -> tuple[float, float]:
+        """Return the pixels (from the left, from the top) of the point (x, y)."""
         return (
             _LEFT + (_W - _LEFT - _RIGHT) * x / right,
             10 + (_H - _BOTTOM - 20) * (high - y) / (high - low),

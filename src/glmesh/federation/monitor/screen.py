@@ -16,10 +16,10 @@ _EVENTS = 8  # [lines] of the log below the figures
 
 
 def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | None, columns: int) -> str:
-    """Return the screen as text of at most `columns` characters a line.
+    """Return the live view of a node as text, with at most `columns` characters a line.
 
-    `now` are the node's figures, `recent` lines of its log, `began` (seconds, gap) of its first certificate, from
-    which the time left is extrapolated; None before it.
+    `now` are the node's figures, `recent` lines of its log, `began` (seconds, gap) of its first certificate, from which
+    the time left is extrapolated; None before it.
     """
     gap = now.get("certificate")
     lines = [
@@ -41,9 +41,10 @@ def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | 
 
 
 def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
-    """Return an estimate of the seconds left if the gap goes on falling by equal factors in equal times.
+    """Return an estimate of the seconds left, as text, if the gap goes on falling by equal factors in equal times.
 
-    Empty where there is nothing to extrapolate from: no certificate, no progress since the first, or a gap below tol.
+    The text is empty where there is nothing to extrapolate from: no certificate, no progress since the first, or a gap
+    below tol.
     """
     gap, tol = now.get("certificate"), now.get("tol", 0.0)
     if began is None or not gap or gap >= began[1] or gap <= tol:
@@ -53,7 +54,7 @@ def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
 
 
 class View:
-    """Draws the screen of a node in a thread of its own, until it is closed."""
+    """Live view of a node: draws its figures and last log lines to a terminal, in a thread, until closed."""
 
     def __init__(self, figures: Callable[[], dict[str, Any]], log: logging.Logger, stream: TextIO) -> None:
         self._figures, self._stream, self._recent = figures, stream, RecentLines()
@@ -64,12 +65,12 @@ class View:
         self._thread.start()
 
     def _run(self) -> None:
-        """Draw again and again."""
+        """Draw every _EVERY seconds until the view is closed."""
         while not self._end.wait(_EVERY):
             self._draw()
 
     def _draw(self) -> None:
-        """Draw the present figures once."""
+        """Clear the terminal, and draw the present figures and the last log lines once."""
         now = self._figures()
         if self._began is None and now.get("certificate"):
             self._began = now["seconds"], now["certificate"]
@@ -80,7 +81,7 @@ class View:
         self._stream.flush()
 
     def close(self) -> None:
-        """Draw once more and end."""
+        """End the thread, and draw the figures for the last time."""
         self._end.set()
         self._thread.join(2.0)
         self._draw()

@@ -25,7 +25,7 @@ _NUMBERS = {
 
 
 def metrics(figures: dict[str, Any]) -> str:
-    """Return the figures in Prometheus' text format."""
+    """Return the figures of a node in Prometheus' text format."""
     node, lines = figures["node"], []
     for key, (kind, text) in _NUMBERS.items():
         if figures.get(key) is not None:
@@ -38,7 +38,10 @@ def metrics(figures: dict[str, Any]) -> str:
 
 
 class Server:
-    """Answers GET /status and /metrics, to this machine only; the port is in the file status.port."""
+    """HTTP server on loopback that answers GET /status (JSON) and /metrics (Prometheus) with a node's figures.
+
+    Its port is written to the file status.port in the node's state folder.
+    """
 
     def __init__(self, figures: Callable[[], dict[str, Any]], site: Site) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -78,7 +81,7 @@ class Server:
 
 
 def ask(site: Site) -> dict[str, Any]:
-    """Return the figures of a node that runs on this machine; raise InvalidInput if it does not answer."""
+    """Return the figures of this site's node, which runs on this machine; raise InvalidInput if it does not answer."""
     path = site.state / "status.port"
     if not path.exists():
         raise InvalidInput(f"{site.file.name} has not run yet; start it with `glmesh node`")

@@ -7,7 +7,10 @@ from glmesh.federation.node.process import Node
 
 
 def figures(node: Node) -> dict[str, object]:
-    """Return all figures of a node; called from other threads too, so nothing here changes anything."""
+    """Return a node's figures by name, as JSON can hold them: phase, round, proven gap, neighbours, bytes and more.
+
+    Nothing is changed, so any thread may call it.
+    """
     neighbourhood, participant = node.neighbourhood, node.participant
     links = neighbourhood.links.links
     out: dict[str, object] = {
@@ -42,7 +45,7 @@ def _finite(value: float) -> float | None:
 
 
 def _neighbour(node: Node, peer: int) -> dict[str, object]:
-    """Return the figures of the link to one neighbour."""
+    """Return the figures of one neighbour: state of its link, MAIL dropped, deadline [s], deadlines missed."""
     link = node.neighbourhood.links.links[peer]
     out: dict[str, object] = {"state": "up" if link.up else "down", "dropped": link.dropped}
     if not link.up:

@@ -14,7 +14,7 @@ from glmesh.problem import DataSummary, NodeData
 
 @dataclass(frozen=True)
 class Agreed:
-    """A node that knows what all members must know of each other's data."""
+    """Second phase of a node: the summary of all members' data is known, so its state can be made or restored."""
 
     neighbourhood: Neighbourhood
     data: NodeData
@@ -23,12 +23,13 @@ class Agreed:
     saved: dict[str, Any] | None  # the checkpoint that the node goes on from; None: there is none
 
     def prepare(self, *, patient: bool = False) -> Training:
-        """Return the node with its state; `patient`: it waits for each neighbour for ever.
+        """Make the node's state, or restore it from a checkpoint; return the last phase.
 
-        InvalidData is raised if the node's data does not fit the summary.
+        `patient`: wait for each neighbour without limit. InvalidData is raised if the node's data does not fit the
+        summary.
         """
         site = self.neighbourhood.site
-        life = int(time.time() * 1000)  # larger than that of any earlier life, with or without a checkpoint
+        life = int(time.time() * 1000)  # [ms] since 1970: larger than before a restart, with or without a checkpoint
         if self.saved is not None:
             life = max(life, self.saved["trainer"]["life"] + 1)
         trainer = Trainer(site.federation, site.me, self.data.compose(self.summary, site.me), life)

@@ -13,7 +13,7 @@ from glmesh.problem import DataSummary, NodeData
 
 
 class Store:
-    """The checkpoint file of a node; that of another node, configuration or data is refused."""
+    """The checkpoint file of a node; a file of another node, configuration or data is refused."""
 
     def __init__(self, site: Site, data: NodeData) -> None:
         self._site, self._data = site, data
@@ -21,7 +21,7 @@ class Store:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
-        """Return digests of what a checkpoint belongs to, part by part."""
+        """Return digests of this node's configuration, data and name, by which its checkpoint is recognised."""
         parts = {
             "configuration": self._site.federation.entries(),
             "data": [self._data.columns, self._data.y],
@@ -30,7 +30,7 @@ class Store:
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 
     def load(self) -> dict[str, Any] | None:
-        """Return what was saved last, None if nothing was; raise InvalidInput if it belongs to something else."""
+        """Return the state that was saved last, None without a file; raise InvalidInput if it is not this node's."""
         if not self.path.exists():
             return None
         tree = checkpoint.read(self.path)
@@ -44,13 +44,13 @@ class Store:
         return saved
 
     def save(self, trainer: Trainer, gossip: GossipStore) -> None:
-        """Write the checkpoint, whole or not at all."""
+        """Write a node's training state and gossip to the checkpoint file; a crash leaves the old one."""
         state = {"trainer": trainer.tree(), "gossip": gossip.to_json()}
         checkpoint.write(self.path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
 
 
 def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) -> Model:
-    """Return the model: all coefficients split by samples, this node's own split by features."""
+    """Return the model that a node writes: all coefficients split by samples, only its own split by features."""
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f

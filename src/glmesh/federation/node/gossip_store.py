@@ -9,7 +9,7 @@ Key = tuple[str, int]  # (kind, node)
 
 
 class GossipStore:
-    """What a node knows of all nodes, by (kind, node); what is news it sends to its neighbours."""
+    """The newest statement that a node knows for each (kind, node); what is new it sends on to its neighbours."""
 
     def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, object]], None]) -> None:
         self._n_nodes = n_nodes
@@ -17,11 +17,14 @@ class GossipStore:
         self.greet = self._flood.greet
 
     def publish(self, *entries: GossipEntry) -> None:
-        """Keep statements of this node's own and send them to all neighbours."""
+        """Store statements that this node makes, and send those that are new to all neighbours."""
         self._flood.spread([(one.kind, one.node) for one in entries if self._keep(one)])
 
     def merge(self, message: dict[str, object], source: int | None = None) -> list[Key]:
-        """Take over and pass on what is news in a neighbour's message; return the keys of that. Raise Violation."""
+        """Store what is new in a GOSSIP message and send it on to all neighbours but `source`.
+
+        The keys (kind, node) of what was new are returned; Violation is raised for a message that is malformed.
+        """
         entries = message.get("entries")
         if not isinstance(entries, list):
             raise unexpected("GOSSIP, entries", "a list", entries)
@@ -33,29 +36,29 @@ class GossipStore:
         return news
 
     def _keep(self, entry: GossipEntry) -> bool:
-        """Return whether an entry is newer than what is known, and keep it then."""
+        """Store an entry if its stamp is larger than the known one's; return whether it was stored."""
         return self._flood.keep((entry.kind, entry.node), entry.stamp, entry)
 
     def number(self, kind: str, node: int) -> int | None:
-        """Return the number that is known of a kind (any but `summary`) about a node; None if none is."""
+        """Return the value of the known statement of a kind (any but `summary`) about a node; None if there is none."""
         found = self._flood.entries.get((kind, node))
         return None if found is None else found[1].number
 
     def stamp(self, kind: str, node: int) -> int:
-        """Return the stamp of what is known; -1 if nothing is."""
+        """Return the stamp of the known statement of a kind about a node; -1 if there is none."""
         return self._flood.stamp((kind, node))
 
     def summary(self, nodes: Collection[int]) -> DataSummary | None:
-        """Return the summary of the data of these nodes; None until those of all are known."""
+        """Return the merged data summary of these nodes; None until the summary of each is known."""
         found = [self._flood.entries.get((SUMMARY, node)) for node in nodes]
         known = [DataSummary.from_vector(one[1].numbers) for one in found if one is not None]
         return DataSummary.merge(known) if len(known) == len(nodes) else None
 
     def to_json(self) -> dict[str, object]:
-        """Return all entries as a message that `merge` takes."""
+        """Return all known statements as the JSON object of a GOSSIP message, which `merge` reads."""
         return _message([entry for _, entry in self._flood.entries.values()])
 
 
 def _message(entries: list[GossipEntry]) -> dict[str, object]:
-    """Return the GOSSIP message with these entries."""
+    """Return the JSON object of a GOSSIP message with these entries."""
     return {"entries": [entry.to_json() for entry in entries]}

@@ -15,7 +15,7 @@ from glmesh.federation.wire import SUMMARY, TRAIN, GossipEntry, Hello
 
 
 class Meeting:
-    """A node that has read its data and knows nothing of its neighbours' yet."""
+    """First phase of a node: it has read its own data, and gathers what it must know of all other members' data."""
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._site, self._federation = site, site.federation
@@ -27,7 +27,7 @@ class Meeting:
         self.neighbourhood = Neighbourhood(site, log, hello, self._check)
 
     def _check(self, peer: int, hello: Hello) -> str | None:
-        """Return why a neighbour with this HELLO cannot take part; None if it can."""
+        """Return why a neighbour that sent this HELLO cannot train with this node; None if it can."""
         if hello.purpose != TRAIN:
             return "does not train but predict"
         differs = difference(self._federation.entries(), hello.entries)
@@ -42,9 +42,10 @@ class Meeting:
         return None if wrong is None else f"its rows are not aligned with those of {self._site.file.name}: {wrong}"
 
     def run(self) -> Agreed | None:
-        """Wait until the summaries of all members that are not late are known; return None if stopped before.
+        """Exchange data summaries until those of all members that are not late are known; return the next phase.
 
-        InvalidInput is raised if all neighbours refuse this node, InvalidData if a late node's data does not fit.
+        None is returned if the node was stopped before. InvalidInput is raised if all neighbours refuse this node,
+        InvalidData if a late node's data does not fit.
         """
         neighbourhood, me = self.neighbourhood, self._site.me
         gossip, own = neighbourhood.gossip, self._data.summary()

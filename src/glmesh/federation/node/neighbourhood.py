@@ -15,7 +15,7 @@ POLL = 0.2  # [s] longest sleep while waiting for messages: a signal is noticed 
 
 
 class Neighbourhood:
-    """A node's side of all conversations with its neighbours."""
+    """What all phases of a node share: the links to its neighbours, the gossip store, and who is ready."""
 
     def __init__(
         self,
@@ -31,23 +31,24 @@ class Neighbourhood:
             self.links.links,
             lambda peer, message: self.links.send(peer, Kind.GOSSIP, pack_json(message)),
         )
-        self.ready: dict[int, int] = {}  # exchange that each ready neighbour was in when it said so
+        self.ready: dict[int, int] = {}  # neighbour -> exchange that it was in when it sent READY
         self.stop = threading.Event()  # set by SIGTERM and Ctrl-C
-        self.phase = "starting"
-        self.began = time.time()
+        self.phase = "starting"  # for people: a phase, or how the run ended
+        self.began = time.time()  # [s] since 1970
 
     def name(self, node: int) -> str:
-        """Return the name of a member."""
+        """Return the name of the member with this number."""
         return self.site.federation.members[node].name
 
     def next_message(self) -> Message | None:
-        """Return the next message, None if none comes within POLL seconds."""
+        """Return the next message of any neighbour, None if none comes within POLL seconds."""
         return self.links.inbox.get(POLL)
 
     def receive(self, message: Message, act: Callable[[int, Kind, bytes | bytearray], None]) -> list[Key]:
-        """Take what came over a link; return the keys of gossip that was news.
+        """Act on a message of a neighbour, or on its link's coming up or down; return the keys of gossip that was new.
 
-        HANDOVER and BYE go to `act(peer, kind, content)`. A neighbour whose message is not allowed loses its stream.
+        HANDOVER and BYE are left to `act(peer, kind, content)`. A neighbour whose message is not allowed loses its
+        stream.
         """
         peer, kind, content = message.peer, message.kind, message.content
         if kind is None:

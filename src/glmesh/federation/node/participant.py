@@ -23,7 +23,7 @@ from glmesh.federation.wire import (
 
 
 class Participant:
-    """State, exchange and conversations of a node that takes part in rounds."""
+    """A node with a state that takes part in rounds: what it tells its neighbours, and what it learns from them."""
 
     def __init__(self, neighbourhood: Neighbourhood, trainer: Trainer, store: Store, *, patient: bool = False) -> None:
         self.neighbourhood, self.trainer, self._store = neighbourhood, trainer, store
@@ -40,7 +40,7 @@ class Participant:
             interrupted=lambda: neighbourhood.stop.is_set() or self._membership_changed,
         )
         self.timing = self.exchange.barrier.timing
-        self.saved_round = -1  # round of the newest checkpoint; -1: none in this life
+        self.saved_round = -1  # round of the newest checkpoint; -1: none since the process began
         self._membership_changed = False  # gossip that `learn_membership` has not looked at yet
         self._counters: dict[int, int] = {}  # membership counters of the neighbours at the last look for absent ones
         for peer, clock in neighbourhood.ready.items():
@@ -49,7 +49,7 @@ class Participant:
     # messages
 
     def receive(self, message: Message) -> None:
-        """Take a message that is not MAIL."""
+        """Act on a message that is not MAIL, or on a link that came up or went down."""
         peer, barrier = message.peer, self.exchange.barrier
         for key in self.neighbourhood.receive(message, self._act):
             self._learned(key)
@@ -59,33 +59,36 @@ class Participant:
             barrier.ready(peer, self.neighbourhood.ready[peer])
 
     def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
-        """Take a HANDOVER or a BYE."""
+        """Act on a HANDOVER, by storing the neighbour's share, or on a BYE, by waiting for the neighbour no more."""
         if kind is Kind.BYE:
             self.exchange.barrier.ended(peer)
         else:
             _, self.trainer.handovers[peer] = unpack_vector(content, self.trainer.block.d)
 
     def _learned(self, key: Key) -> None:
-        """Follow gossip that was news: a newer successor makes a handover void, a membership is looked at later."""
+        """Act on gossip that was new: drop the share of a node with another successor; note a changed membership."""
         kind, node = key
         if kind == SUCCESSOR and self.neighbourhood.gossip.number(SUCCESSOR, node) != self._me:
             self.trainer.handovers.pop(node, None)
         self._membership_changed |= kind == MEMBERSHIP
 
     def _say_ready(self, peer: int) -> None:
-        """Tell a neighbour that this node takes part, and from which exchange on."""
+        """Send READY to a neighbour: this node takes part, and is in this exchange."""
         ready = Ready(self.trainer.gossip.clock)
         self.neighbourhood.links.send(peer, Kind.READY, pack_json(ready.to_json()))
 
     def say_ready_to_all(self) -> None:
-        """Tell all neighbours that this node takes part."""
+        """Send READY to all neighbours: this node takes part, and is in this exchange."""
         for peer in self.timing:
             self._say_ready(peer)
 
     # statements that all members pass on
 
     def learn_membership(self) -> None:
-        """Take over what gossip says of members that were given up: the links to them carry no MAIL that would."""
+        """Take over the membership counters that gossip knows of; join again if this node was given up itself.
+
+        MAIL carries counters too, but none crosses the links to members that were given up.
+        """
         trainer, gossip, self._membership_changed = self.trainer, self.neighbourhood.gossip, False
         for node in range(len(self.federation.members)):
             trainer.learn(node, gossip.number(MEMBERSHIP, node) or 0)
@@ -95,40 +98,40 @@ class Participant:
             self._say_membership(self._me)
 
     def follow_membership(self) -> None:
-        """Do `learn_membership` if gossip has changed."""
+        """Call `learn_membership` if gossip about memberships has come since the last call."""
         if self._membership_changed:
             self.learn_membership()
 
     def _say_membership(self, node: int) -> None:
-        """Publish the membership counter of a node."""
+        """Publish the membership counter of a node to all members, by gossip."""
         counter = int(self.trainer.view.counts[node])
         self.neighbourhood.gossip.publish(GossipEntry(MEMBERSHIP, node, counter, counter))
 
     def _say(self, kind: str, value: int, before: int | None) -> None:
-        """Publish a statement about this node if it differs from `before`."""
+        """Publish a statement of this kind about this node by gossip, unless its value is the one `before`."""
         gossip = self.neighbourhood.gossip
         if value != before:
             gossip.publish(GossipEntry(kind, self._me, gossip.stamp(kind, self._me) + 1, value))
 
     def proven_round(self, node: int) -> int:
-        """Return the round that a node said to hold a proof about; -1: none."""
+        """Return the round about which a node said that it holds a proof; -1: it holds none."""
         number = self.neighbourhood.gossip.number(DONE, node)
         return -1 if number is None else number
 
     def prove(self) -> bool:
-        """Look for a proof that all members can hold; return whether there is a new one."""
+        """Keep the newest certificate as proof if all members may come to hold it; return whether it was kept."""
         members = self.trainer.members
         return self.trainer.prove(max((self.proven_round(node) for node in members), default=-1))
 
     def say_done(self) -> None:
-        """Publish the round that this node holds a proof about; a node that lost its proof withdraws it."""
+        """Publish the round about which this node holds a proof, -1 if it holds none, unless that was said already."""
         proof = self.trainer.proof
         self._say(DONE, -1 if proof is None else proof.certificate.round, self.proven_round(self._me))
 
     # members that do not return
 
     def give_up_absent(self, now: float) -> None:
-        """Give up the neighbours that gave no sign for `gone_after` seconds, and tell all members."""
+        """Give up the neighbours that sent nothing for `gone_after` seconds until `now` [s], and tell all members."""
         trainer, network = self.trainer, self.federation.network
         for peer, timing in self.timing.items():
             counter = int(trainer.view.counts[peer])
@@ -143,7 +146,7 @@ class Participant:
                 self.save()
 
     def save(self) -> None:
-        """Write a checkpoint, and hand this node's share over to its successor."""
+        """Write a checkpoint, and send this node's share to its successor, which counts it should the node be lost."""
         trainer, neighbourhood = self.trainer, self.neighbourhood
         self._store.save(trainer, neighbourhood.gossip)
         self.saved_round = trainer.state.round

@@ -12,20 +12,20 @@ from glmesh.federation.node.training import TrainingOutcome
 
 
 class Node:
-    """A site at work; other threads may read its attributes while `run` runs."""
+    """The process of one site: meeting, training and model. Other threads may read its attributes during `run`."""
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._log, self._meeting = log, Meeting(site, log)
         self.neighbourhood = self._meeting.neighbourhood
-        self.participant: Participant | None = None  # once all members' summaries are known
+        self.participant: Participant | None = None  # None until all members' summaries are known
 
     def run(
         self, *, patient: bool = False, max_rounds: int | None = None, record: Callable[[], None] = lambda: None
     ) -> TrainingOutcome:
-        """Run from the first word to the model; return how it ended.
+        """Meet the neighbours, train with them and write the model; return how it ended.
 
-        `patient`: wait for each neighbour for ever, so that the rounds are the simulator's. `max_rounds`: None is that
-        of the federation. `record` is called about twice a second and after each new proof.
+        `patient`: wait for each neighbour without limit, so that the rounds are the simulator's. `max_rounds`: None is
+        the limit in the federation file. `record` is called about twice a second and after each new proof.
         """
         neighbourhood = self.neighbourhood
         limit = neighbourhood.site.federation.problem.max_rounds if max_rounds is None else max_rounds
@@ -41,6 +41,6 @@ class Node:
             return outcome
 
     def stop_on_signals(self) -> None:
-        """End the run after a checkpoint at SIGTERM and Ctrl-C."""
+        """Let SIGTERM and Ctrl-C end the run after a checkpoint, from now on."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.neighbourhood.stop.set())

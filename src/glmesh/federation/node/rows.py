@@ -22,15 +22,15 @@ _SEGMENTS = 256  # [digests] segments of the rows; up to 256 rows, a digest is a
 
 @dataclass(frozen=True)
 class RowDigests(JsonRecord):
-    """Digests of a node's row names and labels, one per segment of the rows."""
+    """Digests of a node's row names and labels, one per segment of rows, by which neighbours compare their rows."""
 
-    count: int  # rows
+    count: int  # number of rows
     named: bool  # the rows have names; else their numbers stand for them
-    ids: list[str]
-    labels: list[str]
+    ids: list[str]  # digest of the names of each segment's rows
+    labels: list[str]  # digest of the labels of each segment's rows
 
     def misaligned(self, other: RowDigests) -> str | None:
-        """Return what differs from the rows of another node; None if nothing does."""
+        """Return a text on the first rows that differ from another node's; None if names and labels agree."""
         if other.count != self.count:
             return f"{self.count} rows here and {other.count} there"
         if other.named != self.named:
@@ -48,7 +48,7 @@ class RowDigests(JsonRecord):
 
 @dataclass(frozen=True, eq=False)
 class SiteTable:
-    """Samples of one site: X, y and the names of the rows."""
+    """Samples of one site as its data file holds them: X, y and the names of the rows."""
 
     X: SampleMatrix  # (m, p)
     y: Vector  # (m,)
@@ -56,15 +56,15 @@ class SiteTable:
 
     @property
     def m(self) -> int:
-        """Return the number of rows."""
+        """Return m, the number of samples."""
         return len(self.y)
 
     def node_data(self, spec: ProblemSpec, name: str) -> NodeData:
-        """Return the samples as the data of node `name` in a problem."""
+        """Return the samples as a node's data in a problem of this specification; `name` stands in errors."""
         return NodeData(spec, self.X, self.y, None, f" of {name}")
 
     def digests(self) -> RowDigests:
-        """Return what neighbours compare, split by features."""
+        """Return the digests of row names and labels that neighbours compare where data is split by features."""
         segments = np.array_split(np.arange(self.m), min(_SEGMENTS, max(self.m, 1)))
         names = [str(k) for k in range(self.m)] if self.ids is None else self.ids
         return RowDigests(
@@ -76,14 +76,14 @@ class SiteTable:
 
 
 def _digest(content: bytes) -> str:
-    """Return 8 bytes of BLAKE2b in hexadecimal."""
+    """Return the BLAKE2b digest of some bytes, 8 bytes long, in hexadecimal."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def read_site_table(path: Path, *, target: str | None = None, ids: str | None = None) -> SiteTable:
-    """Return the samples of a file that `glmesh train` reads too.
+    """Read the samples of a site from a data file of any format that `glmesh train` reads.
 
-    `target` is the column of a table with the labels, None for the last; `ids` the column of a table or the array of
-    an .npz with the names of the rows, None if they have none.
+    `target` is the column of a table with the labels, None for the last; other formats ignore it. `ids` is the column
+    of a table or the array of an .npz with the names of the rows, None if they have none.
     """
     return SiteTable(*load_named(path, target=target if is_table(path) else None, ids=ids))

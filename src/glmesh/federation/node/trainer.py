@@ -26,29 +26,29 @@ _NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned cert
 
 @dataclass
 class Proof:
-    """A certificate with relative gap <= tol, and the node's own state that it is about."""
+    """A certificate whose relative gap is at most tol, and this node's state in the round that it is about."""
 
     certificate: Certificate
     x: Vector  # (n_k,) variables
     s: Vector  # (d,) estimate of A x / K
-    flows: Vector  # (d,) s - u: what came over all links
-    digest: int  # of the membership view
+    flows: Vector  # (d,) s - A_k x_k: what came over all links
+    digest: int  # of the node's membership view in that round
 
 
 @dataclass
 class Trainer:
-    """State and rounds of one node."""
+    """CoLA at one node: its variables, its flow gossip and its part of certificates, round by round."""
 
     federation: Federation
     me: int  # number of this node
     composite: CompositeObjective  # f(Ax) + g(x) over this node's columns
     life: int  # incarnation of this node's links; grows when the node starts and when links are opened anew
     hosted: ColaBlocks = field(init=False)
-    proof: Proof | None = None
-    handovers: dict[int, Vector] = field(default_factory=dict)  # (d,) A_l x_l of neighbours l, if they never return
-    adopted: dict[int, Vector] = field(default_factory=dict)  # (d,) shares of given-up neighbours that this node counts
+    proof: Proof | None = None  # None: nothing good enough is proven yet
+    handovers: dict[int, Vector] = field(default_factory=dict)  # neighbour l -> (d,) A_l x_l, to count if l is given up
+    adopted: dict[int, Vector] = field(default_factory=dict)  # given-up neighbour -> (d,) its share, counted here
     met: bool = True  # a neighbour was heard since this node returned
-    skipped: int = 0  # rounds in which this node was away
+    skipped: int = 0  # [rounds] in which this node was away
 
     def __post_init__(self) -> None:
         warm_up()
@@ -76,27 +76,27 @@ class Trainer:
 
     @property
     def block(self) -> Block:
-        """Return the block, which hosts this node alone."""
+        """Return the block, whose only node is this one."""
         return self.hosted.blocks[0]
 
     @property
     def state(self) -> ColaState:
-        """Return variables, flow gossip and momentum."""
+        """Return what CoLA carries from round to round: variables, flow gossip and momentum."""
         return self.hosted.states[0]
 
     @property
     def async_certifier(self) -> AsyncCertifier:
-        """Return this node's part of certificates."""
+        """Return the certifier, which makes this node's part of certificates."""
         return self.hosted.async_certifiers[0]
 
     @property
     def gossip(self) -> FlowGossip:
-        """Return the flows over this node's links."""
+        """Return the flow gossip: this node's estimate of A x, and the flows over its links."""
         return self.hosted.flow_gossip(0)
 
     @property
     def view(self) -> MembershipView:
-        """Return who takes part, as far as this node knows."""
+        """Return this node's view of the members: a counter for each node, odd for a member."""
         return self.gossip.node_flows[0].view
 
     @property
@@ -106,18 +106,18 @@ class Trainer:
 
     @property
     def certificate(self) -> Certificate | None:
-        """Return the newest certificate, whatever its gap; None before the first."""
+        """Return the newest certificate that this node has concluded, whatever its gap; None before the first."""
         snapshot = self.async_certifier.state.last[0]
         return None if snapshot is None else snapshot.certificate
 
     # rounds
 
     def greet(self, exchange: PeerExchange) -> None:
-        """Make the exchange before round 0."""
+        """Open the links of flow gossip with all neighbours, in the one exchange before round 0."""
         self._drive(self.gossip.greet(self.block), exchange)
 
     def round(self, exchange: PeerExchange) -> None:
-        """Make the next round, or the one that the neighbours are in if that is later."""
+        """Make this node's next round, or the round that its neighbours are in if that is later."""
         self._catch_up(exchange)
         view = self.view
         state, method = self.state, self.hosted.method
@@ -131,7 +131,7 @@ class Trainer:
         self._new_edges()
 
     def _drive(self, rounds: Rounds, exchange: PeerExchange) -> None:
-        """Make all exchanges of a round."""
+        """Step the generator of a round to its end, exchanging every outbox that it yields with the neighbours."""
         exchange.barrier.clock = self.gossip.clock
         try:
             rows = next(rounds)
@@ -142,7 +142,7 @@ class Trainer:
             return
 
     def _catch_up(self, exchange: PeerExchange) -> None:
-        """Skip the rounds that the neighbours have made without this node."""
+        """Set this node's numbers of exchange and round to those of its neighbours, if these are ahead."""
         newest = exchange.barrier.newest
         ahead = newest - self.gossip.clock
         if ahead > 0:
@@ -154,7 +154,7 @@ class Trainer:
             self.async_certifier.disturb(0, self.state.round + 1)
 
     def _new_edges(self) -> None:
-        """Give links that were never used the present incarnation."""
+        """Give links over which nothing was sent yet the present incarnation, `life`."""
         for edge in self.gossip.node_flows[0].edges.values():
             if edge.attempt < 0:
                 edge.incarnation = self.life
@@ -162,21 +162,31 @@ class Trainer:
     # what happens to nodes
 
     def returned(self) -> None:
-        """Void the snapshots of a node that was away, is late or has lost its memory, until it has met others."""
+        """Begin a new incarnation of all links, and certify nothing until a neighbour was heard.
+
+        For a node that was away, comes late or has lost its memory.
+        """
         for edge in self.gossip.node_flows[0].edges.values():
             edge.restart(self.life)
         self.hosted.invalidate(self.me, _NEVER)
         self.met = False
 
     def learn(self, node: int, count: int) -> None:
-        """Take over a node's membership counter, which only grows; a node that was given up itself joins again."""
+        """Set a node's membership counter to `count` if that is larger, and follow the change.
+
+        A node that learns that it was given up itself joins again.
+        """
         if count > self.view.counts[node]:
             view = self.view
             self.gossip.node_flows[0].count(node, count)
             self.members_changed(view)
 
     def members_changed(self, before: MembershipView) -> None:
-        """Follow a change of the view: a node that left is counted by its successor, one that returned by itself."""
+        """Follow a change of the membership view, which was `before` until now: adapt shares and links.
+
+        The share of a node that left is counted by its successor from now on; that of a node that came back, by itself
+        again.
+        """
         freeze = self.federation.network.gone == "freeze"
         for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
@@ -197,10 +207,10 @@ class Trainer:
     # the result
 
     def prove(self, wanted: int) -> bool:
-        """Take over the newest certificate as proof if it is good enough and newer; return whether it was.
+        """Keep the newest certificate as proof if its relative gap is at most tol; return whether it was kept.
 
         `wanted` is the latest round that a member holds a proof about: in the end all must hold one about the same
-        round, so a proof that is not older than `wanted` is kept.
+        round, so a proof that is not older than `wanted` is not replaced.
         """
         snapshot = self.async_certifier.state.last[0]
         if snapshot is None or snapshot.certificate is None or snapshot.view.digest != self.view.digest:
@@ -214,19 +224,19 @@ class Trainer:
         return True
 
     def share(self) -> Vector:
-        """Return A_k x_k plus the shares that this node counts for others, (d,)."""
+        """Return this node's share A_k x_k plus the shares that it counts for others, shape (d,)."""
         share = self.block.share(0, self.state.x)
         inherited = self.gossip.node_flows[0].inherited
         return share if inherited is None else share + inherited
 
     def variables(self) -> tuple[Vector, Vector]:
-        """Return (x_k, v_k) that the proof is about; the present ones without a proof."""
+        """Return (variables x_k, estimate v_k of A x) of the proof, or the present ones; shapes (n_k,) and (d,)."""
         if self.proof is None:
             return self.state.x.copy(), self.state.v[0].copy()
         return self.proof.x, len(self.proof.certificate.members) * self.proof.s
 
     def tree(self) -> dict[str, Any]:
-        """Return all that must survive a restart, as plain data."""
+        """Return all that a checkpoint must hold of this node, as a dict that `restore` takes."""
         return {
             "state": self.state,
             "certifier": self.async_certifier.state,
@@ -237,7 +247,7 @@ class Trainer:
         }
 
     def restore(self, tree: dict[str, Any]) -> None:
-        """Go on from a checkpoint that `tree` made, as a new life of this node."""
+        """Take over the state that `tree` returned before the process was restarted, with new incarnations of links."""
         single, self.hosted.states[0] = self.gossip.single, tree["state"]
         self.gossip.single = single
         self.async_certifier.state = tree["certifier"]
@@ -247,5 +257,5 @@ class Trainer:
 
 
 def _proof(snapshot: RoundSnapshot, certificate: Certificate) -> Proof:
-    """Return the proof that a certificate and the snapshot of its round make."""
+    """Return the proof that consists of a certificate and the snapshot of the round that it is about."""
     return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.view.digest)

@@ -17,7 +17,7 @@ _LOOK = 0.5  # [s] between looks for absent members, and between entries of the 
 
 
 class TrainingOutcome(Enum):
-    """How a node's run ended, as a sentence."""
+    """Ways in which a node's training ends; the value of each is a sentence for people."""
 
     CERTIFIED = "All members hold a model that is proven to be good enough."
     ALONE = "The model is proven to be good enough; nobody was there to confirm that all others have theirs."
@@ -27,7 +27,7 @@ class TrainingOutcome(Enum):
 
 
 class Training:
-    """A node that takes part in rounds."""
+    """Last phase of a node: rounds with its neighbours until the run ends, then the model and a good-bye."""
 
     def __init__(self, participant: Participant, summary: DataSummary, *, resumed: bool) -> None:
         self.participant, self._summary, self._resumed = participant, summary, resumed
@@ -36,7 +36,7 @@ class Training:
         self._linked = time.monotonic()  # [s] time at which some link was last seen up
 
     def run(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
-        """Make rounds until the run ends, write checkpoint and model, and say good-bye.
+        """Make rounds until the run ends, write checkpoint and model, say good-bye; return how it ended.
 
         `record` is called about twice a second and after each new proof.
         """
@@ -53,7 +53,10 @@ class Training:
         return outcome
 
     def _start(self) -> None:
-        """Begin with all neighbours that are not late, or join those who have begun."""
+        """Wait for the neighbours that are not late to be ready, or for some to begin; then take part in the exchanges.
+
+        A new node opens its links of flow gossip together with the others; one that comes later joins their exchange.
+        """
         participant, trainer, stop = self.participant, self._trainer, self._neighbourhood.stop
         barrier, members = participant.exchange.barrier, participant.federation.members
         participant.learn_membership()
@@ -62,6 +65,7 @@ class Training:
         needed = {peer for peer in participant.timing if barrier.patient or not members[peer].late}
 
         def begun() -> bool:
+            """Return whether a neighbour is in a later exchange than this node."""
             return barrier.newest > trainer.gossip.clock
 
         end = time.monotonic() + (_RESUME if self._resumed else _START)
@@ -80,7 +84,7 @@ class Training:
         self._neighbourhood.log.info("training", extra=about)
 
     def _rounds(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
-        """Make rounds until the run ends; return how it did."""
+        """Make rounds until there is a proof, `max_rounds` are made or the node is stopped; return how it ended."""
         trainer, stop = self._trainer, self._neighbourhood.stop
         while not stop.is_set():
             outcome = self._outcome(time.monotonic())
@@ -94,7 +98,10 @@ class Training:
         return TrainingOutcome.STOPPED
 
     def _after_round(self, now: float) -> bool:
-        """Prove, save, tell and look for absent members; return whether there is something to record."""
+        """Look for a proof, save and publish it, give up absent members; return whether figures are to be recorded.
+
+        `now` is in seconds of a monotonic clock.
+        """
         participant, trainer = self.participant, self._trainer
         participant.follow_membership()
         is_proven = participant.prove()
@@ -114,7 +121,10 @@ class Training:
         return True
 
     def _outcome(self, now: float) -> TrainingOutcome | None:
-        """Return how the run ends if it ends at time `now`: when all members hold a proof about the same round."""
+        """Return how the run ends if it ends at time `now` [s], None if it goes on.
+
+        The run ends when all members hold a proof about the same round, or nobody is left who could confirm that.
+        """
         participant, trainer = self.participant, self._trainer
         around = [timing for peer, timing in participant.timing.items() if trainer.view.is_member(peer)]
         left_behind = bool(around) and all(timing.finished for timing in around)
@@ -126,7 +136,7 @@ class Training:
         return TrainingOutcome.ALONE if left_behind or now > self._linked + _CONFIRM else None
 
     def _part(self) -> None:
-        """Say good-bye, and stay until the neighbours have said it too."""
+        """Send the last gossip and BYE to all neighbours, and wait at most _LINGER seconds for theirs."""
         links, stop, timing = self._neighbourhood.links, self._neighbourhood.stop, self.participant.timing
         links.send_to_all(Kind.GOSSIP, pack_json(self._neighbourhood.gossip.to_json()))
         links.send_to_all(Kind.BYE, pack_json({}))

@@ -32,26 +32,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Done:
-    """The exchange is over: no neighbour is waited for."""
+    """Answer of `Barrier.poll`: the exchange is over, no neighbour is waited for."""
 
 
 @dataclass(frozen=True)
 class WaitUntil:
-    """The exchange goes on; nothing changes before `time` unless something comes."""
+    """Answer of `Barrier.poll`: the exchange goes on; nothing changes before `time` unless a message comes."""
 
     time: float  # [s] on the clock of `now`; infinity: until something comes
 
 
 @dataclass
 class PeerTiming(Generic[T]):
-    """One neighbour to the barrier: seconds it takes to answer, its newest exchange, its undelivered messages."""
+    """What the barrier knows of one neighbour: how fast it answers, where it is, and its undelivered messages."""
 
-    heard: float  # [s] time of its last sign
+    heard: float  # [s] time at which something last came from it
     is_ready: bool = False  # it knows the length of vectors
     silent: bool = False  # it missed a deadline, and was not heard since
     finished: bool = False  # it said BYE
     mean: float = math.nan  # [s] smoothed time from this node's message to the neighbour's; NaN: never timed
-    deviation: float = 0.0  # [s] smoothed |time - mean|
+    deviation: float = 0.0  # [s] smoothed abs(time - mean)
     newest: int = -1  # exchange of its newest message; -1: none since its link came up
     ready_at: int = -1  # exchange that it was in when it became ready; -1: not ready
     waiting: deque[tuple[int, T]] = field(default_factory=lambda: deque(maxlen=AHEAD))  # (exchange, message) to deliver
@@ -59,13 +59,16 @@ class PeerTiming(Generic[T]):
 
     @property
     def deadline(self) -> float:
-        """Return 2 mean + 4 deviation within [SHORTEST, LONGEST] (RFC 6298 has 1 mean), in seconds."""
+        """Return the seconds to wait for the neighbour: 2 mean + 4 deviation within [SHORTEST, LONGEST].
+
+        Before the neighbour's first answer the deadline is UNTIMED. RFC 6298 has 1 mean.
+        """
         if math.isnan(self.mean):
             return UNTIMED
         return min(max(2.0 * self.mean + 4.0 * self.deviation, SHORTEST), LONGEST)
 
     def took(self, seconds: float) -> None:
-        """Update the smoothed time and its deviation (RFC 6298, but with gain 1/8 for both)."""
+        """Update mean and deviation by an answer that came after `seconds` (RFC 6298, but with gain 1/8 for both)."""
         if math.isnan(self.mean):
             self.mean, self.deviation = seconds, seconds / 2
         else:
@@ -74,9 +77,10 @@ class PeerTiming(Generic[T]):
 
 
 class Barrier(Generic[T]):
-    """Waiting of one node for its neighbours; `patient` waits for each of them for ever, so no decision needs a clock.
+    """State machine that tells how long a node waits for its neighbours in an exchange; it does no I/O.
 
-    Times are seconds on any monotonic clock.
+    `patient` waits for each neighbour without limit, so that no decision needs a clock. Times are seconds on any
+    monotonic clock.
     """
 
     def __init__(self, peers: Iterable[int], now: float, *, patient: bool = False) -> None:
@@ -89,17 +93,17 @@ class Barrier(Generic[T]):
 
     @property
     def newest(self) -> int:
-        """Return the newest exchange that a neighbour is known to be in; -1 if nothing is known of any."""
+        """Return the number of the newest exchange that any neighbour is known to be in; -1 if none is known."""
         return max((max(timing.newest, timing.ready_at) for timing in self.timing.values()), default=-1)
 
     def begin(self, receivers: Iterable[int], now: float) -> None:
-        """Begin exchange `clock`, in which this node writes to `receivers` and waits for them."""
+        """Begin exchange number `clock`, in which this node sends to `receivers` and waits for their messages."""
         self._began, self._receivers = now, frozenset(receivers)
         self._sent_at[self.clock] = now
         self._sent_at.pop(self.clock - REMEMBERED, None)
 
     def received(self, peer: int, clock: int, message: T, now: float) -> bool:
-        """Take a neighbour's message of exchange `clock`; return whether the neighbour was silent and is back.
+        """Store a neighbour's message of exchange `clock`; return whether the neighbour was silent and is back.
 
         Violation is raised for a message long before the neighbour's newest.
         """
@@ -115,7 +119,7 @@ class Barrier(Generic[T]):
         return is_back
 
     def signed(self, peer: int, now: float) -> None:
-        """Note that a neighbour gave a sign, whatever it said."""
+        """Note that something came from a neighbour at time `now`, whatever it was."""
         self.timing[peer].heard = now
 
     def ready(self, peer: int, clock: int) -> None:
@@ -124,7 +128,10 @@ class Barrier(Generic[T]):
         timing.is_ready, timing.ready_at = True, max(timing.ready_at, clock)
 
     def link_changed(self, peer: int, *, up: bool) -> None:
-        """Note that a neighbour's link is up or down; behind a link that came up may be a new life of the neighbour."""
+        """Note that a neighbour's link came up or went down.
+
+        A neighbour whose link came up may have restarted, so the exchange that it was known to be in is forgotten.
+        """
         timing = self.timing[peer]
         timing.is_ready = timing.silent = False
         if up:
@@ -132,15 +139,15 @@ class Barrier(Generic[T]):
             timing.finished = False
 
     def ended(self, peer: int) -> None:
-        """Note that a neighbour has ended its run."""
+        """Note that a neighbour has ended its run, so that no exchange waits for it."""
         self.timing[peer].finished = True
 
     def takes(self, peer: int) -> bool:
-        """Return whether a message may be sent to a neighbour."""
+        """Return whether MAIL may be sent to a neighbour: it is ready, and has not ended its run."""
         return self.timing[peer].is_ready and not self.timing[peer].finished
 
     def expire(self, now: float) -> list[int]:
-        """Declare silent the neighbours that have missed their deadlines, and return them."""
+        """Mark the neighbours that have missed their deadlines by `now` as silent, and return them."""
         if self.patient:
             return []
         late = [peer for peer in self._awaited() if now >= self._began + self.timing[peer].deadline]
@@ -150,7 +157,7 @@ class Barrier(Generic[T]):
         return late
 
     def poll(self, now: float) -> Done | WaitUntil:
-        """Return whether the exchange is over, or until when to wait for something to come."""
+        """Return Done if the exchange is over at `now`, else the time until which to wait for messages."""
         awaited = self._awaited()
         if awaited:
             deadline = min(self._began + self.timing[peer].deadline for peer in awaited)
@@ -161,7 +168,7 @@ class Barrier(Generic[T]):
         return Done()
 
     def _awaited(self) -> list[int]:
-        """Return the neighbours whose message of this exchange may still come."""
+        """Return the neighbours whose message of this exchange is still waited for."""
         return [
             peer
             for peer in self._receivers
@@ -171,7 +178,10 @@ class Barrier(Generic[T]):
         ]
 
     def finish(self) -> list[T]:
-        """End the exchange; return the messages of this and earlier exchanges, in ascending order of neighbours."""
+        """End the exchange; return the messages of this and earlier exchanges, in ascending order of neighbours.
+
+        Messages of later exchanges are kept for those.
+        """
         out = []
         for timing in self.timing.values():
             out += [message for clock, message in timing.waiting if clock <= self.clock]

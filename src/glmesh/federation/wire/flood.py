@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 @dataclass
 class Flood(Generic[Key, Value]):
-    """Entries that travel from neighbour to neighbour; for each key the value with the largest stamp counts."""
+    """One node's side of flooding: for each key it keeps the value with the largest stamp, and passes on news."""
 
     peers: Collection[int]  # the neighbours
     send: Callable[[int, list[Value]], None]  # send these values to one neighbour
@@ -31,7 +31,7 @@ class Flood(Generic[Key, Value]):
                 self.send(peer, values)
 
     def greet(self, peer: int) -> None:
-        """Send all values to a neighbour whose link has come up."""
+        """Send all known values to a neighbour whose link has come up."""
         self.send(peer, [value for _, value in self.entries.values()])
 
     def stamp(self, key: Key) -> int:

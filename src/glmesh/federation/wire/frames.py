@@ -40,12 +40,12 @@ _MAGIC = b"gm"
 
 
 class Kind(enum.IntEnum):
-    """Kinds of messages; the number is a byte of the frame's header."""
+    """Kinds of messages that cross a link; the number of a kind is a byte of the frame's header."""
 
     HELLO = 1  # JSON: `messages.Hello`, the sender's name, configuration and rows
     REFUSE = 2  # JSON: `messages.Refusal`, why the stream is about to end
     GOSSIP = 3  # JSON: entries of the gossip store that all nodes pass on
-    MAIL = 4  # what the sender tells this neighbour in one exchange
+    MAIL = 4  # bytes of `pack_mail`: what the sender has for this neighbour in one exchange
     HANDOVER = 5  # a vector: A_k x_k of the sender, which its successor counts if the sender never returns
     BYE = 6  # JSON {}: the sender has ended its run
     PART = 7  # a vector: one site's part of a prediction
@@ -56,7 +56,7 @@ Content = bytes | list[memoryview]  # content of a message; in pieces, so that l
 
 
 def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
-    """Yield a message frame by frame."""
+    """Yield a message as frames, header and payload each; `number` counts the messages of a stream from 0."""
     parts = [memoryview(content)] if isinstance(content, bytes) else content
     check, total, unchecked = 0, sum(len(part) for part in parts), _CHECKED
     for part in parts:
@@ -77,7 +77,7 @@ def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
 
 
 class Assembler:
-    """Puts the messages of one stream together from frames; holds at most `limit` bytes."""
+    """Puts the messages of one stream together from frames; raises Violation for one longer than `limit` bytes."""
 
     def __init__(self) -> None:
         self.limit = CONTROL  # [bytes] longest message that is accepted; raised once d is known
@@ -89,11 +89,14 @@ class Assembler:
 
     @property
     def pending(self) -> int:
-        """Return the number of bytes held for a message that is not whole yet."""
+        """Return the bytes of memory taken for a message that is not whole yet."""
         return len(self._content)
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Take a frame; return (kind, content) once a message is whole, else None."""
+        """Take in a frame; return (kind, content) of the message that it completes, or None.
+
+        Violation is raised for a frame that is damaged, out of order or of another protocol.
+        """
         if len(frame) < _HEADER.size:
             raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
         magic, version, kind, number, total, at, check = _HEADER.unpack_from(frame)
@@ -130,12 +133,12 @@ class Assembler:
 
 
 def pack_json(value: object) -> bytes:
-    """Return plain data as JSON."""
+    """Return plain data as JSON in UTF-8, without blanks."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def unpack_json(content: bytes | bytearray) -> dict[str, Any]:
-    """Return the JSON object of a message; raise Violation for anything else."""
+    """Return the JSON object that a message holds as a dict; raise Violation for anything else."""
     try:
         value = json.loads(content, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -146,22 +149,22 @@ def unpack_json(content: bytes | bytearray) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    """Refuse NaN and infinity, which JSON does not have but Python reads."""
+    """Raise ValueError for NaN and infinity, which JSON does not have but Python reads."""
     raise ValueError(f"{name} is no number")
 
 
 def longest_mail(layout: Layout) -> int:
-    """Return the bytes of the longest message that makes sense: mail with all parts, and some slack."""
+    """Return the bytes of the longest MAIL that makes sense for this layout: all parts, and some slack."""
     return 4 * 8 * layout.d + layout.n_nodes * (8 * (ROW_WIDTH + 1) + 8 * 4) + 4096
 
 
 class _Slot(NamedTuple):
-    """Place of a part in a mail's bytes."""
+    """Place of one type of part in the bytes of MAIL: its fields in the header, and its flags."""
 
-    kind: type[Part]
-    head: int  # bytes of its fields in the header
-    flags: int  # mask of its bits in the header's flags, once shifted
-    shift: int
+    kind: type[Part]  # type of the part
+    head: int  # [bytes] of its fields in the header
+    flags: int  # mask of its bits in the header's flags, after these are shifted right by `shift`
+    shift: int  # [bits]
 
 
 # The header holds the exchange, the fields of the parts that every mail has, and the flags of all; so long that the
@@ -181,7 +184,7 @@ CARRIES = Contents(
 
 
 def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:
-    """Return mail of the exchange `clock` as bytes; its vectors are not copied."""
+    """Return MAIL of exchange `clock` as buffers, to be sent one after the other; vectors are not joined."""
     header, flags, bodies = _CLOCK.pack(clock), 0, list[Buffer]()
     for slot in _SLOTS:
         part = mail.part(slot.kind)
@@ -196,7 +199,10 @@ def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:
 
 
 def unpack_mail(content: bytes | bytearray, sender: int, receiver: int, layout: Layout) -> tuple[int, Mail]:
-    """Return (exchange, mail) between two nodes that the link knows."""
+    """Return (number of the exchange, mail) from the bytes of MAIL; raise Violation if they are malformed.
+
+    Sender and receiver are known from the link, and not read from the bytes.
+    """
     reader = Reader(content)
     (clock,) = reader.unpack(_CLOCK)
     heads = [reader.take(slot.head) for slot in _SLOTS]
@@ -213,13 +219,13 @@ def unpack_mail(content: bytes | bytearray, sender: int, receiver: int, layout: 
 
 
 def pack_vector(info: dict[str, object], vector: Vector) -> bytes:
-    """Return a vector and a few words about it as bytes."""
+    """Return a vector as bytes (float64) behind a head of plain data, `info`, in JSON."""
     head = pack_json(info)
     return struct.pack("<I", len(head)) + head + vector.astype("<f8").tobytes()
 
 
 def unpack_vector(content: bytes | bytearray, d: int | None) -> tuple[dict[str, Any], Vector]:
-    """Return (words, vector) that `pack_vector` made bytes of; raise Violation unless its length is d (None: any)."""
+    """Return (info, vector) that `pack_vector` made bytes of; raise Violation unless its length is d (None: any)."""
     reader = Reader(content)
     (size,) = reader.unpack(struct.Struct("<I"))
     info = unpack_json(reader.take(size))

@@ -11,16 +11,19 @@ _OVERHEAD = 1024  # [bytes] counted for every message beside its content, so tha
 
 @dataclass
 class Message:
-    """A message of a neighbour or, with kind None, the news that the neighbour's link is up or down."""
+    """A message of a neighbour or, with kind None, the news that the neighbour's link came up or went down."""
 
-    peer: int
+    peer: int  # number of the neighbour
     kind: Kind | None
     content: bytes | bytearray = b""
-    up: bool = False
+    up: bool = False  # with kind None: the link came up; else it went down
 
 
 class Inbox:
-    """Queue between two threads that counts the unread bytes of each neighbour, so that reading from it can pause."""
+    """Queue of messages from the thread of the links to the node's own.
+
+    Unread bytes are counted by neighbour, so that reading from one that sends too much can pause.
+    """
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
@@ -35,11 +38,11 @@ class Inbox:
             self._some.notify()
 
     def unread(self, peer: int) -> int:
-        """Return the bytes of a neighbour's messages that the node has not taken yet."""
+        """Return the bytes of a neighbour's messages that the node has not taken yet, _OVERHEAD for each included."""
         return self._unread[peer]
 
     def get(self, seconds: float) -> Message | None:
-        """Return the next message, None if none comes within `seconds`."""
+        """Remove and return the oldest message; None if none comes within `seconds`."""
         with self._some:
             if not self._some.wait_for(lambda: bool(self._messages), seconds):
                 return None

@@ -66,11 +66,11 @@ Write = Callable[[bytes], Awaitable[object]]
 
 @dataclass
 class PeerLink:
-    """State of the link to one neighbour, changed in the thread of the links only."""
+    """Link to one neighbour: messages to be sent, the stream, and counters; changed in the thread of the links only."""
 
-    peer: int
+    peer: int  # number of the neighbour
     name: str
-    address: str
+    address: str  # host:port
     controls: deque[tuple[Kind, Content]] = field(default_factory=deque)  # to be sent before any MAIL
     mail: deque[Content] = field(default_factory=deque)  # to be sent, oldest first
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # there is something to be sent
@@ -85,20 +85,20 @@ class PeerLink:
     dropped: int = 0  # [messages] MAIL that gave way to newer MAIL
 
     def keep(self, content: Content) -> None:
-        """Queue MAIL; the oldest gives way where the neighbour does not read."""
+        """Queue MAIL to be sent; the oldest is dropped where more than _MAIL_KEPT wait."""
         self.mail.append(content)
         while len(self.mail) > _MAIL_KEPT:
             self.mail.popleft()
             self.dropped += 1
 
     def refuse(self, why: str) -> None:
-        """Queue the REFUSE that tells the neighbour why its stream ends."""
+        """Queue the REFUSE message that tells the neighbour why its stream ends."""
         self.why = why
         self.controls.append((Kind.REFUSE, pack_json(Refusal(why[:_WHY]).to_json())))
         self.wake.set()
 
     def begin(self, hello: bytes) -> None:
-        """Forget the messages of the last stream, and queue the HELLO of a new one."""
+        """Drop the messages that were queued for the last stream, and queue the HELLO of a new one."""
         self.assembler, self.why = Assembler(), "its stream ended"
         self.controls.clear()
         self.mail.clear()
@@ -106,22 +106,22 @@ class PeerLink:
         self.wake.set()
 
     def accept(self) -> None:
-        """Let the link be up, with the longest message that this node allows by now."""
+        """Mark the link as up, and accept messages as long as this node allows by now."""
         self.up, self.limit = True, self.limit or self.assembler.limit
         self.assembler.limit = self.limit
 
     def close(self) -> bool:
-        """Let the link be down, without a stream; return whether it was up."""
+        """Mark the link as down, without a stream; return whether it was up."""
         was_up, self.up, self.stream = self.up, False, None
         return was_up
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Take a frame; return the message that it completes, or None."""
+        """Take in a frame; return (kind, content) of the message that it completes, or None."""
         self.received += len(frame)
         return self.assembler.feed(frame)
 
     async def write(self, write: Write) -> None:
-        """Write what is queued, other messages before MAIL, until cancelled."""
+        """Send what is queued by `write`, frame by frame, other messages before MAIL, until cancelled."""
         number = 0
         while True:
             await self.wake.wait()
@@ -135,7 +135,7 @@ class PeerLink:
 
 
 class PeerLinks:
-    """All links of a node, by neighbour.
+    """All links of a node, by number of the neighbour, in a thread of their own.
 
     `check(peer, hello)` returns why the HELLO of a neighbour does not agree with this node's, None if it does.
     """
@@ -158,11 +158,12 @@ class PeerLinks:
         self._said: dict[int, str] = {}  # the last reason logged for each neighbour
 
     def start(self) -> None:
-        """Listen, and dial the neighbours with smaller numbers."""
+        """Start the thread of the links: listen, and dial the neighbours with smaller numbers."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
     async def _start(self) -> None:
+        """Start the server and the tasks that dial; raise InvalidInput if the port is taken."""
         site, identity = self.site, self.site.identity
         self._server = grpc.aio.server(options=_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(self._serve)
@@ -201,15 +202,15 @@ class PeerLinks:
     # for the node's own thread
 
     def name(self, peer: int) -> str:
-        """Return the name of a neighbour."""
+        """Return the name of the neighbour with this number."""
         return self.links[peer].name
 
     def send(self, peer: int, kind: Kind, content: Content) -> None:
-        """Send a message as soon as the neighbour reads; MAIL may give way to newer MAIL."""
+        """Queue a message for a neighbour, if its link is up; MAIL may give way to newer MAIL before it is sent."""
         self._loop.call_soon_threadsafe(self._queue, self.links[peer], kind, content)
 
     def send_to_all(self, kind: Kind, content: Content) -> None:
-        """Send a message to every neighbour."""
+        """Queue a message for every neighbour whose link is up."""
         for peer in self.links:
             self.send(peer, kind, content)
 
@@ -236,7 +237,7 @@ class PeerLinks:
     # in the thread of the links
 
     def _queue(self, link: PeerLink, kind: Kind, content: Content) -> None:
-        """Queue a message for a neighbour whose link is up."""
+        """Queue a message if the link is up; end the stream of a neighbour for which too many wait."""
         if not link.up:
             return
         if kind is Kind.MAIL:
@@ -259,7 +260,7 @@ class PeerLinks:
         link.refuse(why)
 
     async def _serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """Serve a stream that was dialled from outside; the certificate says by whom."""
+        """Serve a stream that was dialled from outside; refuse it unless its certificate is that of a neighbour."""
         auth = context.auth_context()
         shown = fingerprint(auth.get("x509_pem_cert", [b""])[0])
         peer = self._members.get(shown)
@@ -287,7 +288,7 @@ class PeerLinks:
         await self._run(link, read, context.write)
 
     async def _dial(self, link: PeerLink) -> None:
-        """Reach a neighbour, again and again."""
+        """Dial a neighbour without end, with growing pauses, and hold its stream each time that it can be reached."""
         pause = _FIRST_PAUSE
         while True:
             began = time.monotonic()
@@ -328,7 +329,7 @@ class PeerLinks:
                 raise GlmeshError(await call.details())
 
     async def _run(self, link: PeerLink, read: Read, write: Write) -> None:
-        """Run a session as a task of its own, which can be cancelled while the caller goes on."""
+        """Run a session as a task of its own, which can be cancelled, until it ends; then mark the link as down."""
         session = asyncio.create_task(self._session(link, read, write))
         link.stream = session
         try:
@@ -343,7 +344,7 @@ class PeerLinks:
             raise error
 
     async def _session(self, link: PeerLink, read: Read, write: Write) -> None:
-        """Talk over a stream from its HELLO to its end."""
+        """Exchange HELLOs over a stream, then put every message that comes into the inbox until the stream ends."""
         link.begin(self._hello)
         writer = asyncio.create_task(link.write(write))
         try:
@@ -373,7 +374,7 @@ class PeerLinks:
             await asyncio.wait([writer])
 
     def _greet(self, link: PeerLink, kind: Kind, content: bytearray) -> None:
-        """Take the first message of a neighbour: the link is up if it is a HELLO that agrees; else raise Violation."""
+        """Mark the link as up if a neighbour's first message is a HELLO that agrees; else raise Violation."""
         why: str | None = "does not begin with a HELLO"
         if kind is Kind.REFUSE:
             why = _reason(content)
@@ -408,5 +409,5 @@ class _Refused(Violation):
 
 
 def _reason(content: bytearray) -> str:
-    """Return the reason in the content of a REFUSE, as words after the neighbour's name."""
+    """Return the reason in the content of a REFUSE message, as words to stand after the neighbour's name."""
     return f"refuses this node: {Refusal.from_json(unpack_json(content)).why[:_WHY]}"

@@ -23,15 +23,15 @@ def unexpected(where: str, expected: str, got: object) -> Violation:
 
 
 class JsonRecord:
-    """Base of dataclasses that are JSON objects on a link, a key per field; each field has exactly its type."""
+    """Base of dataclasses that cross a link as a JSON object with a key per field, of exactly the field's type."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the record as plain data."""
+        """Return the record as a dict that JSON can hold."""
         return dict(vars(self))
 
     @classmethod
     def from_json(cls, tree: Mapping[str, object]) -> Self:
-        """Return the record that `to_json` made plain; raise Violation if a field is missing or of another type."""
+        """Return the record that `to_json` made a dict of; raise Violation if a field is missing or of another type."""
         values = {}
         for name, hint in get_type_hints(cls).items():
             kinds = [get_origin(one) or one for one in (get_args(hint) if isinstance(hint, UnionType) else (hint,))]
@@ -43,9 +43,9 @@ class JsonRecord:
 
 @dataclass(frozen=True)
 class Hello(JsonRecord):
-    """First message of both ends of a stream: what must agree before anything else is said."""
+    """First message from either end of a stream: name and settings, which both ends compare before anything else."""
 
-    name: str  # of the sender; must be that of its certificate
+    name: str  # of the sender; must be that in its certificate
     entries: dict[str, str]  # `Federation.entries` of the sender
     purpose: str = TRAIN  # or PREDICT
     n_rows: int | None = None  # rows to be predicted; None while training
@@ -54,16 +54,16 @@ class Hello(JsonRecord):
 
 @dataclass(frozen=True)
 class Refusal(JsonRecord):
-    """Why the sender ends the stream."""
+    """Message that tells a neighbour why the sender ends the stream."""
 
-    why: str
+    why: str  # sentence for people
 
 
 @dataclass(frozen=True)
 class Ready(JsonRecord):
-    """The sender knows the length of vectors, and takes part from exchange `clock` on."""
+    """Message of a node that knows the length d of vectors, and takes part from exchange `clock` on."""
 
-    clock: int
+    clock: int  # number of the exchange
 
     def __post_init__(self) -> None:
         if not 0 <= self.clock < _NUMBERS:
@@ -82,19 +82,22 @@ class GossipEntry:
     | `membership` | the node's counter in the membership view (odd: a member), after it was given up |
     """
 
-    kind: str
-    node: int
-    stamp: int
+    kind: str  # of the table above
+    node: int  # whom the statement is about
+    stamp: int  # grows with every new statement of this kind about this node
     number: int = -1  # value of all kinds but `summary`
     numbers: list[float] = field(default_factory=list)  # value of a `summary`
 
     def to_json(self) -> list[object]:
-        """Return [kind, node, stamp, value]."""
+        """Return the entry as a list [kind, node, stamp, value]."""
         return [self.kind, self.node, self.stamp, self.numbers if self.kind == SUMMARY else self.number]
 
     @staticmethod
     def from_json(tree: object, where: str, n_nodes: int) -> GossipEntry:
-        """Return the entry that `to_json` made plain, about one of n_nodes; raise Violation if it is none."""
+        """Return the entry that `to_json` made a list of; raise Violation, which names `where`, unless node < n_nodes.
+
+        Any other list is a Violation too.
+        """
         if not isinstance(tree, list) or len(tree) != 4:
             raise unexpected(where, "[kind, node, stamp, value]", tree)
         kind, node, stamp, value = tree

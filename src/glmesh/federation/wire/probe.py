@@ -8,10 +8,10 @@ from glmesh.federation.config import Site, fingerprint
 
 
 def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> None:
-    """Shake hands over TLS and hang up; raise Violation unless `name` shows the certificate that is `listed`.
+    """Connect to an address over TLS and hang up; raise Violation unless `name` shows the fingerprint `listed`.
 
     gRPC checks the name and the authority, but does not show the certificate to the end that dials. OSError is raised
-    where nobody answers.
+    where nobody answers within `seconds`.
     """
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -16,9 +16,10 @@ _POLL = 0.5  # [s] longest sleep: a signal or a change of membership is noticed 
 
 
 class PeerExchange:
-    """Exchanges of a node with its neighbours; `patient` waits for each for ever, so that nothing depends on time.
+    """Exchanges of one node with its neighbours over links; `Barrier` decides when each is over.
 
-    Messages that are not MAIL go to `other`. `interrupted` ends an exchange early when it returns True.
+    Messages that are not MAIL go to `other`. `patient` waits for each neighbour without limit, so that nothing depends
+    on time. `interrupted` ends an exchange early when it returns True.
     """
 
     carries = CARRIES
@@ -36,7 +37,7 @@ class PeerExchange:
         self._links, self._layout, self._other, self._interrupted = links, layout, other, interrupted
         self._me = links.site.me
         self.barrier: Barrier[Mail] = Barrier(links.links, time.monotonic(), patient=patient)
-        self.communications = 0
+        self.communications = 0  # exchanges so far
         self._unsent: dict[int, Mail] = {}  # of this exchange, for neighbours that are not ready yet
         matrix = mixing.matrix
         row = slice(matrix.indptr[self._me], matrix.indptr[self._me + 1])
@@ -44,7 +45,7 @@ class PeerExchange:
         self._halo = (np.array([0, len(around)], dtype=np.uint64), around, matrix.data[row].copy(), around)
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Send this node's mail of one exchange; wait for the neighbours' and return it."""
+        """Send this node's mail (one outbox) to its neighbours and wait for theirs; return it as a list of one halo."""
         self.carries.check(Contents.of(outboxes[0]))
         barrier, began = self.barrier, time.monotonic()
         self._unsent = {mail.receiver: mail for mail in outboxes[0].mail}
@@ -70,13 +71,13 @@ class PeerExchange:
         return [Halo(pointers, neighbours, weights, ids, None, None, own, barrier.finish())]
 
     def _send(self) -> None:
-        """Send the messages of this exchange to the neighbours that are ready; the others get theirs when they are."""
+        """Send MAIL of this exchange to the neighbours that are ready; the others get theirs when they are."""
         for peer in [peer for peer in self._unsent if self.barrier.takes(peer)]:
             content = pack_mail(self.barrier.clock, self._unsent.pop(peer), self._layout)
             self._links.send(peer, Kind.MAIL, content)
 
     def take(self, message: Message) -> None:
-        """Take what came over a link."""
+        """Act on a message or a change of a link: give MAIL to the barrier, leave all else to `other`."""
         peer, now = message.peer, time.monotonic()
         if message.kind is not None or message.up:
             self.barrier.signed(peer, now)
