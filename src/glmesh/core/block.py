@@ -13,7 +13,7 @@ import numpy as np
 from glmesh.functions import Separable, Smooth
 from glmesh.functions.separable import GROUPS, TABLE
 from glmesh.kernels.columns import products
-from glmesh.kernels.subproblem import node_terms
+from glmesh.kernels.subproblem import Design, node_terms
 from glmesh.linalg import Columns, spectral_norm
 from glmesh.network import Mixing, topology
 from glmesh.parallel import SERIAL, ThreadPool
@@ -136,7 +136,7 @@ class Block:
         """Return this block with other functions f and g on its columns; they must be of the kinds that it has."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
-        for name in ("table", "g", "kinked", "_bounds"):
+        for name in ("table", "g", "kinked", "_bounds", "designs"):
             vars(new).pop(name, None)
         return new
 
@@ -268,6 +268,15 @@ class Block:
         )
         norms = [spectral_norm(self.columns.between(int(a), int(b))) for a, b in itertools.pairwise(bounds)]
         return unit_starts, bounds.astype(np.uint64), np.array(norms)
+
+    @cached_property
+    def designs(self) -> list[Design]:
+        """Columns, units and separable terms as the kernel of the local solves reads them, one per range of `spans`."""
+        unit_starts, bounds, norms = self.units
+        columns, kind = self.columns, np.int64(self.kind)
+        stored = columns.indptr, columns.indices, columns.data
+        ends = [slice(span.start, span.stop + 1) for span in self.spans]
+        return [Design(self.starts[one], unit_starts[one], bounds, *stored, norms, kind, self.table) for one in ends]
 
     @cached_property
     def node_norms(self) -> Vector:

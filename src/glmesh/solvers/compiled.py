@@ -10,7 +10,7 @@ from glmesh.errors import InvalidInput
 from glmesh.functions.separable import GROUPS
 from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.order import CYCLIC, SHUFFLED, SYMMETRIC
-from glmesh.kernels.subproblem import Design, Memory, Scratch, Task
+from glmesh.kernels.subproblem import Memory, Scratch, Task
 from glmesh.solvers.base import Subproblems
 from glmesh.types import Flags, Matrix, Vector
 
@@ -86,29 +86,16 @@ class CoordinateDescent:
         Returns (theta, visited) as `LocalSolver.solve` does.
         """
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
-        unit_starts, bounds, norms = block.units
-        columns, n_units = block.columns, len(norms)
+        n_columns, n_units = block.columns.n, len(block.units[2])
         rows = _NO_ROWS if task.rows is None else task.rows
         w = task.w if task.w.strides[0] else task.w[:1].copy()  # one row that is repeated is read once
         afresh = np.zeros(block.size) if task.afresh is None else task.afresh
         theta, visited = np.empty(block.size), np.empty(block.size, dtype=np.uint64)
         scratch = Scratch(
-            np.empty(columns.n), np.empty(columns.n), np.empty(n_units, dtype=np.uint64), np.empty(n_units)
+            np.empty(n_columns), np.empty(n_columns), np.empty(n_units, dtype=np.uint64), np.empty(n_units)
         )
 
-        def arguments(nodes: slice) -> tuple[Design, Task, Memory, Scratch]:
-            ends = slice(nodes.start, nodes.stop + 1)
-            design = Design(
-                starts=block.starts[ends],
-                unit_starts=unit_starts[ends],
-                bounds=bounds,
-                indptr=columns.indptr,
-                indices=columns.indices,
-                data=columns.data,
-                norms=norms,
-                kind=np.int64(block.kind),
-                table=block.table,
-            )
+        def arguments(nodes: slice) -> tuple[Task, Memory]:
             part = Task(
                 x=task.x,
                 w=w[nodes] if len(w) > 1 else w,
@@ -127,7 +114,8 @@ class CoordinateDescent:
                 theta=theta[nodes],
                 visited=visited[nodes],
             )
-            return design, part, Memory(memory.r[nodes], memory.wake, memory.path[nodes]), scratch
+            return part, Memory(memory.r[nodes], memory.wake, memory.path[nodes])
 
-        list(block.threads.map(solve_nodes, *zip(*map(arguments, block.spans), strict=True)))
+        parts, memories = zip(*map(arguments, block.spans), strict=True)
+        list(block.threads.map(solve_nodes, block.designs, parts, memories, [scratch] * len(parts)))
         return theta, visited.astype(np.float64)
