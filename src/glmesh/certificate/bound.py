@@ -44,25 +44,29 @@ _PERIOD, _PATIENCE = 10, 0.02
 
 
 class BoundTerms(NamedTuple):
-    """Record of node k at one round: its terms of the bound."""
+    """Record of node k at one round: its terms of the bound, to be summed over all nodes (`limit`: minimised).
+
+    u_i = -a_i.w_k for each column a_i of the node; xhat_i is a subgradient of g_i* at u_i; s in [0, 1] scales the dual
+    point.
+    """
 
     f: float  # f(v_k)
     g: float  # g_k(x_k)
-    ray0: float  # f*(s w_k) <= ray0 + ray1 s + ray2 s^2
+    ray0: float  # coefficients of a bound of the conjugate: f*(s w_k) <= ray0 + ray1 s + ray2 s^2
     ray1: float
     ray2: float
     spread_v: float  # |v_k - sum_j W_kj v_j|^2
     spread_w: float  # |w_k - sum_j W_kj w_j|^2
-    limit: float  # the largest feasible s; -1: none
-    gap: float  # sum_i FY_i(x_i, u_i)
-    tilt: float  # t_k split by samples, t_k^2 split by features
-    remainder: float  # R_k
+    limit: float  # largest s at which g_k*(-s A_k^T w) is finite for all w within the radius; -1: none
+    gap: float  # sum_i g_i(x_i) + g_i*(u_i) - x_i u_i
+    tilt: float  # norm of A_k (xhat_k - x_k) split by samples, its square split by features
+    remainder: float  # error of linearising g_k* at u, worst case within the radius
     cut_one: float  # sum of the finite parts of g_i* at s = 1, worst case
     cut_zero: float  # sum of the finite parts of g_i* at s = 0
 
 
 class NodePoint(NamedTuple):
-    """State of node k at the round of a record, compared with its neighbours."""
+    """State of node k at the round of a record, and its squared distance from its neighbours' weighted mean."""
 
     x: Vector  # (columns of the node,) x_k
     v: Vector  # (d,) v_k
@@ -76,9 +80,10 @@ _LOCAL_GAP = len(BoundTerms._fields)  # column of a record with the local gap of
 
 
 def node_record(block: Block, k: int, at: NodePoint, radius: float, *, by_samples: bool) -> BoundTerms:
-    """Return the record of the k-th hosted node; `radius` bounds |w_k - w| for every w that is to be certified.
+    """Return the record of the k-th hosted node, its terms of the bound.
 
-    A first record, with an infinite radius, gives the spreads only, from which the next radius follows.
+    `radius` bounds the distance of w_k from every w that is to be certified. With an infinite radius, as in the first
+    record, only the spreads are computed, from which the next radius follows.
     """
     g, columns = block.terms[k], block.node_columns(k)
     common = (*block.f.conjugate_ray(at.w), at.spread_v, at.spread_w)
@@ -106,7 +111,11 @@ def node_record(block: Block, k: int, at: NodePoint, radius: float, *, by_sample
 
 
 def _remainder(g: Separable, u: Vector, moves: Vector, conjugates: Vector, peak: Vector) -> float:
-    """Return sum_i max over |h| <= moves_i of g_i*(u + h) - g_i*(u) - xhat_i h; convex in h, so at an end."""
+    """Return the largest error of linearising g_i* at u_i over moves by at most moves_i, summed over the columns i.
+
+    The error is the maximum of g_i*(u_i + h) - g_i*(u_i) - peak_i h, which is convex in h, so at an end of the
+    interval.
+    """
     up = g.conjugates(u + moves) - conjugates - peak * moves
     down = g.conjugates(u - moves) - conjugates + peak * moves
     return float(np.maximum(np.maximum(up, down), 0.0).sum())
@@ -115,9 +124,11 @@ def _remainder(g: Separable, u: Vector, moves: Vector, conjugates: Vector, peak:
 def bound(
     totals: Vector, *, n_nodes: int, radius: float, consensus_gap: float, tau: float, by_samples: bool, round: int
 ) -> tuple[Certificate, float]:
-    """Return (the certificate from the totals of the K records of one round, the radius of the next record).
+    """Return (the certificate, the radius of the next record) from the totals of the K records of one round.
 
-    `radius` is the smallest that a record of the round was made with; a bound that needs a larger one is infinite.
+    `totals` has the 13 numbers of `BoundTerms`. `radius` is the smallest that a record of the round was made with; a
+    bound that needs a larger one is infinite. `consensus_gap` is a lower bound of 1 - lambda_2 of the mixing matrix.
+    The bound is absolute.
     """
     r = BoundTerms(*totals.tolist())
     delta_w, delta_v = np.sqrt(r.spread_w) / consensus_gap, np.sqrt(r.spread_v) / consensus_gap
@@ -153,21 +164,21 @@ def bound(
 
 @dataclass
 class CertifierState:
-    """Records under way and the newest certificate, of all nodes of a block."""
+    """State of a `Certifier`: the records under way, and the newest certificate with the x and v that it is about."""
 
     latest: Shared[Certificate | None] = None  # the newest complete certificate
     x: PerColumn[Vector | None] = None  # (columns,) variables that `latest` is about
     v: PerNode[Matrix | None] = None  # (n_hosted, d) estimates that `latest` is about
-    radius: Shared[float] = np.inf  # bound of |w_k - w| that the next record is made with
-    gather: Gather | None = None  # records under way
+    radius: Shared[float] = np.inf  # bound of |w_k - w|, w the mean of all w_k, that the next record is made with
+    gather: Gather | None = None  # totals of the records under way; None: none are
     heard: Shared[int] = 0  # exchanges of `gather` so far
-    round: Shared[int] = 0  # that `gather` is about
+    round: Shared[int] = 0  # round that the records in `gather` are about
     pending_x: PerColumn[Vector | None] = None  # (columns,) variables of that round
     pending_v: PerNode[Matrix | None] = None  # (n_hosted, d) estimates of that round
 
 
 class CertifiedState(Protocol):
-    """Attributes of a method's state that a certificate is about."""
+    """Attributes that a method's state must have for a `Certifier` to certify it."""
 
     x: Vector  # (columns,)
     round: int
@@ -175,20 +186,23 @@ class CertifiedState(Protocol):
 
     @property
     def v(self) -> Matrix:
-        """Estimates v_k of the hosted nodes, a row each."""
+        """Return the estimates v_k of Ax of the hosted nodes, shape (n_hosted, d)."""
         ...
 
     @property
     def sums_exactly(self) -> bool:
-        """Whether every exchange of the round belongs to an exact sum."""
+        """Return whether every exchange of the coming round belongs to an exact sum."""
 
     @property
     def knows_product(self) -> bool:
-        """Whether v = Ax exactly at every node, by exact sums."""
+        """Return whether every node's estimate is Ax exactly, known by exact sums."""
 
 
 class Certifier:
-    """Certificates of the nodes of a block; records ride along with a method's exchanges and need no own ones."""
+    """Makes certificates of the nodes of a block on a reliable network, from records of all nodes.
+
+    Records ride along with the messages of a method's rounds, and need no exchange of their own.
+    """
 
     def __init__(self, block: Block, *, by_samples: bool, tol: float | None = None) -> None:
         self.block = block
@@ -198,13 +212,14 @@ class Certifier:
 
     @property
     def latest(self) -> Certificate | None:
-        """The newest complete certificate; None before the first."""
+        """Return the newest complete certificate; None before the first."""
         return self.state.latest
 
     def attend(self, rounds: Rounds, state: CertifiedState, curvature: Callable[[], Vector]) -> Rounds:
-        """Wrap a round of a method: its first exchange, or each where an exact sum takes several, carries records.
+        """Run one round of a method, given as its generator, and add records to the messages of its first exchange.
 
-        `curvature` returns q_k = sigma'/tau of the hosted nodes. The wrapped round sees its own scalars only.
+        In a round of exact sums every exchange carries records. `curvature` returns q_k = sigma'/tau of the hosted
+        nodes' subproblems, shape (n_hosted,). The wrapped round is sent its own scalars only.
         """
         sums, halo, first = state.sums_exactly, None, True
         while True:
@@ -228,7 +243,7 @@ class Certifier:
             halo, first = halo.of_scalars(slice(width)), False
 
     def _advance(self, halo: Halo) -> None:
-        """Take the neighbours' records."""
+        """Take the neighbours' records from the halo, and make the certificate if all have come."""
         if self.state.gather is not None:
             self.state.gather.incoming(self.block, halo)
             self.state.heard += 1
@@ -237,7 +252,8 @@ class Certifier:
     def _begin_if_due(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> None:
         """Make records of the present state, unless some are under way or the last ones are recent.
 
-        `v` are the estimates that the neighbours were sent; without vectors in the halo all v_k are equal.
+        `v`, shape (n_hosted, d), are the estimates that the neighbours were sent; without vectors in the halo all v_k
+        are equal. `q` are the curvatures sigma'/tau of the subproblems, shape (n_hosted,).
         """
         due = self.latest is None or state.round >= self.state.round + max(_PERIOD, _PATIENCE * state.round)
         if self.state.gather is None and due:
@@ -247,7 +263,10 @@ class Certifier:
             self._conclude_if_complete()
 
     def _records(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> Matrix:
-        """Return a row per hosted node: its `BoundTerms` and its local gap; screen nodes with nothing to gain."""
+        """Return a row per hosted node, shape (n_hosted, 14): its `BoundTerms`, and what its subproblem can gain.
+
+        Once there is a certificate, also sets within which radius of w_k a node may skip its subproblem.
+        """
         block, vectors = self.block, halo.vectors
         gradients: dict[int, Vector] = {}
         if vectors is None:
@@ -275,7 +294,7 @@ class Certifier:
         return np.array(records)
 
     def _conclude_if_complete(self) -> None:
-        """Make the certificate, once the records of all nodes are here."""
+        """Make the certificate and keep it as the newest, if the records of all nodes have come."""
         if self.state.gather is None or self.state.heard < self.state.gather.exchanges:
             return
         info = self.block.info

@@ -24,11 +24,12 @@ def observe(
     conserved: bool = True,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Measures:
-    """Return the measures of the variables xs and estimates vs of all blocks, those of other processes included.
+    """Return objective, value, H, absolute duality gap and consensus violation at the variables xs and estimates vs.
 
-    `constant` (d,) is what nodes that left add to Ax for good. `conserved` says whether the mean of all v_k is sure to
-    be Ax: a lost message may have moved it, G_H is then no bound any more, and the gap has f(Ax) in the place of the
-    mean of f(v_k). Sums go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
+    xs and vs have one array per block of this process; nodes of other processes are included. `constant`, shape (d,),
+    is what nodes that left add to Ax for good. `conserved` says whether the mean of all v_k is sure to be Ax: a lost
+    message may have moved it, G_H is then no bound any more, and the gap has f(Ax) instead of the mean of f(v_k). Sums
+    go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
     """
     f, d = blocks[0].f, blocks[0].d
     rows = [row for v in vs for row in v]
@@ -82,14 +83,15 @@ def observe(
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return g(x) of the variables of all blocks."""
+    """Return g(x), the separable part of the objective, of the variables of all blocks and processes."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
 def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
-    """Return x made to sum up to zero: positive or negative entries shrink, whichever weigh more.
+    """Return the variables of each block, scaled so that all of them sum up to zero.
 
-    Every g_i stays finite, because it is finite between zero and where it is finite.
+    Positive or negative entries shrink, whichever weigh more. Every g_i stays finite, because it is finite between zero
+    and where it is finite.
     """
     x = processes.all_gather_rows(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
@@ -100,9 +102,10 @@ def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
 def _scaled_dual(
     blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, processes: ProcessGroup
 ) -> float:
-    """Return (1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best feasible s in [0, 1]; infinite if there is none.
+    """Return the negative dual objective (1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best feasible s in [0, 1].
 
-    `rows` are the v_k, `us` = -A^T mean w of each block, `offset` = <constant, mean w>.
+    Infinite if no s is feasible; the largest s if f* is not quadratic. `rows` are the v_k, `us` = -A^T mean w of each
+    block, `offset` = <constant, mean w>.
     """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
@@ -122,12 +125,15 @@ def _scaled_dual(
 
 
 def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -> float:
-    """Return g*(u), u given by block."""
+    """Return g*(u), the conjugate of the separable part, summed over all blocks and processes.
+
+    `us` has the u of each block, shape (n_columns,).
+    """
     return float(processes.all_gather_rows([b.g.conjugates(u) for b, u in zip(blocks, us, strict=True)]).sum())
 
 
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
-    """Return A x, shape (d,), added up column after column in the order of nodes."""
+    """Return Ax, shape (d,), from the variables of each block, added up column after column in the order of nodes."""
     total = processes.fold_in(np.zeros(blocks[0].d))
     for block, x in zip(blocks, xs, strict=True):
         columns, whole = block.columns, np.array([0, block.columns.n], dtype=np.uint64)
@@ -136,6 +142,9 @@ def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SIN
 
 
 def best_scale(ray: Vector, limit: float) -> float:
-    """Return argmin of c0 + c1 s + c2 s^2 over 0 <= s <= limit; the limit itself if c2 is not positive."""
+    """Return the s that minimises c0 + c1 s + c2 s^2 over 0 <= s <= limit, ray = (c0, c1, c2).
+
+    Returns `limit` if c2 is not positive.
+    """
     _, c1, c2 = ray
     return float(np.clip(-c1 / (2 * c2), 0.0, limit)) if c2 > 0 else limit

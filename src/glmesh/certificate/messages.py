@@ -18,13 +18,16 @@ T = TypeVar("T")
 
 
 class Guard(NamedTuple, Generic[T]):
-    """Numbers of a row behind its BoundTerms, checked before records are combined; T: one node's, or a vector."""
+    """Numbers of a row after its `BoundTerms`, which are checked before the rows of several nodes are combined.
+
+    T is float for one node, or a vector with an entry per member. rho is a random vector that all nodes draw alike.
+    """
 
     radius: T  # bound of |w_k - w| that the record relies on
     q: T  # <rho, s_k - u_k>; the sum over all members must vanish
     q_size: T  # |rho| |s_k - u_k|, the size of what cancels
-    digest: T  # of the view of the members
-    gap: T  # largest possible gain in the node's own subproblem
+    digest: T  # of the node's membership view, as a number
+    gap: T  # upper bound of the decrease that the node's own subproblem allows
 
 
 RECORD_WIDTH = len(BoundTerms._fields)
@@ -33,9 +36,9 @@ ROW_WIDTH = RECORD_WIDTH + len(Guard._fields)  # numbers of a row: BoundTerms, t
 
 @dataclass(slots=True)
 class CertificateRecord:
-    """What the sender knows of certificate round T, and what the receiver seems to lack."""
+    """Part of a message about certificate round T: what the sender knows of it, and what the receiver seems to lack."""
 
-    round: int  # T
+    round: int  # T, the round that the certificate is about
     end: tuple[int, int]  # version and digest of the sender's end of the link at T
     reconciled: bool  # the sender's s of T is final: it knows the other ends of all its links
     corrected: bool  # the final s is another than the sender had offered at T
@@ -49,13 +52,13 @@ class CertificateRecord:
 
     @property
     def nbytes(self) -> int:
-        """25 bytes, the bits of `known`, 4 bytes and a row per node, and the vectors."""
+        """Return the bytes that the record counts as: 25, the bits of `known`, 4 and a row per node, the vectors."""
         rows = sum(4 + row.nbytes for row in self.rows.values())
         vectors = sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
         return 25 + (self.known.bit_length() + 7) // 8 + rows + vectors
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the fields, `known` as ceil(K/8) bytes, the rows and the vectors."""
+        """Return the record as bytes: the fields, `known` as ceil(K/8) bytes, the rows and the vectors."""
         flags = sum(1 << place for place, name in enumerate(_STATES) if getattr(self, name))
         flags |= _VECTOR * (self.vector is not None) | _FLOW * (self.flow is not None)
         body: list[Buffer] = [_FIELDS.pack(self.round, *self.end, flags, len(self.rows))]
@@ -66,7 +69,10 @@ class CertificateRecord:
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Rebuild the record; raise Violation for rows of unknown nodes and vectors that are not finite."""
+        """Return the record that `pack` made bytes of.
+
+        Raise Violation for rows of unknown nodes and vectors not finite.
+        """
         round, version, digest, flags, n_rows = body.unpack(_FIELDS)
         if round < 0 or n_rows > layout.n_nodes or flags >= _ALL:
             raise Violation(f"a certificate record about round {round} with {n_rows} rows")

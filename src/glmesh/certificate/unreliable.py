@@ -38,27 +38,30 @@ _CONSERVED = 1e-11  # |sum of all q| beyond this part of the sum of their sizes 
 
 
 class FlowState(CertifiedState, Protocol):
-    """Attributes of the state of a method on flow gossip that a certificate is about."""
+    """Attributes that the state of a method on flow gossip must have for an `AsyncCertifier` to certify it."""
 
     up: Flags  # (n_hosted,) nodes that take part in the round
 
     @property
     def flow_gossip(self) -> FlowGossip:
-        """Estimates, and the flows between a node and its neighbours."""
+        """Return the gossip that holds the nodes' estimates and the flows over their links."""
 
 
 @dataclass
 class RoundSnapshot:
-    """Node k's (x_k, s_k) and link versions at certificate round T, and what it received about T since."""
+    """Node k's variables x_k, estimate s_k and link versions at certificate round T, and what it heard of T since.
 
-    round: int  # T
-    x: Vector  # (n_k,)
-    s: Vector  # (d,)
-    flows: Vector  # (d,) s - u
+    s_k = v_k / K is the estimate in units of a share. Dictionaries are by neighbour, `rows` by node.
+    """
+
+    round: int  # T, the round that the certificate is about
+    x: Vector  # (n_k,) x_k
+    s: Vector  # (d,) s_k, corrected once `reconciled`
+    flows: Vector  # (d,) s_k minus the share u_k = A_k x_k: the sum of the node's flows
     view: MembershipView
     ends: dict[int, tuple[int, int]]  # version and digest of the own end of each link
-    link_flows: dict[int, Vector]  # (d,) F_kl
-    inherited: Vector | None  # (d,) constant part of flows
+    link_flows: dict[int, Vector]  # (d,) flow F_kl of each link
+    inherited: Vector | None  # (d,) shares of nodes that left, a constant part of flows; None: none
     closed: dict[int, bool]  # neighbours whose link has failed for good
     their_ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # version and digest of the neighbours' ends
     their_flows: dict[int, Vector] = field(default_factory=dict)  # (d,) F_lk of links where the neighbour was ahead
@@ -67,31 +70,41 @@ class RoundSnapshot:
     reconciled: bool = False  # s and flows are final
     corrected: bool = False  # the final s is another than the one offered at T
     heard: dict[int, CertificateRecord] = field(default_factory=dict)  # last record part of each neighbour
-    rows: dict[int, Vector] = field(default_factory=dict)  # (ROW_WIDTH,) Record and Guard of each node
+    rows: dict[int, Vector] = field(default_factory=dict)  # (ROW_WIDTH,) BoundTerms and Guard of each node
     known: int = 0  # bit k: the row of node k is there
     certificate: Certificate | None = None
 
     def add_row(self, node: int, row: Vector) -> None:
-        """Keep the row of a node, the own one or one that was passed on."""
+        """Store the row of a node, shape (ROW_WIDTH,), computed here or passed on, unless there is one already."""
         self.rows.setdefault(node, row)
         self.known |= 1 << node
 
     def conclude(self, certificate: Certificate) -> None:
-        """Keep the certificate that follows from the rows of all members."""
+        """Store the certificate that follows from the rows of all members."""
         self.certificate = certificate
 
     def take_offer(self, peer: int, offer: Offer | None, attempt: int) -> None:
-        """Take the neighbour's end of the link and its s from an offer of round T that belongs to this attempt."""
+        """Store the neighbour's s, and the version and digest of its end of the link, from its offer of round T.
+
+        Does nothing if the offer is missing, is a HELLO, or belongs to another attempt than `attempt`.
+        """
         if offer is not None and offer.attempt == attempt and offer.vector is not None:
             self.their_ends[peer] = (offer.version, offer.digest)
             self.offered[peer] = offer.vector
 
     def behind(self, peer: int) -> bool:
-        """Return whether the neighbour's end of the link had the higher version at T."""
+        """Return whether node `peer`'s end of the link had a higher version at T than the own end.
+
+        The own flow is then outdated, and the neighbour's needed to correct it.
+        """
         return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
 
     def reconcile(self, neighbours: list[int]) -> None:
-        """Correct s once the other ends of all links are known: every link then counts once forth and once back."""
+        """Correct s for links whose two ends had different flows at T, once the other ends of all links are known.
+
+        After that the flows of every link cancel, so the sum of all s is the sum of all shares. Until then does
+        nothing.
+        """
         if self.reconciled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
             return
         if any(self.behind(peer) and peer not in self.their_flows for peer in neighbours):
@@ -108,7 +121,7 @@ class RoundSnapshot:
         self.reconciled = True
 
     def record_for(self, peer: int, *, with_s: bool) -> CertificateRecord:
-        """Return the record about T for one neighbour, with the rows, s_k and flow that it seems to lack.
+        """Return the record about T for neighbour `peer`, with the rows, s_k and flow that it seems to lack.
 
         Before its first record, s_k goes along only if `with_s`: offers under momentum carry another point's estimate.
         """
@@ -134,7 +147,7 @@ class RoundSnapshot:
         return record
 
     def take(self, peer: int, record: CertificateRecord) -> None:
-        """Keep what a neighbour's record part about T says."""
+        """Store the contents of a record about T from neighbour `peer`: its end of the link, rows, flow and s."""
         self.heard[peer] = record
         self.their_ends[peer] = record.end
         for node, row in record.rows.items():
@@ -151,16 +164,19 @@ class RoundSnapshot:
 
 @dataclass
 class AsyncCertifierState:
-    """Certificates in the making at the nodes of a block."""
+    """State of an `AsyncCertifier`: the snapshots of the hosted nodes, from which their certificates are made."""
 
-    snapshots: PerNode[list[RoundSnapshot | None]]  # of the newest round T; None: the node was away since
+    snapshots: PerNode[list[RoundSnapshot | None]]  # of the newest round T; None: not taken yet, or discarded
     last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate
     since: PerNode[list[int]]  # first round of which a snapshot may be taken
-    radius: PerNode[list[float]]  # bound of |w_k - w| that the next record may rely on
+    radius: PerNode[list[float]]  # bound of |w_k - w|, w the mean of all w_k, that the next record may rely on
 
 
 class AsyncCertifier:
-    """Asynchronous certificates of a block's nodes: adds a part to their messages, and no exchange."""
+    """Makes certificates of the nodes of a block where messages get lost, each node its own.
+
+    Adds a part to the messages of a method's rounds, and no exchange.
+    """
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({CertificateRecord}))
 
@@ -184,7 +200,10 @@ class AsyncCertifier:
         self.period = _PERIOD + 2 * block.info.diameter
 
     def attend(self, rounds: Rounds, state: FlowState, curvature: Callable[[], Vector]) -> Rounds:
-        """Run a round and let records ride along with its exchanges."""
+        """Run one round of a method, given as its generator, and add a certificate record to each of its messages.
+
+        `curvature` returns q_k = sigma'/tau of the hosted nodes' subproblems, shape (n_hosted,).
+        """
         self._take_snapshots(state)
         outbox, first = next(rounds), True
         while True:
@@ -197,7 +216,10 @@ class AsyncCertifier:
                 return
 
     def disturb(self, k: int, round: int) -> None:
-        """Discard the snapshot of the k-th hosted node, whose state is changed from outside in this round."""
+        """Discard the snapshot of the k-th hosted node, because its state is changed from outside in `round`.
+
+        No snapshot of an earlier round is taken any more.
+        """
         self.state.since[k] = round
         self.state.snapshots[k] = None
 
@@ -222,7 +244,7 @@ class AsyncCertifier:
             )
 
     def _attach(self, mail: list[Mail], round: int, *, first: bool) -> None:
-        """Add a record to every message whose sender has a snapshot of the link."""
+        """Add a record to every message whose sender has a snapshot with the receiver's link in it."""
         for one in mail:
             snapshot, peer = self.state.snapshots[one.sender - int(self.block.ids[0])], one.receiver
             if snapshot is None or peer not in snapshot.ends:
@@ -249,7 +271,7 @@ class AsyncCertifier:
                 self._conclude(k, snapshot)
 
     def _neighbours(self, k: int, snapshot: RoundSnapshot) -> list[tuple[int, float]]:
-        """Return (neighbour, W_kl) for the members next to the k-th hosted node at round T."""
+        """Return [(l, W_kl)] for the members l that were neighbours of the k-th hosted node at its snapshot."""
         return [
             (peer, weight)
             for peer, weight in self.block.neighbours(k)
@@ -257,7 +279,10 @@ class AsyncCertifier:
         ]
 
     def _add_own_row(self, k: int, snapshot: RoundSnapshot, state: FlowState, curvature: Callable[[], Vector]) -> None:
-        """Add the node's own row once the final s of all neighbours at round T are here."""
+        """Compute the k-th hosted node's own row, once the final s at round T of all its neighbours have come.
+
+        Once there is a certificate, also sets within which radius of w_k the node may skip its subproblem.
+        """
         block = self.block
         me = int(block.ids[k])
         neighbours = self._neighbours(k, snapshot)
@@ -291,7 +316,7 @@ class AsyncCertifier:
             state.screening.begin(k, w, before.screening_radius2(gap, curvature_k, self.tol, n_nodes))
 
     def _conclude(self, k: int, snapshot: RoundSnapshot) -> None:
-        """Make the certificate of the k-th hosted node once the rows of all members are here and their guards hold."""
+        """Make the certificate of the k-th hosted node, if the rows of all members have come and their guards hold."""
         members = snapshot.view.members()
         if snapshot.certificate is not None or any(node not in snapshot.rows for node in members):
             return
@@ -317,7 +342,10 @@ class AsyncCertifier:
 
 
 def last_record(round: int, period: int) -> int:
-    """Return the newest certificate round T that is not after this round; T = 0, then T + max(period, T/20)."""
+    """Return the newest certificate round T that is not after `round`.
+
+    The first certificate round is 0, and T is followed by T + max(period, T/20).
+    """
     at = 0
     while True:
         after = at + max(period, int(_PATIENCE * at))

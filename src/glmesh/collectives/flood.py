@@ -17,9 +17,12 @@ from glmesh.types import Matrix, Vector
 
 @dataclass
 class FloodGather:
-    """Gather of one row of numbers per node, which rides along with `diameter` exchanges; a row crosses a link once."""
+    """Totals over all K nodes of one row of numbers each, by flooding: a `Gather` in which every node learns all rows.
 
-    exchanges: Shared[int]
+    Rows ride along, as scalars, with `diameter` exchanges that are made anyway; a node sends each row once.
+    """
+
+    exchanges: Shared[int]  # until every row is everywhere: the diameter
     smallest: Shared[list[int]]  # columns of which the minimum is wanted instead of the sum
     shape: Shared[tuple[int, int]]  # (K, numbers per node)
     known: PerNode[Matrix]  # (n_hosted, K * numbers), minus infinity where nothing was heard yet
@@ -27,7 +30,7 @@ class FloodGather:
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> FloodGather:
-        """Start with the rows of the hosted nodes, shape (n_hosted, numbers)."""
+        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers)."""
         shape = (block.info.n_nodes, rows.shape[1])
         known = np.full((block.size, *shape), -np.inf)
         known[np.arange(block.size), block.ids.astype(np.int64)] = rows
@@ -35,21 +38,27 @@ class FloodGather:
         return FloodGather(block.info.diameter, smallest, shape, flat, flat)
 
     def outgoing(self) -> Matrix:
-        """Return the scalars to send, shape (n_hosted, K * numbers); minus infinity is not sent."""
+        """Return the scalars to send next, the rows heard in the last exchange, shape (n_hosted, K * numbers).
+
+        Minus infinity stands for a number that is not sent.
+        """
         return self.news
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Keep the rows that are new; a row is the same whoever passes it on."""
+        """Store the rows in the halo that were not known yet."""
         heard, new = halo.largest_scalars(), np.isneginf(self.known)
         self.news = np.where(new, heard, -np.inf)
         self.known = np.where(new, heard, self.known)
 
     def column(self, number: int) -> Vector | None:
-        """Return one number of every node, shape (K,)."""
+        """Return entry `number` of every node's row, shape (K,), once all exchanges are done."""
         return np.array(self.known[0].reshape(self.shape)[:, number])
 
     def totals(self) -> Vector:
-        """Return the sums over all nodes, added up in ascending order of ids, and the minima where wanted."""
+        """Return the sum over all nodes of each number, or its minimum in the columns `smallest`, shape (numbers,).
+
+        Call once all exchanges are done. Rows are added up in ascending order of node ids.
+        """
         table = self.known[0].reshape(self.shape)
         totals: Vector = table.sum(axis=0)
         totals[self.smallest] = table[:, self.smallest].min(axis=0)
@@ -57,7 +66,10 @@ class FloodGather:
 
 
 def flood_max(values: Matrix, hops: int) -> Rounds:
-    """Return each column's maximum of `values` within `hops` links, shape (n_hosted, columns); `hops` exchanges."""
+    """Return the maximum of each column of `values` over the nodes within `hops` links, shape (n_hosted, columns).
+
+    `values` has a row per hosted node. Takes `hops` exchanges; with the diameter the maximum is that of all nodes.
+    """
     for _ in range(hops):
         halo = yield Outbox(scalars=values)
         values = halo.largest_scalars()
@@ -67,7 +79,10 @@ def flood_max(values: Matrix, hops: int) -> Rounds:
 def _news(
     block: Block, k: int, round: int, known: dict[int, tuple[Vector, Vector]], fresh: dict[int, int]
 ) -> Iterator[Mail]:
-    """Yield the mail of the k-th hosted node: to each neighbour the parts that were heard last from somebody else."""
+    """Yield the messages of the k-th hosted node in an exchange: to each neighbour the new parts not heard from it.
+
+    `known` has (vector, numbers) of every node heard of, `fresh` the nodes heard of in the last exchange and from whom.
+    """
     for peer, _ in block.neighbours(k):
         news = [node for node, source in fresh.items() if source != peer]
         if news:
@@ -78,7 +93,8 @@ def _news(
 def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
     """Return (sum of vectors, sum of numbers) over all K nodes by flooding, or None if a part is missing.
 
-    Takes `diameter` exchanges; parts are added up in ascending order of ids, so the sums are bitwise equal everywhere.
+    `vectors` and `numbers` have a row per hosted node. Takes `diameter` exchanges, at least one; parts are added up in
+    ascending order of ids, so the sums are bitwise equal everywhere.
     """
     first = int(block.ids[0])
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]

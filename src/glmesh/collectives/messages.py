@@ -11,26 +11,29 @@ from glmesh.types import Vector
 
 @dataclass(slots=True)
 class PartialSum:
-    """Vectors and numbers by the node that they come from, or by the node that added up those of its subtree."""
+    """Part of a message of an exact sum: vectors and numbers that are still to be added up, by id of a node.
 
-    round: int
-    vectors: dict[int, Vector]
-    numbers: dict[int, Vector]
+    Each entry is a node's own part, the sum of its subtree, or the total that it passes down.
+    """
+
+    round: int  # round that the sum belongs to
+    vectors: dict[int, Vector]  # (width,) by node
+    numbers: dict[int, Vector]  # (numbers per node,) by node
 
     @property
     def nbytes(self) -> int:
-        """8 bytes, and per node its id (4 bytes), its vector and its numbers."""
+        """Return the bytes that the part counts as: 8, and per node its id (4 bytes), its vector and its numbers."""
         return 8 + sum(4 + vector.nbytes + self.numbers[node].nbytes for node, vector in self.vectors.items())
 
     def pack(self, layout: Layout) -> Packed:
-        """Return whole numbers (round, then node and two lengths per entry), and the arrays behind them."""
+        """Return the part as bytes: whole numbers (round, then node and two lengths per entry), then the arrays."""
         entries = [(node, vector, self.numbers[node]) for node, vector in self.vectors.items()]
         head = [self.round, *(number for node, a, b in entries for number in (node, len(a), len(b)))]
         return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(a) for _, *pair in entries for a in pair))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Rebuild the part; the arrays are views of the message."""
+        """Return the part that `pack` made bytes of; its arrays are views of the message."""
         round, *entries = np.frombuffer(head, "<i8").tolist()
         made = cls(round, {}, {})
         for node, length, n_numbers in zip(entries[::3], entries[1::3], entries[2::3], strict=True):

@@ -29,12 +29,16 @@ class TreeAggregate:
 
     @staticmethod
     def of(block: Block) -> TreeAggregate:
-        """Return the state before the first round: all totals are unknown, NaN."""
+        """Return the aggregate before the first round, when no total is known: NaN."""
         unknown = np.full((block.size, block.info.depth + 1), np.nan)
         return TreeAggregate(unknown, np.zeros(block.size), unknown.copy())
 
     def outgoing(self, block: Block, parts: Vector) -> Matrix:
-        """Return [sum of the subtree, total] to send, each of the round whose turn it is at the node's depth."""
+        """Store this round's scalars, shape (n_hosted,), and return the two that each node sends, shape (n_hosted, 2).
+
+        The two are the sum over the node's subtree, for its parent, and the newest total, for its children; both belong
+        to earlier rounds, the earlier the nearer the node is to the root (sum) or to the leaves (total).
+        """
         depths = _depths(block)
         self.own[:, 1:] = self.own[:, :-1]
         self.own[:, 0] = parts
@@ -44,7 +48,10 @@ class TreeAggregate:
         return np.stack([up, self.totals[:, 0]], axis=1)
 
     def incoming(self, block: Block, halo: Halo) -> Vector:
-        """Return the total of 2 * depth rounds ago, shape (n_hosted,); NaN while it is not known."""
+        """Take the neighbours' scalars from the halo; return the total of 2 * depth rounds ago, shape (n_hosted,).
+
+        The total is NaN while it is not known, and otherwise equal at all nodes.
+        """
         assert halo.scalars is not None
         parents, depths = block.info.parents, _depths(block)
         known = self.totals[np.arange(block.size), block.info.depth - depths].copy()
@@ -59,14 +66,17 @@ class TreeAggregate:
 
 
 def _depths(block: Block) -> Indices:
-    """Return the depths of the hosted nodes in the spanning tree."""
+    """Return the number of links from each hosted node to the root of the spanning tree, shape (n_hosted,)."""
     depths: Indices = block.info.depths[block.ids.astype(np.int64)]
     return depths
 
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveDigest:
-    """What a node has heard of all nodes' parts of H, and of restarts; part of every message under momentum."""
+    """Part of a message under momentum where messages get lost: the newest part of H of each node that was heard of.
+
+    H is the objective (1/K) sum f(v_k) + g(x); the digest also spreads the news of restarts of momentum.
+    """
 
     stamps: Indices  # (K,) round of each node's part; -1: not heard of
     parts: Vector  # (K,) f(v_k)/K + g_k(x_k); NaN where not heard of
@@ -74,17 +84,20 @@ class ObjectiveDigest:
 
     @cached_property  # a node sends one digest to all its neighbours
     def nbytes(self) -> int:
-        """4 bytes, and 16 per part that was heard of: the number, its round and its node."""
+        """Return the bytes that the digest counts as: 4, and 16 per part heard of (the number, its round and node)."""
         return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the stamps, the parts and the restart, as numbers of 8 bytes."""
+        """Return the digest as bytes: the K stamps, the K parts and the restart, as numbers of 8 bytes."""
         stamps, parts = self.stamps.astype("<i8").tobytes(), self.parts.astype("<f8").tobytes()
         return Packed(b"", 1, (stamps, parts, _WHOLE.pack(self.restart)))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Rebuild the digest; raise Violation for rounds that cannot be and for parts that are not finite."""
+        """Return the digest that `pack` made bytes of.
+
+        Raise Violation for rounds out of range and parts that are not finite.
+        """
         stamps = body.array("<i8", layout.n_nodes).astype(np.int64)
         parts = body.array("<f8", layout.n_nodes).astype(np.float64)
         (restart,) = body.unpack(_WHOLE)
@@ -97,21 +110,21 @@ class ObjectiveDigest:
 
 @dataclass
 class EpidemicAggregate:
-    """Sum of one scalar per node and round from the newest parts that a node has heard of (epidemic all-reduce).
+    """Epidemic all-reduce: sum over the members of one scalar per node and round, from the newest parts heard of.
 
-    An older part stands in for that of a node that was away.
+    For a node that was away an older part is counted.
     """
 
     stamps: PerNode[Indices]  # (n_hosted, K) round of the newest part heard of
-    parts: PerNode[Matrix]  # (n_hosted, K) that part
+    parts: PerNode[Matrix]  # (n_hosted, K) newest part heard of; NaN: none
     ring: PerNode[Matrix]  # (n_hosted, 2 depth + 1, K) parts of the last rounds; round r is in row r mod (2 depth + 1)
     ring_rounds: PerNode[Indices]  # (n_hosted, 2 depth + 1, K) round of each entry of `ring`
-    counted: PerNode[Matrix]  # (n_hosted, K) newest part that is not after the round last asked for
-    restarts: PerNode[Indices]  # (n_hosted,) newest restart heard of
+    counted: PerNode[Matrix]  # (n_hosted, K) newest part not after the round of the last call of `at`
+    restarts: PerNode[Indices]  # (n_hosted,) round of the newest restart heard of; -1: none
 
     @staticmethod
     def of(block: Block) -> EpidemicAggregate:
-        """Return the state before anything was heard."""
+        """Return the aggregate before the first round, when no part is known."""
         shape = (block.size, block.info.n_nodes)
         ring = (block.size, 2 * block.info.depth + 1, block.info.n_nodes)
         unknown, never = np.full(shape, np.nan), np.full(shape, -1)
@@ -125,7 +138,10 @@ class EpidemicAggregate:
         self.ring[k, at, nodes], self.ring_rounds[k, at, nodes] = parts, stamps
 
     def outgoing(self, block: Block, parts: Vector, round: int, up: Flags) -> list[ObjectiveDigest]:
-        """Return the digest that each hosted node sends; `parts` are those of this round, at nodes that are up."""
+        """Store the scalars `parts`, shape (n_hosted,), of the nodes that are up in this round.
+
+        Return a digest per hosted node, to be sent to all its neighbours.
+        """
         for k in np.flatnonzero(up):
             self._keep(int(k), int(block.ids[k]), round, parts[k])
         return [
@@ -134,7 +150,7 @@ class EpidemicAggregate:
         ]
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Keep the parts that are newer than those known."""
+        """Store the parts in the neighbours' digests that are newer than those known, and the newest restart."""
         for mail in halo.mail:
             digest = mail.part(ObjectiveDigest)
             if digest is None:
@@ -145,7 +161,10 @@ class EpidemicAggregate:
             self.restarts[k] = max(self.restarts[k], digest.restart)
 
     def at(self, k: int, round: int, members: Flags) -> tuple[float, bool]:
-        """Return (the sum over members, whether all parts are of this very round); ask for every round in turn."""
+        """Return (sum over the members at `round` as node k knows it, whether all of its parts are of this very round).
+
+        `members` is a mask of shape (K,). The sum is NaN while a member is unknown; call for every round in turn.
+        """
         if round < 0:
             return np.nan, True
         turn = round % self.ring.shape[1]

@@ -19,56 +19,67 @@ SHORT_VECTORS = 2**17
 
 
 class Gather(Protocol):
-    """Totals in progress, of a row of numbers per node: send `outgoing` in an exchange, hand its halo to `incoming`."""
+    """Protocol of totals over all K nodes of one row of numbers each, while they are under way.
+
+    Send `outgoing` in each of `exchanges` exchanges, hand each halo to `incoming`, then read `totals`.
+    """
 
     exchanges: int  # until the totals are complete
 
     def outgoing(self) -> Matrix:
-        """Return the scalars to send, a row per hosted node; minus infinity is not sent."""
+        """Return the scalars to send in the next exchange, a row per hosted node; minus infinity is not sent."""
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Take the neighbours' scalars."""
+        """Take the neighbours' scalars from the halo of one exchange."""
 
     def totals(self) -> Vector:
-        """Return the totals, bitwise equal at every node, once all exchanges are done."""
+        """Return the totals, shape (numbers,), bitwise equal at every node, once all exchanges are done."""
 
     def column(self, number: int) -> Vector | None:
-        """Return one number of every node, shape (K,), or None where rows are only summed."""
+        """Return entry `number` of every node's row, shape (K,), or None where rows are added up on the way."""
 
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
-    """Start totals of the hosted nodes' rows (minima of the columns `smallest`): a flood of few nodes, else a tree."""
+    """Return a new `Gather` that will sum the rows of all nodes.
+
+    `rows` are the hosted nodes', shape (n_hosted, numbers). Columns `smallest` are minimised, the others summed. Up to
+    LARGEST_FLOOD nodes flood, more use the spanning tree.
+    """
     kind = FloodGather if block.info.n_nodes <= LARGEST_FLOOD else TreeGather
     return kind.of(block, rows, smallest)
 
 
 def floods(block: Block, width: int) -> bool:
-    """Return whether vectors of this length are summed by flooding."""
+    """Return whether vectors of length `width` are summed by flooding; otherwise along the spanning tree."""
     return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= SHORT_VECTORS
 
 
 def exchanges_per_sum(block: Block, width: int) -> int:
-    """Return the exchanges of one sum of `width` numbers per node."""
+    """Return the number of exchanges that one exact sum of `width` numbers per node takes."""
     return max(block.info.diameter, 1) if floods(block, width) else 2 * block.info.depth
 
 
 @dataclass
 class AllReduce:
-    """Exact sums of a vector and a few numbers per node."""
+    """Exact sums over all K nodes of one vector and a few numbers per node, by flooding or along the spanning tree."""
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({PartialSum}))
 
     width: Shared[int] = 0  # length of the vectors, by which flooding or the tree is chosen; 0: that of Ax
 
     def sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-        """Return (sum of vectors, sum of numbers), bitwise equal at every node, or None where a part is missing.
+        """Return (sum of vectors, sum of numbers) over all K nodes, or None if a part is missing.
 
-        vectors and numbers may be written to.
+        Sums are bitwise equal everywhere. `vectors` and `numbers` have a row per hosted node, and may be overwritten.
+        `round` marks the messages of this sum.
         """
         way = flood_sum if floods(block, self.width or block.d) else tree_sum
         return (yield from way(block, round, vectors, numbers))
 
     def product(self, block: Block, round: int, x: Vector) -> Rounds:
-        """Return Ax, shape (d,), or None where a part is missing."""
+        """Return Ax, shape (d,), by an exact sum of all nodes' shares A_k x_k, or None if a part is missing.
+
+        x has the variables of the hosted nodes, shape (n_columns,).
+        """
         found = yield from self.sum(block, round, block.shares(x), np.zeros((block.size, 1)))
         return None if found is None else found[0]

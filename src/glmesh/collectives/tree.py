@@ -18,17 +18,20 @@ Part = tuple[Vector, Vector]  # (vector, numbers)
 
 @dataclass
 class TreeGather:
-    """Totals of one row of numbers per node, which ride along with 2 * depth exchanges, two rows a message."""
+    """Totals over all K nodes of one row of numbers each, along the spanning tree: a `Gather` for many nodes.
 
-    exchanges: Shared[int]
+    Two rows per message, sum of the subtree and totals, ride along with 2 * depth exchanges that are made anyway.
+    """
+
+    exchanges: Shared[int]  # until the totals are everywhere: 2 * depth
     smallest: Shared[list[int]]  # columns of which the minimum is wanted instead of the sum
-    own: PerNode[Matrix]  # (n_hosted, numbers)
-    up: PerNode[Matrix]  # sum of the node's subtree, minus infinity until all children have reported
-    down: PerNode[Matrix]  # totals, minus infinity until the parent has sent them
+    own: PerNode[Matrix]  # (n_hosted, numbers) the nodes' rows
+    up: PerNode[Matrix]  # (n_hosted, numbers) sum of the subtree, -inf until all children have reported
+    down: PerNode[Matrix]  # (n_hosted, numbers) totals, -inf until the parent has sent them
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> TreeGather:
-        """Start with the rows of the hosted nodes, shape (n_hosted, numbers)."""
+        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers)."""
         leaf = np.array([not block.info.children[k] for k in block.ids.tolist()])
         up = np.where(leaf[:, None], rows, -np.inf)
         made = TreeGather(2 * block.info.depth, smallest, rows, up, np.full_like(rows, -np.inf))
@@ -36,16 +39,19 @@ class TreeGather:
         return made
 
     def _turn_at_root(self, block: Block) -> None:
-        """Send the sum of the root's subtree down: it is the total."""
+        """Set the totals of the root, if it is hosted here, to the sum of its subtree, which is that of all nodes."""
         root = block.info.parents[block.ids.astype(np.int64)] < 0
         self.down[root] = self.up[root]
 
     def outgoing(self) -> Matrix:
-        """Return the scalars to send, [sum of the subtree, totals]; minus infinity is not sent."""
+        """Return the scalars to send in the next exchange, shape (n_hosted, 2 * numbers): [sum of the subtree, totals].
+
+        Minus infinity stands for a number that is not known yet, and not sent.
+        """
         return np.hstack([self.up, self.down])
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Add up a subtree once all children have reported, and take the totals from the parent."""
+        """Add up a node's subtree once all its children's sums are in the halo, and take the totals from its parent."""
         assert halo.scalars is not None
         width, parents = self.own.shape[1], block.info.parents
         for k, me in enumerate(block.ids.tolist()):
@@ -66,14 +72,15 @@ class TreeGather:
         return None
 
     def totals(self) -> Vector:
-        """Return the sums over all nodes as the root added them up, and the minima where wanted."""
+        """Return the sum over all nodes of each number, or its minimum in the columns `smallest`, shape (numbers,)."""
         return np.array(self.down[0])
 
 
 def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-    """Return (sum of vectors, sum of numbers) over all K nodes, or None if a part is missing; 2 * depth exchanges.
+    """Return (sum of vectors, sum of numbers) over all K nodes along the spanning tree, or None if a part is missing.
 
-    The root adds up, so the sums are bitwise equal everywhere. Rows of vectors and numbers become those of subtrees.
+    `vectors` and `numbers` have a row per hosted node, overwritten by the sum of the node's subtree. Takes 2 * depth
+    exchanges; the root adds up, so the sums are bitwise equal everywhere.
     """
     info, first = block.info, int(block.ids[0])
     reported: list[dict[int, Part]] = [{} for _ in range(block.size)]  # subtotals of children
@@ -90,7 +97,7 @@ def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Roun
         return vector.copy(), number.copy()  # kept by the caller, while vectors are written to
 
     def send(k: int, stage: int) -> list[Mail]:
-        """Return the mail of the k-th hosted node, whose turn it is: to its parent, later to its children."""
+        """Return the k-th hosted node's messages in exchange `stage`: subtotal to its parent or total to children."""
         me = int(block.ids[k])
         complete = len(reported[k]) == len(info.children[me])
         if stage < info.depth:

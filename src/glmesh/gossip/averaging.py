@@ -22,32 +22,45 @@ LEAST_HALF_WIDTH = 1e-3
 
 
 def interval(spectrum: tuple[float, float]) -> tuple[float, float]:
-    """Return (middle, half the width) of the interval of all eigenvalues but the largest."""
+    """Return (middle, half the width) of the interval of all eigenvalues of the mixing matrix W but the largest, 1.
+
+    `spectrum` is (smallest, second largest eigenvalue); the half width is at least LEAST_HALF_WIDTH.
+    """
     low, high = spectrum
     return (high + low) / 2, max((high - low) / 2, LEAST_HALF_WIDTH)
 
 
 def chebyshev_beta(spectrum: tuple[float, float], steps: int) -> float:
-    """Return beta of Chebyshev gossip with B steps, 1 / T_B(x): the factor by which disagreement shrinks."""
+    """Return beta, the factor by which `steps` exchanges of Chebyshev gossip shrink the disagreement of the estimates.
+
+    `spectrum` is (smallest, second largest eigenvalue) of W. beta = 1 / T_B(x), T_B the Chebyshev polynomial of degree
+    B = `steps` and x the image of 1 under the map from that interval to [-1, 1].
+    """
     middle, half = interval(spectrum)
     return float(1.0 / np.cosh(steps * np.arccosh((1.0 - middle) / half)))
 
 
 @dataclass
 class MatrixGossip(Gossip):
-    """Estimates of a block, mixed by the weights that the transport hands out."""
+    """Plain gossip of a block: every exchange replaces a node's estimate v_k of Ax by a mean over its neighbours.
+
+    The weights come with each halo, from the transport; a message that is lost one way only moves the mean of all v_k.
+    """
 
     sends: ClassVar[Contents] = Contents(vectors=True, scalars=True)
     reliable: ClassVar[bool] = True
 
     v: PerNode[Matrix]  # (n_hosted, d) estimates of Ax
     spare: PerNode[Matrix]  # other buffer of v: rows that were sent stay untouched for one exchange
-    members_seen: PerNode[Vector]  # (n_hosted,) K
+    members_seen: PerNode[Vector]  # (n_hosted,) number of nodes K, equal at all nodes
     before: PerNode[Matrix]  # (n_hosted, d) v of the round before; empty without momentum
 
     @classmethod
     def of(cls, block: Block, x: Vector, *, momentum: bool) -> Self:
-        """Start with v_k = K A_k x_k, whose mean is Ax."""
+        """Return the gossip before round 0, with v_k = K A_k x_k at node k, so that the mean of all v_k is Ax.
+
+        x are the variables of the hosted nodes, shape (n_columns,); `momentum` keeps v of the round before.
+        """
         v, spare = block.allocate(), block.allocate()
         before = block.allocate() if momentum else np.zeros((0, 0))
         n_nodes = block.info.n_nodes
@@ -58,18 +71,25 @@ class MatrixGossip(Gossip):
         return cls(v, spare, np.full(block.size, float(n_nodes)), before)
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
-        """v_k <- v_k + theta_k (v_k - before_k)."""
+        """Replace v_k by v_k + theta_k (v_k - before_k) at every hosted node, and `before` by the old v.
+
+        theta has shape (n_hosted,).
+        """
         spans = block.spans
         parts = ([array[span] for span in spans] for array in (self.v, self.before, theta))
         list(block.threads.map(extrapolate, *parts))
         self.v, self.before = self.before, self.v
 
     def move(self, block: Block, k: int, change: Vector) -> None:
-        """v_k <- v_k + K A_k change."""
+        """Add K A_k `change` to the k-th hosted node's estimate; `change`, shape (n_k,), was added to its variables."""
         self.v[k] += self.members_seen[k] * block.node_columns(k).dot(change)
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """v_k <- sum_l P_kl v_l in one exchange; return its halo."""
+        """Replace every estimate v_k by sum_l P_kl v_l in one exchange; return its halo.
+
+        P is the mixing matrix W, or I - damping (I - W) with momentum. `up` is not read: missing neighbours weigh 0 in
+        the halo.
+        """
         halo = yield Outbox(self.v, riding.scalars)
         scale = block.info.damping if self.before.size else 1.0
         self.v, self.spare = halo.mix(self.spare, scale, block.threads), self.v
@@ -77,37 +97,44 @@ class MatrixGossip(Gossip):
 
     @property
     def target(self) -> Matrix:
-        """Array to which the local solver adds `unit` times A_k D_k: v."""
+        """Return the estimates v, shape (n_hosted, d).
+
+        a local solve adds unit[k] A_k times the change of x_k to row k.
+        """
         return self.v
 
     @property
     def unit(self) -> Vector:
-        """K, because v_k tracks K times the node's own share."""
+        """Return K for every hosted node, shape (n_hosted,): v_k moves K times as much as its own share A_k x_k."""
         return self.members_seen
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """v_k <- v for all nodes, where v is known."""
+        """Set v_k = v at every hosted node after an exact sum; v is Ax, shape (d,), or None while it is not known."""
         if v is not None:
             self.v[:] = v
 
     def view_digests(self) -> list[int]:
-        """Return -1 per hosted node: all nodes are members."""
+        """Return -1 for every hosted node: with plain gossip all nodes are members at all times."""
         return [-1] * len(self.v)
 
     def restored(self, saved: Self) -> Self:
-        """Copy the saved estimates to the arrays that the transport shares."""
+        """Copy the arrays of a saved gossip into those of this one, which the transport shares; return this one."""
         self.v[:], self.spare[:], self.before[:] = saved.v, saved.spare, saved.before
         return self
 
 
 @dataclass
 class ChebyshevGossip(MatrixGossip):
-    """Plain gossip whose exchanges of a round amount to the best polynomial in W."""
+    """Plain gossip whose B exchanges of a round together multiply the estimates by a polynomial in the mixing matrix W.
+
+    The polynomial of degree B is 1 at the eigenvalue 1 and smallest on the others, so disagreement shrinks the most.
+    """
 
     def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
-        """Mix in `steps` exchanges by the three-term recurrence of T_i(X)/T_i(x); return the halo of the first.
+        """Replace the estimates v by P(W) v in `steps` exchanges.
 
-        X = (W - middle)/half, and x likewise of 1.
+        Return the halo of the first, with which `riding` goes. P is the Chebyshev polynomial of degree `steps` with
+        P(1) = 1, by the three-term recurrence of T_i(X)/T_i(x) with X = (W - middle)/half and x = (1 - middle)/half.
         """
         middle, half = interval(block.info.spectrum)
         x, ratio, older, first = (1.0 - middle) / half, 0.0, self.v.copy(), None

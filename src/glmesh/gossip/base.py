@@ -7,52 +7,76 @@ from glmesh.types import Flags, Matrix, Vector
 
 
 class Gossip(Protocol):
-    """Estimates v_k of Ax of a block's nodes, and how an exchange mixes them."""
+    """Protocol: holds the estimates v_k of Ax of a block's nodes, and mixes them with those of the neighbours."""
 
-    sends: ClassVar[Contents]
-    reliable: ClassVar[bool]  # needs every message to arrive
+    sends: ClassVar[Contents]  # kinds of content in its messages
+    reliable: ClassVar[bool]  # whether every message must arrive
 
     v: Matrix  # (n_hosted, d) estimates of Ax
     members_seen: Vector  # (n_hosted,) number of members K, as each node sees it
 
     @property
     def target(self) -> Matrix:
-        """Array to which the local solver adds `unit` times A_k D_k, shape (n_hosted, d)."""
+        """Return the array, shape (n_hosted, d), that local solves update.
+
+        Unit[k] A_k times the change of x_k is added to row k.
+        """
 
     @property
     def unit(self) -> Vector:
-        """Factor of A_k D_k in `target`, shape (n_hosted,)."""
+        """Return the factor with which A_k times the change of x_k is added to `target`, shape (n_hosted,): K or 1."""
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Mix the estimates of nodes that are up, in one exchange; return its halo."""
+        """Mix the estimates of the nodes that are up with their neighbours' in one exchange; return its halo.
+
+        `up` is a mask of shape (n_hosted,); `riding` is other modules' content that goes with the messages.
+        """
 
     def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
-        """Mix in so many exchanges; return the halo of the first, with which `riding` goes."""
+        """Mix the estimates in `steps` exchanges; return the halo of the first, whose messages also carry `riding`."""
         first = yield from self.step(block, up, riding)
         for _ in range(steps - 1):
             yield from self.step(block, up)
         return first
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
-        """Move the estimates on by theta_k times their last change; needs momentum."""
+        """Add theta_k times its last change to every hosted node's estimate; only for a gossip made with momentum.
+
+        theta has shape (n_hosted,).
+        """
 
     def move(self, block: Block, k: int, change: Vector) -> None:
-        """Follow a change of the variables of the k-th hosted node that no solver made."""
+        """Update the k-th hosted node's estimate after `change`, shape (n_k,), was added to its variables.
+
+        For changes that no local solve made: a local solve writes to `target` itself.
+        """
 
     def finish_round(self, block: Block, x: Vector, round: int) -> None:
-        """Bring the estimates in line with x after the local solver; nothing where `target` is v."""
+        """Recompute the estimates v after the local solves of a round; does nothing where `target` is v itself.
+
+        x are the variables of the hosted nodes, shape (n_columns,).
+        """
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """Bring the estimates in line after a round of exact sums; v is Ax, None before the first sum."""
+        """Bring the estimates in line with x after a round of exact sums.
+
+        v is Ax, shape (d,), or None before the first sum; `broken`: the sum of this round lacked a node's part.
+        """
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """Derive the estimate of the k-th hosted node afresh from x; nothing where it is not derived."""
+        """Recompute the k-th hosted node's estimate from x, shape (n_columns,).
+
+        Does nothing in plain gossip, which updates v only.
+        """
 
     def reset_node(self, k: int) -> None:
-        """Set the last change of the k-th hosted node's share to zero; nothing where shares are not kept apart."""
+        """Forget the last change of the k-th hosted node's share A_k x_k, which extrapolation uses.
+
+        Does nothing in plain gossip.
+        """
 
     def view_digests(self) -> list[int]:
-        """Return a number per hosted node that changes with its view of the members; -1: all nodes are members."""
+        """Return an integer per hosted node that changes with its view of who is a member; -1: every node always is."""
 
     def restored(self, saved: Self) -> Self:
-        """Return the gossip that goes on from a saved one, with the arrays that the transport shares."""
+        """Return the gossip of a resumed run: the content of `saved`, in the arrays that the transport shares."""

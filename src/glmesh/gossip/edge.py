@@ -43,13 +43,17 @@ _VECTOR, _FLOW = 1, 2  # flags of an offer on the wire: a bit each, because an o
 
 @dataclass(slots=True)
 class Offer:
-    """A message from one end of a link to the other; never changed once made."""
+    """A message from one end of a link to the other, in one attempt to exchange flow; never changed once made.
 
-    incarnation: int  # the sender's
+    Both ends compute the new flow from the two offers of an attempt. Momentum counts in units of D, the last change of
+    flow.
+    """
+
+    incarnation: int  # of the sender: from 1, larger after each crash
     addressed: int  # the receiver's incarnation, as far as the sender knows; 0 makes the offer a HELLO
-    attempt: int
-    version: int  # of the sender's flow
-    digest: int  # of the sender's flow
+    attempt: int  # number of the attempt that the offer belongs to
+    version: int  # of the sender's flow: the attempt that last changed it; -1: none did
+    digest: int  # fingerprint of the sender's flow
     limit: float  # largest weight W_kl that the sender allows; the smaller of the two ends' counts
     vector: Vector | None  # (d,) s of the sender; None in a HELLO
     flow: Vector | None = None  # (d,) the sender's flow, for a receiver that is behind
@@ -58,11 +62,11 @@ class Offer:
 
     @property
     def nbytes(self) -> int:
-        """64 bytes of fields, and the vectors."""
+        """Return the bytes that the offer counts as: 64 of fields, and its vectors as they are in memory."""
         return OFFER_BYTES + sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the fields, and the vectors: s in the layout's precision, the flow always in float64."""
+        """Return the offer as bytes: the fields, s in the layout's precision, and the flow, if any, in float64."""
         body = []
         if self.vector is not None:
             body.append(array_bytes(self.vector, "<f4" if layout.single else "<f8"))
@@ -76,7 +80,7 @@ class Offer:
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Rebuild the offer; raise Violation for weights, attempts and versions that cannot be."""
+        """Return the offer that `pack` made bytes of; raise Violation for a weight, attempt or version out of range."""
         incarnation, addressed, attempt, version, digest, limit, coast, push = _FIELDS.unpack(head)
         if not (0 <= limit <= 2 and 0 <= coast < 1e6 and 0 <= push <= 1):  # also refuses NaN
             raise Violation(f"an offer with weight {limit}, coast {coast} and push {push}")
@@ -88,25 +92,28 @@ class Offer:
 
 
 class Outcome(enum.Enum):
-    """What a message did to the flow."""
+    """What an offer that was received did to the flow of this end of the link."""
 
-    NOTHING = "nothing"
-    COMMITTED = "committed"
-    ADOPTED = "adopted"
-    ZEROED = "zeroed"
+    NOTHING = "nothing"  # flow unchanged
+    COMMITTED = "committed"  # both ends exchanged flow
+    ADOPTED = "adopted"  # this end was behind and took the negative of the peer's flow
+    ZEROED = "zeroed"  # both ends had different flows of one version
 
 
 @dataclass(slots=True)
 class Edge:
-    """Node `me`'s end of its link to `peer`; all fields are durable state."""
+    """Node `me`'s end of its link to node `peer`: the flow F between them, and how far the exchange of offers has come.
 
-    me: int
-    peer: int
-    flow: Vector
-    incarnation: int = 1
-    peer_incarnation: int = _UNKNOWN
-    version: int = NEVER
-    digest: int = -1  # of the flow; -1: to be computed
+    All fields are durable state. D is the change of F in the last exchange that succeeded.
+    """
+
+    me: int  # node of this end
+    peer: int  # node of the other end
+    flow: Vector  # (d,) F of this end; the other end has the negative, if it is up to date
+    incarnation: int = 1  # of this end: larger after each crash
+    peer_incarnation: int = _UNKNOWN  # of the other end; 0: not heard of
+    version: int = NEVER  # attempt that last changed the flow; -1: none did
+    digest: int = -1  # fingerprint of the flow; -1: to be computed
     attempt: int = -1  # number of the last offer made
     made: Offer | None = None  # last offer made
     open: bool = False  # whether the last offer may still be answered
@@ -129,15 +136,20 @@ class Edge:
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
     def advance(self, push: float) -> None:
-        """Let the flow coast on if the last attempt came to nothing, and move on by push D; called before an offer."""
+        """Set the extrapolation of the flow in the coming attempt, the product of all `push` since the last success.
+
+        In units of D, the last change of the flow. If the last attempt failed, its extrapolation is added to `coast`.
+        Called before `offer`, on links with momentum.
+        """
         if self.drifts and self.version < self.attempt:
             self.coast += self.push
         self.push = self.speed = self.speed * push if self.drifts else 0.0
 
     def offer(self, s: Vector, limit: float, clock: int = 0) -> Offer:
-        """Begin the next attempt and return its offer; both ends count `clock` alike (the exchange), 0 if they cannot.
+        """Begin the next attempt and return its offer of s, shape (d,), with `limit` as the largest weight W_kl.
 
-        An end that finds itself ahead of the other repeats its last offer, so that the two fall into step again.
+        `clock` is the number of the exchange if both ends count exchanges alike, else 0. An end that finds itself ahead
+        of the other repeats its last offer, so that the two fall into step again.
         """
         if self.ahead and self.open and self.made is not None and clock <= self.attempt:
             self.ahead = False
@@ -166,7 +178,7 @@ class Edge:
         return self.made
 
     def receive(self, offer: Offer) -> Outcome:
-        """Take an offer of the peer and return what it did to the flow."""
+        """Process an offer from the peer and return what it did to the flow; version and incarnation may change too."""
         if offer.incarnation < self.peer_incarnation:
             return Outcome.NOTHING  # from a former life
         if offer.incarnation > self.peer_incarnation:  # a new life: it does not know our offers
@@ -196,7 +208,10 @@ class Edge:
             self.owes = True
 
     def _conclude(self, offer: Offer) -> Outcome:
-        """Do what the two offers of an attempt amount to, and return it."""
+        """Compute the new flow from the two offers of an attempt, if it is still open.
+
+        Return what was done to the flow.
+        """
         self._notice_lag(offer)
         made = self.made
         if made is None or offer.attempt != made.attempt or not self.open:
@@ -223,17 +238,20 @@ class Edge:
 
     @property
     def lean(self) -> float:
-        """How far the coasting flow is ahead of F, in units of D."""
+        """Return how far the extrapolated flow is ahead of F, in units of D, the last change of F.
+
+        Return 0 without momentum.
+        """
         return self.coast + self.push if self.drifts else 0.0
 
     def drop(self) -> None:
-        """Set the flow to zero: the peer has lost its own, or is gone for good."""
+        """Set the flow to zero, as never exchanged, because the peer has lost its own or is gone for good."""
         self.flow[:] = 0.0
         self.version, self.digest, self.drifts = NEVER, self._fingerprint(), False
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
 
     def restart(self, incarnation: int) -> None:
-        """Begin a new life with the flow that was saved, or none, after a crash; the peer is unknown again.
+        """Begin a new incarnation with the flow as it is, saved or zero, after a crash; the peer's is unknown again.
 
         `incarnation` must be larger than any before, also than those after the backup that this end returns from.
         """

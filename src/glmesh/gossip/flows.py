@@ -26,7 +26,7 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 @dataclass
 class NodeFlows:
-    """Flows of one node, an edge per link, and its view of the members."""
+    """State of flow gossip at one node: an edge per link, its membership view, and the shares that it has inherited."""
 
     edges: dict[int, Edge]  # by neighbour
     view: MembershipView
@@ -35,17 +35,20 @@ class NodeFlows:
     closed: dict[int, bool] = field(default_factory=dict)  # neighbours whose link has failed for good
 
     def count(self, node: int, count: int) -> None:
-        """Set the membership counter of a node."""
+        """Set the membership counter of `node` to `count` in this node's view.
+
+        The link to a node that has left is deleted.
+        """
         self.see(self.view.with_count(node, count))
 
     def learn(self, counts: Indices) -> bool:
-        """Take over the counters of another view that are newer; return whether any was."""
+        """Take over the membership counters, shape (K,), that are larger than this node's; return whether any was."""
         before = self.view
         self.see(before.merged(counts))
         return self.view is not before
 
     def see(self, view: MembershipView) -> None:
-        """Replace the view; links to nodes that left are over."""
+        """Replace this node's view of the members, and delete its links to nodes that have left."""
         if view is self.view:
             return
         self.view = view
@@ -56,24 +59,31 @@ class NodeFlows:
 
 @dataclass
 class FlowGossip(Gossip):
-    """Estimates of a block's nodes, derived from their flows."""
+    """Flow gossip of a block: estimates v_k = K (u_k + sum_l F_kl) from shares u_k = A_k x_k and flows F_kl over links.
+
+    A message that is lost delays a flow, but the sum of all estimates becomes right again.
+    """
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({Offer, Membership}))
     reliable: ClassVar[bool] = False
 
     node_flows: PerNode[list[NodeFlows]]
-    u: PerNode[Matrix]  # (n_hosted, d) A_k x_k
-    flows: PerNode[Matrix]  # (n_hosted, d) sum_l F_kl, and what was inherited
-    v: PerNode[Matrix]  # (n_hosted, d) K s_k
-    members_seen: PerNode[Vector]  # (n_hosted,) K in each node's view
+    u: PerNode[Matrix]  # (n_hosted, d) shares A_k x_k
+    flows: PerNode[Matrix]  # (n_hosted, d) sum of each node's flows F_kl and inherited shares
+    v: PerNode[Matrix]  # (n_hosted, d) estimates K (u_k + flows_k)
+    members_seen: PerNode[Vector]  # (n_hosted,) number of members K in each node's view
     before: PerNode[Matrix]  # (n_hosted, d) u of the round before; empty without momentum
-    pushes: PerNode[Vector]  # (n_hosted,) theta of the coming exchange
+    pushes: PerNode[Vector]  # (n_hosted,) extrapolation theta of the coming exchange
     clock: Shared[int] = 0  # exchanges so far, the greeting included
     single: Shared[bool] = False  # offers are rounded to float32, at both ends alike, so that the sum stays right
 
     @staticmethod
     def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> FlowGossip:
-        """Start without flows; `members` is 1 for nodes that take part from the start, else 0, shape (K,)."""
+        """Return the gossip before round 0, with all flows zero and links open at the members.
+
+        x are the variables of the hosted nodes, shape (n_columns,). `members`, shape (K,), is 1 for nodes that take
+        part from the start, else 0. `momentum` keeps u of the round before.
+        """
         node_flows = [NodeFlows({}, MembershipView(members.copy())) for _ in range(block.size)]
         shape = (block.size, block.d)
         before = np.zeros(shape if momentum else (0, 0))
@@ -86,7 +96,7 @@ class FlowGossip(Gossip):
         return gossip
 
     def open(self, block: Block, k: int) -> None:
-        """Open the missing links of the k-th hosted node to all neighbours that have not left.
+        """Open the links of the k-th hosted node, if it is a member, that are missing to neighbours that have not left.
 
         Neighbours that have not joined, as far as it knows, are included: two that join together find each other so.
         """
@@ -99,22 +109,29 @@ class FlowGossip(Gossip):
                 own_flows.edges[peer] = Edge(me, peer, np.zeros(block.d), drift=drift)
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
-        """u_k <- u_k + theta_k (u_k - before_k), and the flows likewise in the coming exchange."""
+        """Replace the share u_k by u_k + theta_k (u_k - before_k) at every hosted node, and `before` by the old u.
+
+        theta has shape (n_hosted,); the coming exchange extrapolates the flows by it too.
+        """
         extrapolate(self.u, self.before, theta)
         self.u, self.before = self.before, self.u
         self.pushes = theta
 
     def move(self, block: Block, k: int, change: Vector) -> None:
-        """u_k <- u_k + A_k change."""
+        """Add A_k `change` to the k-th hosted node's share; `change`, shape (n_k,), was added to its variables."""
         self.u[k] += block.node_columns(k).dot(change)
 
     def reset_node(self, k: int) -> None:
-        """Set before_k = u_k; the next extrapolation of the k-th hosted node is zero."""
+        """Set the previous share of the k-th hosted node to the present one, so that its next extrapolation is zero."""
         if self.before.size:
             self.before[k] = self.u[k]
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Make an offer to every neighbour and act on the offers received, in one exchange; return its halo."""
+        """Send an offer over every link of the nodes that are up, process those received, and derive v.
+
+        Return the halo. Takes one exchange. `up` is a mask of shape (n_hosted,); `riding` is other modules' content
+        that goes with the messages.
+        """
         s = self.u + self.flows  # a fresh array: offers refer to its rows
         damping = block.info.damping if self.before.size else 1.0
         offered = [
@@ -142,7 +159,7 @@ class FlowGossip(Gossip):
         return halo
 
     def greet(self, block: Block) -> Rounds:
-        """Open every link with a HELLO, an offer without a vector, in one exchange."""
+        """Send a HELLO, an offer without a vector, over every link in one exchange; called before round 0."""
         edges = [
             (k, own_flows, edge) for k, own_flows in enumerate(self.node_flows) for edge in own_flows.edges.values()
         ]
@@ -150,7 +167,7 @@ class FlowGossip(Gossip):
         yield from self._exchange(block, Outbox(mail=mail))
 
     def _exchange(self, block: Block, outbox: Outbox) -> Rounds:
-        """Exchange an outbox and read the mail that comes."""
+        """Send the outbox in one exchange and process the offers and membership views that come; return the halo."""
         halo = yield outbox
         self.clock += 1
         for mail in halo.mail:
@@ -175,14 +192,14 @@ class FlowGossip(Gossip):
                 own_flows.edges[mail.sender].receive(offer)
 
     def sum_flows(self, k: int) -> None:
-        """Add up the flows of the k-th hosted node, and how far they have coasted since."""
+        """Set flows[k] to the sum of the k-th hosted node's inherited shares and its extrapolated flows."""
         self.flows[k] = self.committed(k)
         for _, edge in sorted(self.node_flows[k].edges.items()):
             if edge.lean:
                 self.flows[k] += edge.lean * edge.drift
 
     def committed(self, k: int) -> Vector:
-        """Return the sum of the k-th hosted node's flows as the last exchanges left them, in a fresh array (d,).
+        """Return the sum of the k-th hosted node's inherited shares and its flows, not extrapolated, shape (d,).
 
         Flows are added in ascending order of neighbours, so that the sum has the same bits wherever it is computed.
         """
@@ -193,29 +210,35 @@ class FlowGossip(Gossip):
         return total
 
     def derive(self) -> None:
-        """v_k <- K (u_k + sum_l F_kl)."""
+        """Set v_k = K (u_k + sum_l F_kl) at all hosted nodes, K the number of members in node k's view."""
         np.add(self.u, self.flows, out=self.v)
         self.v *= self.members_seen[:, None]
 
     @property
     def target(self) -> Matrix:
-        """Array to which the local solver adds A_k D_k: u."""
+        """Return the shares u, shape (n_hosted, d); a local solve adds A_k times the change of x_k to row k."""
         return self.u
 
     @property
     def unit(self) -> Vector:
-        """1, because u_k is the node's own share."""
+        """Return 1 for every hosted node, shape (n_hosted,): a share A_k x_k moves by A_k times the change of x_k."""
         return np.ones(len(self.node_flows))
 
     def finish_round(self, block: Block, x: Vector, round: int) -> None:
-        """Derive the estimates from the u that the local solver changed; afresh from x every REFRESH_EVERY rounds."""
+        """Derive the estimates v from the shares u that the local solver changed.
+
+        Every REFRESH_EVERY rounds u is computed from x again.
+        """
         if (round + 1) % REFRESH_EVERY == 0:
             self.refresh(block, x)
         else:
             self.derive()
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """Derive u from x, and set all v_k to v unless the sum was broken."""
+        """Recompute the shares u from x after a round of exact sums, and set all estimates to v, if that is known.
+
+        v is Ax, shape (d,). If the sum was `broken`, v_k is derived from shares and flows instead.
+        """
         self.clock += 1  # as in every round, so that all ends of links count alike
         self.refresh(block, x)
         if v is not None:
@@ -224,7 +247,7 @@ class FlowGossip(Gossip):
             self.derive()
 
     def refresh(self, block: Block, x: Vector) -> None:
-        """Derive u, flows and v of all hosted nodes afresh; momentum stays as it is."""
+        """Recompute shares, flows and estimates of all hosted nodes from x; the last change of the shares is kept."""
         for k in range(block.size):
             old = self.u[k].copy()
             self.refresh_node(block, x, k)
@@ -232,7 +255,7 @@ class FlowGossip(Gossip):
                 self.before[k] += self.u[k] - old
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """Recompute u_k = A_k x_k (0 if no member), the sum of flows, the members seen and v_k of one hosted node."""
+        """Recompute u_k = A_k x_k (zero for a non-member), flows, members seen and v_k of the k-th hosted node."""
         own_flows = self.node_flows[k]
         self.u[k] = block.share(k, x) if own_flows.view.is_member(int(block.ids[k])) else 0.0
         self.sum_flows(k)
@@ -240,51 +263,60 @@ class FlowGossip(Gossip):
         self.v[k] = self.members_seen[k] * (self.u[k] + self.flows[k])
 
     def view_digests(self) -> list[int]:
-        """Return the digest of each hosted node's view of the members."""
+        """Return the digest, a 48-bit integer, of each hosted node's view of the members."""
         return [own_flows.view.digest for own_flows in self.node_flows]
 
     def restored(self, saved: Self) -> Self:
-        """Return the saved gossip: no array is shared with the transport."""
+        """Return `saved` itself: flow gossip shares no array with the transport."""
         return saved
 
     # events; each end of a link is told apart, as it would find out by itself
 
     def join(self, block: Block, k: int) -> None:
-        """Make the k-th hosted node a member, and open its links."""
+        """Make the k-th hosted node a member, in its own view from which the others learn, and open its links."""
         own_flows, me = self.node_flows[k], int(block.ids[k])
         own_flows.count(me, own_flows.view.counts[me] + 1)
         self.open(block, k)
 
     def farewell(self, k: int, peer: int, count: int) -> None:
-        """Tell the k-th hosted node that `peer` left for good, with this membership counter."""
+        """Record at the k-th hosted node that node `peer` left for good with membership counter `count`.
+
+        The link to that node is deleted.
+        """
         own_flows = self.node_flows[k]
         own_flows.count(peer, max(own_flows.view.counts[peer], count))
 
     def quit(self, k: int, me: int) -> int:
-        """Make the k-th hosted node, whose id is `me`, leave for good; return its membership counter."""
+        """Make the k-th hosted node, whose id is `me`, leave for good and drop its links.
+
+        Return its membership counter.
+        """
         own_flows = self.node_flows[k]
         own_flows.count(me, own_flows.view.counts[me] + 1)
         own_flows.edges, own_flows.heard, own_flows.inherited = {}, {}, None
         return int(own_flows.view.counts[me])
 
     def close(self, k: int, peer: int) -> None:
-        """Give up the link of the k-th hosted node to `peer`, which has failed for good."""
+        """Delete the link of the k-th hosted node to node `peer` for good, because the link has failed."""
         own_flows = self.node_flows[k]
         own_flows.closed[peer] = True
         own_flows.edges.pop(peer, None)
 
     def lose_memory(self, k: int) -> None:
-        """Set all flows of the k-th hosted node to zero, as a new incarnation."""
+        """Set all flows of the k-th hosted node to zero and begin a new incarnation on its links, as after a crash."""
         for edge in self.node_flows[k].edges.values():
             edge.drop()
             edge.restart(edge.incarnation + 1)
 
     def inherit(self, k: int, share: Vector) -> None:
-        """Let the k-th hosted node count the share A_l x_l of a node l that left."""
+        """Add the share A_l x_l, shape (d,), of a node l that left to what the k-th hosted node counts for good."""
         own_flows = self.node_flows[k]
         own_flows.inherited = share.copy() if own_flows.inherited is None else own_flows.inherited + share
 
     def announce_change(self, block: Block, k: int) -> None:
-        """Tell all that the data of the k-th hosted node changed: certificates must not mix before and after."""
+        """Raise the membership counter of the k-th hosted node by 2, because its data changed.
+
+        Views with different counters have different digests, so certificates do not mix records from before and after.
+        """
         own_flows, me = self.node_flows[k], int(block.ids[k])
         own_flows.count(me, own_flows.view.counts[me] + 2)

@@ -19,26 +19,27 @@ DIGEST_BYTES = _DIGEST.size
 
 @dataclass(frozen=True, eq=False)
 class MembershipView:
-    """A counter per node that only grows, so that of two views the larger counter is the newer one.
+    """Who is a member, as one node sees it: a counter per node, of which the larger is always the newer.
 
-    Joining and leaving add one: odd is a member, even has left or, if zero, not joined yet. New data adds two.
+    Counters only grow. Joining and leaving add one: odd is a member, even has left or, if zero, not joined yet. New
+    data adds two.
     """
 
-    counts: Indices  # (K,)
+    counts: Indices  # (K,) the counters
 
     @cached_property
     def flags(self) -> Flags:
-        """Whether each node is a member, shape (K,)."""
+        """Return a mask of shape (K,), true for each node that is a member in this view."""
         return (self.counts & 1).astype(bool)
 
     @cached_property
     def n_members(self) -> int:
-        """Number of members in this view."""
+        """Return the number of members in this view."""
         return int(np.count_nonzero(self.flags))
 
     @cached_property
     def digest(self) -> int:
-        """48-bit digest of the counters: equal views have equal digests on all machines."""
+        """Return a 48-bit hash of the counters; equal views have equal digests on all machines."""
         content = self.counts.astype("<i8").tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=6).digest(), "little")
 
@@ -48,44 +49,47 @@ class MembershipView:
         return ids
 
     def is_member(self, node: int) -> bool:
-        """Return whether a node takes part."""
+        """Return whether node `node` is a member in this view."""
         return bool(self.flags[node])
 
     def has_left(self, node: int) -> bool:
-        """Return whether a node was a member and is none any more."""
+        """Return whether node `node` was a member and is one no more."""
         return bool(self.counts[node] > 0) and not self.is_member(node)
 
     def with_count(self, node: int, count: int) -> MembershipView:
-        """Return this view with another counter of one node."""
+        """Return a copy of this view with the counter of node `node` set to `count`."""
         counts = self.counts.copy()
         counts[node] = count
         return MembershipView(counts)
 
     def merged(self, counts: Indices) -> MembershipView:
-        """Return the newer counters of both; this very view if no other counter is newer."""
+        """Return a view with the larger counter of each node, of this view and `counts`, shape (K,).
+
+        Returns this very object if no counter in `counts` is larger.
+        """
         return MembershipView(np.maximum(self.counts, counts)) if (counts > self.counts).any() else self
 
 
 @dataclass(slots=True)
 class Membership:
-    """Part of a message: a digest of the sender's view, and the view for a receiver that seems to have another."""
+    """Part of a message: a digest of the sender's membership view, and its counters if the receiver's may differ."""
 
-    digest: int
-    counts: Indices | None = None  # (K,) counters of the view
+    digest: int  # of the sender's view
+    counts: Indices | None = None  # (K,) counters of the view; None: not sent
 
     @property
     def nbytes(self) -> int:
-        """8 bytes of digest, and 4 per counter."""
+        """Return the bytes that the part counts as: 8 of digest, and 4 per counter that is sent."""
         return DIGEST_BYTES + (0 if self.counts is None else 4 * len(self.counts))
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the digest, and the counters as whole numbers of 8 bytes."""
+        """Return the part as bytes: the digest, and the counters, if sent, as whole numbers of 8 bytes."""
         body = () if self.counts is None else (self.counts.astype("<i8").tobytes(),)
         return Packed(_DIGEST.pack(self.digest), len(body), body)
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Rebuild the part; raise Violation for a negative counter."""
+        """Return the part that `pack` made bytes of; raise Violation for a negative counter."""
         counts = body.array("<i8", layout.n_nodes).astype(np.int64) if flags else None
         if counts is not None and (counts < 0).any():
             raise Violation("a view of the members with a negative count")

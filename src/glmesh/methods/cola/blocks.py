@@ -15,46 +15,49 @@ from glmesh.types import Indices, Vector
 
 
 class Algorithm(Protocol):
-    """What the nodes need of `Cola`: rounds, and what follows from a change that does not come from a round."""
+    """What CoLA's nodes ask of their method, `Cola` or `Cocoa`: rounds, and updates of states changed from outside."""
 
     @property
     def averages_exactly(self) -> bool:
-        """Whether v = Ax at every node after every round, as CoCoA's server has it."""
+        """Return whether every node's estimate is Ax after every round, as with CoCoA's server."""
         ...
 
     @property
     def solver(self) -> LocalSolver:
-        """The solver of the local subproblems."""
+        """Return the solver of the local subproblems."""
         ...
 
     def round(self, block: Block, state: ColaState) -> Rounds:
-        """Make one round of a block."""
+        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
         ...
 
     def scale(self, block: Block, state: ColaState) -> Vector:
-        """Return (n_hosted,) sigma'/tau of every node's subproblem."""
+        """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,)."""
         ...
 
     def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool) -> None:
-        """Drop all that is derived from the k-th node's variables; forget: and what its solver remembers."""
+        """Drop all that was derived from the k-th hosted node's x_k and v_k, which were changed from outside.
+
+        `forget`: also drop what the local solver remembers of the node.
+        """
         ...
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Drop A x as far as exact sums know it."""
+        """Drop the product Ax as exact sums know it, because some node's variables were changed from outside."""
         ...
 
     def reset(self, block: Block, state: ColaState) -> None:
-        """Begin anew from the present variables and estimates."""
+        """Begin anew from the present variables and estimates: drop what accelerators and the local solver keep."""
         ...
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Begin anew with other functions on the same columns."""
+        """Begin anew with other functions f and g, which `block` already has, on the same columns."""
         ...
 
 
 @dataclass
 class ColaBlocks:
-    """The blocks of this process, side by side."""
+    """The blocks of CoLA's nodes in this process, their states, and operations on single nodes, found by id."""
 
     method: Algorithm
     blocks: list[Block]
@@ -62,7 +65,10 @@ class ColaBlocks:
     async_certifiers: list[AsyncCertifier]
 
     def find(self, node: int) -> tuple[int, int]:
-        """Return (block, place in it) of a node that is hosted here."""
+        """Return (number of the block, position in it) of the node with id `node`.
+
+        Raise IndexError if it is not hosted here.
+        """
         for number, block in enumerate(self.blocks):
             first = int(block.ids[0])
             if first <= node < first + block.size:
@@ -70,16 +76,20 @@ class ColaBlocks:
         raise IndexError(node)
 
     def flow_gossip(self, number: int) -> FlowGossip:
-        """Return the flow gossip of a block."""
+        """Return the flow gossip of block `number`."""
         return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
-        """Return (the flow gossip of a node's block, the node's place there)."""
+        """Return (flow gossip of the block, position in it) of the node with id `node`."""
         number, k = self.find(node)
         return self.flow_gossip(number), k
 
     def invalidate(self, node: int, round: int, *, forget: bool = False) -> None:
-        """Drop all that was derived from a node's state, which was changed from outside in this round."""
+        """Drop all that was derived from the state of node `node`, which was changed from outside in `round`.
+
+        Exact sums of all blocks forget Ax, and the node's certificate snapshot is discarded. `forget`: the local solver
+        looks at all of the node's columns again.
+        """
         number, k = self.find(node)
         self.method.invalidate_node(self.blocks[number], self.states[number], k, forget=forget)
         for block, state in zip(self.blocks, self.states, strict=True):  # the exact sums of all blocks are one
@@ -88,7 +98,10 @@ class ColaBlocks:
             self.async_certifiers[number].disturb(k, round)
 
     def gap(self, node: int, estimate_of: int | None = None) -> float:
-        """Return what a node could gain in its own subproblem at most, at its own estimate or a neighbour's."""
+        """Return an upper bound of what node `node` can gain in its own subproblem, in units of the objective.
+
+        The subproblem is taken at the node's own estimate, or at that of node `estimate_of`.
+        """
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]
         other, j = self.find(node if estimate_of is None else estimate_of)
@@ -96,22 +109,28 @@ class ColaBlocks:
         return local_gap(block, k, state.x[block.of_node(k)], w, float(self.method.scale(block, state)[k]))
 
     def share(self, node: int) -> Vector:
-        """Return A_k x_k of a node, shape (d,)."""
+        """Return the share A_k x_k of the node with id `node`, shape (d,)."""
         number, k = self.find(node)
         return self.blocks[number].share(k, self.states[number].x)
 
     def clear(self, node: int) -> None:
-        """Set a node's variables to where a cold start begins."""
+        """Set the variables of a node to those of a cold start: 0, or the nearest point inside the bounds of g."""
         number, k = self.find(node)
         block, own = self.blocks[number], self.blocks[number].of_node(k)
         self.states[number].x[own] = initial_variables(block)[own]
 
     def event(self, round: int, kind: str, node: int, gap_before: float, gap_after: float, share: Vector) -> Event:
-        """Return the record of a change at a node; share: what came, went or was frozen, shape (d,)."""
+        """Return the record of a change at a node.
+
+        `share`, shape (d,), is the part of Ax that came, went or was frozen.
+        """
         return Event(round, kind, node, gap_before, gap_after, float(np.linalg.norm(share)))
 
     def constant(self) -> Vector | None:
-        """Return what nodes that left for good still add to A x, shape (d,); None if nothing."""
+        """Return the sum of the shares of nodes that left for good and stay counted in Ax, shape (d,).
+
+        Return None if no node left a share.
+        """
         adopted = [
             flows.inherited
             for number in range(len(self.blocks))
@@ -121,5 +140,5 @@ class ColaBlocks:
         return np.sum(adopted, axis=0) if adopted else None
 
     def ids(self) -> Indices:
-        """Return the ids of all nodes that are hosted here, ascending."""
+        """Return the ids of all nodes that this process hosts, ascending, shape (n_hosted,)."""
         return np.concatenate([block.ids.astype(np.int64) for block in self.blocks])

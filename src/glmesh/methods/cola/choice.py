@@ -52,7 +52,7 @@ Switch = tuple[str, str]  # (accelerator from now on, why)
 
 @dataclass(frozen=True)
 class InitialChoice:
-    """Accelerator of round 0, and what may follow; equal at all nodes."""
+    """The accelerator of round 0, and which exact sums may be tried later; equal at all nodes."""
 
     name: str  # "none", "momentum", "sums" or "newton"
     why: str
@@ -61,14 +61,15 @@ class InitialChoice:
 
     @property
     def extrapolates(self) -> bool:
-        """Whether nodes send estimates of another point than their own x."""
+        """Return whether nodes send estimates of an extrapolated point instead of their own x, as under momentum."""
         return self.name == "momentum"
 
 
 def initial(acceleration: str, unsuited: str | None, *, reliable: bool, allows_sums: bool) -> Switch:
-    """Return (accelerator of round 0, why).
+    """Return (accelerator of round 0, why), from the option `acceleration`.
 
     `unsuited` names the option that rules acceleration out, None: none does. Not `reliable`: rows may get lost one way.
+    `allows_sums`: exact sums go with the rest of the run.
     """
     if acceleration in EXACT and not allows_sums:
         return "momentum", "certificates under faults are not made with exact sums"
@@ -82,7 +83,11 @@ def initial(acceleration: str, unsuited: str | None, *, reliable: bool, allows_s
 
 
 def suitable_sums(acceleration: str, blocks: Sequence[Block], any_process: Callable[[bool], bool]) -> str:
-    """Return the exact sums that suit the nodes of all processes: "newton" before "sums", "" if none does."""
+    """Return which exact sums suit the nodes of all processes: "newton" before "sums", "" if neither does.
+
+    `any_process(flag)` returns whether the flag is true in any process. Raise UnsuitablePair if Newton's method was
+    asked for and does not suit.
+    """
     for name, module in (("newton", newton), ("sums", exact_sums)):
         if not any_process(not all(module.suits(block) for block in blocks)):
             return name
@@ -95,15 +100,18 @@ def suitable_sums(acceleration: str, blocks: Sequence[Block], any_process: Calla
 
 
 def starts_at_zero(blocks: Sequence[Block], any_process: Callable[[bool], bool]) -> bool:
-    """Return whether x = 0 is feasible at the nodes of all processes, so that a cold start has Ax = 0."""
+    """Return whether x = 0 is inside the bounds at the nodes of all processes, so that a cold start has Ax = 0.
+
+    `any_process(flag)` returns whether the flag is true in any process.
+    """
     return not any_process(any(initial_variables(block).any() for block in blocks))
 
 
 @dataclass
 class AccelerationChoice:
-    """When to switch between momentum and exact sums.
+    """Decides when to switch between momentum and exact sums.
 
-    A function of values all nodes share, so all switch in the same round.
+    The decisions are a function of values all nodes share, so all switch in the same round.
     """
 
     exact: str  # what is tried: "sums" or "newton", which never fails once it is tried; "": nothing
@@ -118,21 +126,27 @@ class AccelerationChoice:
 
     @staticmethod
     def of(block: Block, exact: str) -> AccelerationChoice:
-        """Return the choice before round 0; `exact` names what is tried, "" tries nothing."""
+        """Return the choice before round 0; `exact` names what is tried instead of momentum.
+
+        That is "sums", "newton", or "" for nothing.
+        """
         by_newton = exact == "newton"
         one = exchanges_per_sum(block, newton.width(block.d) if by_newton else block.d)
         lead = (MOMENTUM_BEFORE_NEWTON if by_newton else MOMENTUM_FIRST) * one
         return AccelerationChoice(exact, one, lead, lead)
 
     def at_start(self, block: Block) -> Switch | None:
-        """Return the switch to exact sums in round 0, where all nodes are neighbours; None: no switch."""
+        """Return (accelerator, why) of a switch to exact sums in round 0, or None unless all nodes are neighbours."""
         if not self.exact or block.info.diameter > 1:
             return None
         self.passed, self.began = True, 0
         return self.exact, "all are neighbours, so an exact sum takes a single exchange"
 
     def after_momentum(self, round: int, h: float) -> Switch | None:
-        """Return the switch to a trial of exact sums after a round of momentum, with H = h; None: no switch."""
+        """Return (accelerator, why) of a switch to a trial of exact sums, after `round` rounds; None: no switch.
+
+        h is the smallest objective H that is known; its decrease before the trial is what sums must compete with.
+        """
         if not self.exact:
             return None
         window = PROGRESS_WINDOW * self.exchanges_per_sum
@@ -145,7 +159,7 @@ class AccelerationChoice:
         return self.exact, f"still going after {round:,} rounds: perhaps it is faster"
 
     def after_sum(self, round: int, sums: exact_sums.ExactSums | newton.Newton) -> Switch | None:
-        """Return the switch back to momentum after a round of exact sums; None: no switch."""
+        """Return (accelerator, why) of a switch back to momentum, after a round of exact sums; None: no switch."""
         if sums.broken:
             return "momentum", "a part of a sum was missing: the network does not stand still"
         if not self.exact:
@@ -158,16 +172,20 @@ class AccelerationChoice:
         return None
 
     def retarget(self, round: int) -> None:
-        """Try sums at once, or keep them: the problem is another, and its solution, near the old one, takes few."""
+        """Try exact sums in `round`, or keep them if they run, because the problem was replaced by a similar one.
+
+        From the solution of the old problem that of the new one takes few sums.
+        """
         if self.began < 0:
             self.next_trial, self.mark = round, np.nan
         else:
             self.passed = True
 
     def _pays(self, round: int, value: float) -> bool:
-        """Return whether sums go on, now that the objective is `value`; once they have passed they stay.
+        """Return whether exact sums go on, now that the objective is `value`.
 
-        They pass when they have won REQUIRED_PROGRESS as much per exchange as momentum, at any time of the trial.
+        Once they have passed their trial they stay. They pass when they have won REQUIRED_PROGRESS as much per exchange
+        as momentum, at any time of the trial.
         """
         if self.passed or self.exact == "newton":
             return True

@@ -61,7 +61,7 @@ class Cola:
         passes, or one in some of the rounds only. None is unlimited.
     gossip : {"auto", "matrix", "flows", "chebyshev"}, default "auto"
         "matrix" mixes by W. "flows" keeps a flow per link, so that no lost message moves the mean of the estimates.
-        "chebyshev" makes `gossip_steps` exchanges that amount to the best polynomial of W. "auto" is "flows" as soon as
+        "chebyshev" makes `gossip_steps` exchanges that apply the best polynomial of W. "auto" is "flows" as soon as
         messages can get lost, and "matrix" otherwise.
     acceleration : {"auto", "momentum", "sums", "newton", "none"}, default "auto"
         "auto" follows the table in docs/communications.md; `Result.story` logs each switch. The others do what they say
@@ -197,7 +197,7 @@ class Cola:
 
     @property
     def unsuited(self) -> str | None:
-        """What acceleration needs that these options do not give; None if nothing."""
+        """Return what acceleration needs that these options do not give, as text for messages; None if nothing."""
         passes = 2 if self.local_passes is None else self.local_passes
         if self.gamma != 1:
             return f"gamma=1, got {self.gamma:g}"
@@ -215,7 +215,7 @@ class Cola:
 
     @cached_property
     def strategies(self) -> Strategies:
-        """What these options decide about a round, one object each."""
+        """Return the decisions of these options about a round, one object each."""
         auto = self.gossip_steps == "auto"
         steps: GossipSteps = PowerSteps(1 if auto else int(self.gossip_steps))
         if self.gossip == "chebyshev":
@@ -232,7 +232,7 @@ class Cola:
     # nodes
 
     def prepare(self, setup: Setup) -> ColaNodes:
-        """Return the nodes that this process hosts, ready for round 0."""
+        """Return the nodes that this process hosts, ready for round 0, with their states and certifiers."""
         plan, flows = setup.plan, self.uses_flows(setup)
         nodes = ColaNodes(self, setup, flows=flows)
         starts = nodes.warm_start(setup.warm_start)
@@ -253,7 +253,7 @@ class Cola:
         return nodes
 
     def uses_flows(self, setup: Setup) -> bool:
-        """Return whether nodes use flow gossip; refuse options and fault plans that do not go together."""
+        """Return whether nodes use flow gossip; raise InvalidInput for options that do not go with the fault plan."""
         plan = setup.plan
         flows = self.gossip == "flows" or (self.gossip == "auto" and plan.loses_messages)
         if self.gossip == "chebyshev" and plan.loses_messages:
@@ -360,23 +360,26 @@ class Cola:
         return state
 
     def round(self, block: Block, state: ColaState) -> Rounds:
-        """Make one round with the accelerator in use; `ColaState.finish_round` concludes it."""
+        """Return the generator of one round of a block with the accelerator in use.
+
+        `ColaState.finish_round` concludes it.
+        """
         return state.accelerator.round(block, state, self.strategies)
 
     # what an engine may ask; nothing else touches accelerators, screening or the solver's memory
 
     def scale(self, block: Block, state: Iterate) -> Vector:
-        """Return sigma'/tau of every hosted node, shape (n_hosted,)."""
+        """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,)."""
         return self.strategies.scale(block, state)
 
     def reset(self, block: Block, state: ColaState) -> None:
-        """Forget all that depends on x and v: both were changed from outside, and agree with each other."""
+        """Forget all that depends on variables x and estimates v, both changed from outside so that they agree."""
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.reset(block, state)
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Forget all that depends on f and g: `block` has others from now on, on the same columns."""
+        """Forget all that depends on the functions f and g: `block` has others from now on, on the same columns."""
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.retarget(block, state)
@@ -385,7 +388,7 @@ class Cola:
             state.screening.invalidate(k)
 
     def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool = False) -> None:
-        """Forget what depends on x_k and v_k of the block's k-th node: they were changed from outside.
+        """Forget what depends on variables x_k and estimate v_k of the k-th hosted node, changed from outside.
 
         `forget`: x_k itself was, so the local solver looks at all of it again. Exact sums of other blocks must forget
         Ax too (`forget_sums`).
@@ -398,12 +401,12 @@ class Cola:
             accelerator.reset_node(block, state, k)
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Forget Ax and all that exact sums derived from it: variables of some node were changed from outside."""
+        """Forget Ax and all that exact sums derived from it: the variables of some node were changed from outside."""
         if state.exact is not None:
             state.exact.reset(block, state)
 
     def _prepare(self, block: Block, state: ColaState) -> None:
-        """Compute anew what the solver and the search for sigma' know of columns and functions."""
+        """Recompute what the local solver and the search for sigma' keep of columns and functions."""
         state.renew(self.solver.prepare(block), None if self.sigma != "safe" else Relaxation.of(block, self.gamma))
 
 

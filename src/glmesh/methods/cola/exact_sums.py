@@ -45,14 +45,17 @@ RISE_ROUNDING = 1e-12
 
 
 def suits(block: Block) -> bool:
-    """Return whether steps along a plane get anywhere: variables at a bound would hold all others back."""
+    """Return whether a plane search gets anywhere in this block: variables at a bound would hold all others back.
+
+    False if g is a table of penalties with a bound on a variable that can move.
+    """
     lo, hi = block.table[:, 3], block.table[:, 4]
     return block.kind != TABLE or bool((np.isinf(lo) & np.isinf(hi) | (lo == hi)).all())
 
 
 @dataclass
 class Point:
-    """Variables x of the block's columns and the v = A x that belongs to the x of all nodes."""
+    """Variables x of the block's columns, shape (n_columns,), and Ax, shape (d,), of the variables of all nodes."""
 
     x: PerColumn[Vector]
     v: Shared[Vector]
@@ -60,7 +63,10 @@ class Point:
 
 @dataclass
 class ExactSums:
-    """State of exact sums with a plane search."""
+    """State of the accelerator "sums": Ax known exactly at all nodes, and a search along the plane x + a p + b d.
+
+    p is what the local solves propose, d the last change of x.
+    """
 
     PASSES: ClassVar[int] = 2  # forward and backward, so that the preconditioner of CG is symmetric
     solves_for_coefficients: ClassVar[bool] = False
@@ -78,25 +84,26 @@ class ExactSums:
     broken: Shared[bool] = False  # whether the last sum lacked a part: the network does not stand still
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Forget v = Ax, and all that was derived from it."""
+        """Forget Ax and all that was derived from it; the next round sums Ax up again."""
         self.v = self.step = self.d = self.before = None
         self.value, self.cautious = np.inf, False
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Forget all but v = Ax, which the columns and x alone determine."""
+        """Forget all but v = Ax, which the columns and x alone determine, after f and g were replaced."""
         v = self.v
         self.reset(block, state)
         self.v, self.stretch, self.idle = v, 1.0, 0
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Forget v = Ax: A_k x_k is another."""
+        """Forget Ax and all that was derived from it, because the k-th hosted node's share A_k x_k has changed."""
         self.reset(block, state)
 
     def scale(self, block: Block) -> Vector:
-        """Return sigma'/tau with sigma' = 1, per node, or almost 0 where f and g are quadratic and columns many.
+        """Return the curvature sigma'/tau of every node's subproblem, shape (n_hosted,), with sigma' = 1.
 
-        Then g alone preconditions conjugate gradients: A^T A has at most d eigenvalues that are not zero, so they end
-        after about d sums. Blocks of A^T A in the preconditioner would only hide that.
+        Almost 0 at nodes where f and g are quadratic and columns are many: then g alone preconditions conjugate
+        gradients. A^T A has at most d eigenvalues that are not zero, so they end after about d sums; blocks of A^T A in
+        the preconditioner would only hide that.
         """
         scale = np.full(block.size, 1.0 / block.f.tau)
         if not block.f.is_quadratic:
@@ -108,7 +115,10 @@ class ExactSums:
         return scale
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round; where a sum lacks a part, set `broken` and leave x as it was."""
+        """Make one round: sum Ax up if it is not known, else search the plane; a sum that lacks a part sets `broken`.
+
+        x stays as it was if the sum is broken.
+        """
         if self.v is None:
             self.v = yield from self.all_reduce.product(block, state.round, state.x)
             self.broken = self.v is None
@@ -117,7 +127,10 @@ class ExactSums:
         state.gossip.finish_sum(block, state.x, self.v, broken=self.broken)
 
     def _search(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Rounds:
-        """Find p, sum A p up, and go to the best point of the plane of p and the last change."""
+        """Find p by the local solves, sum A p up, and move x to the best point of the plane x + a p + b d.
+
+        If the objective has risen since the round before, return to the point of that round instead.
+        """
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
         p, products, solved = self._propose(block, state, how, v)
@@ -148,7 +161,10 @@ class ExactSums:
         state.move(block, how.solver, x, solved)
 
     def _propose(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> tuple[Vector, Matrix, Vector]:
-        """Solve all subproblems at v = Ax; return (p, A_k p_k of every hosted node, where the solver left x)."""
+        """Solve all subproblems at v = Ax; return (p, A_k p_k of every hosted node, the x at which the solver stopped).
+
+        p has shape (n_columns,), the products (n_hosted, d).
+        """
         solved = state.x.copy()
         q, products = self.scale(block), np.zeros((block.size, block.d))
         w = np.broadcast_to(block.f.gradient(v), (block.size, block.d))
@@ -180,7 +196,11 @@ class ExactSums:
         return 0.0, 0.0  # the grid is too coarse, or there is nothing left to win
 
     def _next_stretch(self, a: float) -> float:
-        """Return the stretch after a step a: local solvers go by bounds of curvature, and there may be far less."""
+        """Return the factor by which the next p is stretched, after a step a along this one that won something.
+
+        Local solvers go by bounds of the curvature, and there may be far less: a step to the end of the grid doubles
+        the factor.
+        """
         if self.stretch < 1.0:
             return min(2.0 * self.stretch, 1.0)
         if a >= GRID_A.max():

@@ -12,39 +12,39 @@ TARGET_BETA = 0.5
 
 
 class GossipSteps(Protocol):
-    """Number of exchanges of one round of gossip, and what they amount to."""
+    """Protocol: how many exchanges one round of gossip makes, and by how much they shrink the disagreement."""
 
     def count(self, block: Block) -> int:
-        """Return B, the exchanges of a round."""
+        """Return B, the number of exchanges of a round."""
 
     def beta(self, block: Block) -> float:
-        """Return the factor by which the exchanges of a round shrink the disagreement of the estimates at least."""
+        """Return the factor beta, at most 1, by which a round shrinks the disagreement of the estimates at least."""
 
 
 @dataclass(frozen=True)
 class PowerSteps:
-    """v <- W^B v by B exchanges."""
+    """Plain gossip, B times a round: v <- W^B v, with the mixing matrix W."""
 
     steps: int  # B
 
     def count(self, block: Block) -> int:
-        """Return B, the exchanges of a round."""
+        """Return B, the number of exchanges of a round."""
         return self.steps
 
     def beta(self, block: Block) -> float:
-        """Return max(|lambda_2|, |lambda_K|)^B of W."""
+        """Return the factor by which a round shrinks disagreement, max(abs(lambda_2), abs(lambda_K))^B of W."""
         low, high = block.info.spectrum
         return float(max(-low, high) ** self.steps)
 
 
 @dataclass(frozen=True)
 class ChebyshevSteps:
-    """v <- P(W) v with the polynomial P of degree B, P(1) = 1, that is smallest on the other eigenvalues of W."""
+    """Chebyshev gossip: v <- P(W) v with the polynomial P of degree B, P(1) = 1, smallest on W's other eigenvalues."""
 
     steps: int | None  # B; None: the fewest that reach TARGET_BETA
 
     def count(self, block: Block) -> int:
-        """Return B, the exchanges of a round."""
+        """Return B, the number of exchanges of a round: as given, or the fewest whose beta is at most TARGET_BETA."""
         if self.steps is not None:
             return self.steps
         steps = 1
@@ -53,5 +53,8 @@ class ChebyshevSteps:
         return steps
 
     def beta(self, block: Block) -> float:
-        """Return 1 / T_B at the image of 1 under the map from the other eigenvalues' interval to [-1, 1]."""
+        """Return the factor by which a round shrinks disagreement, 1 / T_B(x) of the Chebyshev polynomial T_B.
+
+        x is the image of 1 under the map from the interval of W's other eigenvalues to [-1, 1].
+        """
         return chebyshev_beta(block.info.spectrum, self.count(block))

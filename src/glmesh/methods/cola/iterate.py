@@ -14,57 +14,66 @@ from glmesh.types import Flags, Matrix, Vector
 
 
 def initial_variables(block: Block) -> Vector:
-    """Return x = 0 of all columns of the block, or the nearest x inside the bounds of g, shape (n_columns,)."""
+    """Return the variables of a cold start, shape (n_columns,): 0, or the nearest point inside the bounds of g."""
     return block.inside(np.zeros(block.columns.n))
 
 
 @dataclass(kw_only=True)
 class Iterate:
-    """The point (x, v) that a block of nodes has reached, and its local subproblems."""
+    """The point (x, v) that a block of nodes has reached, and what its local subproblems need.
+
+    Accelerators work on it.
+    """
 
     x: PerColumn[Vector]  # (n_columns,) variables of the hosted nodes, node after node
     gossip: Gossip  # estimates v_k of Ax, and how they are mixed
     w: PerNode[Matrix]  # (n_hosted, d) gradient of f at the mixed estimate
     memory: Any  # what the local solver keeps between rounds; None: nothing
-    up: PerNode[Flags]  # (n_hosted,) nodes that take part in the coming round
+    up: PerNode[Flags]  # (n_hosted,) mask of the nodes that take part in the coming round
     screening: Screening  # nodes that skip their subproblem because it has nothing to gain
     required_theta: PerNode[Vector]  # (n_hosted,) accuracy Theta imposed from outside; 1: no step, NaN: none imposed
     theta: PerNode[Vector]  # (n_hosted,) accuracy Theta reached in the last round; NaN: not measured
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
     relaxation: Relaxation | None = None  # search for sigma'; None where sigma' is given
     round: Shared[int] = 0  # rounds done
-    overshoots: Largest[int] = 0  # times that momentum let H rise far; curvature "hessian" is not trusted after one
+    overshoots: Largest[int] = 0  # times that momentum let H rise far; "hessian" curvature is not trusted after one
 
     @property
     def v(self) -> Matrix:
-        """Estimates v_k of Ax, shape (n_hosted, d)."""
+        """Return the estimates v_k of Ax of the hosted nodes, shape (n_hosted, d)."""
         return self.gossip.v
 
     @property
     def flow_gossip(self) -> FlowGossip:
-        """The gossip of a network where messages get lost."""
+        """Return the gossip, which must be flow gossip, for networks where messages get lost."""
         assert isinstance(self.gossip, FlowGossip)
         return self.gossip
 
     def parts_of_h(self, block: Block) -> Vector:
-        """Return f(v_k)/K + g_k(x_k) of every hosted node; the sum over all nodes is H(x, v)."""
+        """Return f(v_k)/K + g_k(x_k) of every hosted node, shape (n_hosted,).
+
+        Their sum over all nodes is the objective H.
+        """
         members_seen = np.maximum(self.gossip.members_seen, 1.0)
         means: Vector = np.array([block.f.value(v) for v in self.gossip.v]) / members_seen
         return means + block.node_values(self.x)
 
     def record(self, theta: Vector, visited: Vector) -> None:
-        """Store what the local solves of this round reached (Theta) and cost (nonzeros visited), per hosted node."""
+        """Store what the local solves of this round reached, Theta, and the nonzeros they visited, each (n_hosted,)."""
         self.theta, self.visited = theta, visited
 
     def move(self, block: Block, solver: LocalSolver, x: Vector, solved: Vector | None = None) -> None:
-        """Set x; tell the local solver which columns are not where it left them, at `solved` (default: the old x)."""
+        """Set x, shape (n_columns,), and tell the local solver which columns changed since it left them at `solved`.
+
+        `solved` None: it left them at the old x.
+        """
         solver.moved(block, self.memory, x != (self.x if solved is None else solved))
         self.x = x
 
     def count_overshoot(self) -> None:
-        """Record that momentum let H rise far."""
+        """Count one more time that momentum let the objective H rise far."""
         self.overshoots += 1
 
     def renew(self, memory: Any, relaxation: Relaxation | None) -> None:
-        """Replace what the local solver and the search for sigma' keep: columns or functions are others."""
+        """Replace what the local solver and the search for sigma' keep, because columns or functions are others."""
         self.memory, self.relaxation = memory, relaxation

@@ -37,29 +37,36 @@ LEAST_CAP = 2.0
 
 @dataclass
 class Nesterov:
-    """Nesterov's sequence t <- (1 + sqrt(1 + 4 t^2)) / 2 with theta = (t_before - 1) / t, per hosted node."""
+    """Nesterov's sequence t <- (1 + sqrt(1 + 4 t^2)) / 2 of every hosted node.
 
-    t: PerNode[Vector]  # (n_hosted,)
+    theta = (t_before - 1) / t extrapolates x.
+    """
+
+    t: PerNode[Vector]  # (n_hosted,) Nesterov's t
     cap: PerNode[Vector]  # (n_hosted,) bound of t; inf: none
     theta: PerNode[Vector]  # (n_hosted,) extrapolation of the coming round: x + theta (x - x_before)
 
     @staticmethod
     def of(size: int) -> Nesterov:
-        """Return the sequence of `size` nodes before round 0: t = 1, no extrapolation."""
+        """Return the sequence of `size` nodes before round 0: t = 1, and no extrapolation."""
         return Nesterov(np.ones(size), np.full(size, np.inf), np.zeros(size))
 
     def step(self) -> None:
-        """Advance t, up to its bound, and set theta of the coming round."""
+        """Advance all nodes' t, up to its bound `cap`, and set the extrapolation theta of the coming round."""
         after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.t**2))
         self.theta = (self.t - 1.0) / after
         self.t = np.minimum(after, self.cap)
 
     def limit(self, largest: float | Vector) -> None:
-        """Set t <- min(t, largest)."""
+        """Lower t to `largest` where it is larger; one number for all hosted nodes, or shape (n_hosted,)."""
         self.t = np.minimum(self.t, largest)
 
     def follow(self, nodes: int | slice, decision: Decision) -> None:
-        """Do at these hosted nodes what the policy has decided."""
+        """Carry out a decision of the restart policy at these hosted nodes.
+
+        KEEP lets the bound of t grow, all others set t = 1 and theta = 0; ROLLBACK also sets the bound to half of t,
+        FORGET lifts it.
+        """
         if decision is Decision.KEEP:
             self.cap[nodes] *= CAP_GROWTH
             return
@@ -72,7 +79,7 @@ class Nesterov:
 
 @dataclass
 class Momentum:
-    """State of Nesterov's method with function-value restarts, one entry per hosted node."""
+    """State of the accelerator "momentum": Nesterov's method with function-value restarts, an entry per hosted node."""
 
     PASSES: ClassVar[int] = 2  # forward and backward: momentum rests on a symmetric local step
 
@@ -82,24 +89,27 @@ class Momentum:
 
     @staticmethod
     def of(block: Block, state: Iterate) -> Momentum:
-        """Return momentum at rest, for the kind of network that the state's gossip is for."""
+        """Return momentum before round 0, without extrapolation yet.
+
+        All nodes decide on restarts together if the state's gossip is reliable, else each for itself.
+        """
         reliable = state.gossip.reliable
         policy = SharedPolicy.of(block) if reliable else LocalPolicy.of(block, state.gossip)
         return Momentum(state.x.copy(), Nesterov.of(block.size), policy)
 
     @property
     def monitor(self) -> Monitor:
-        """The aggregate that tells the policy H."""
+        """Return the aggregate from which the restart policy learns the objective H."""
         return self.policy.monitor
 
     @property
     def value(self) -> float:
-        """H as the block's first node last heard of it; NaN: not known."""
+        """Return the objective H as the block's first node last heard of it; NaN: not known."""
         return float(np.ravel(self.policy.last)[0])
 
     @property
     def best(self) -> float:
-        """Smallest H that the block's first node has heard of; NaN: none."""
+        """Return the smallest objective H that the block's first node has heard of; NaN: none."""
         return float(np.ravel(self.policy.best)[0])
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
@@ -112,24 +122,27 @@ class Momentum:
         self._review(block, state, halo, how.solver)
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Set x_before = x and t = 1 at all nodes; what is known of H is void."""
+        """Set x_before = x and t = 1 at all nodes, and ignore the objective H of all rounds so far."""
         self.x_before = state.x.copy()
         self.nesterov.follow(slice(None), Decision.RESTART)
         self.policy.forget(state.round + 1)
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Set x_before = x and t = 1 at all nodes; what is known of H is of another function."""
+        """Begin anew like `reset`, because f and g were replaced: H of all rounds so far is of another function."""
         self.reset(block, state)
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Set x_before = x at node k; its next extrapolation is zero."""
+        """Set x_before = x at the k-th hosted node, so that its next extrapolation is zero."""
         own = block.of_node(k)
         self.x_before[own] = state.x[own]
         self.nesterov.theta[k] = 0.0
         state.gossip.reset_node(k)
 
     def _extrapolate(self, block: Block, state: Iterate, solver: LocalSolver) -> None:
-        """Set x <- x + theta (x - x_before), inside its bounds, and v likewise."""
+        """Replace x by x + theta (x - x_before), inside its bounds, at nodes that are up, and extrapolate v alike.
+
+        Nodes that skip their subproblem in this round keep their x.
+        """
         theta = np.where(state.up, self.nesterov.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x_before)
         x = block.inside(ahead)
@@ -145,7 +158,10 @@ class Momentum:
         state.move(block, solver, x)
 
     def _review(self, block: Block, state: Iterate, halo: Halo, solver: LocalSolver) -> None:
-        """Advance Nesterov's sequence, and do what the policy decides from the newest H."""
+        """Advance Nesterov's sequence, take the newest H from the halo, and carry out what the restart policy decides.
+
+        A rollback moves x and v to the last good snapshot, if there is one.
+        """
         self.nesterov.step()
         self.monitor.incoming(block, state, halo)
         self.nesterov.limit(self.monitor.largest_t)

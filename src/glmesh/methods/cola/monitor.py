@@ -26,65 +26,83 @@ HEARD_GAIN = 0.1
 
 
 class Monitor(Protocol):
-    """Aggregate of the parts of H that rides along with gossip."""
+    """Protocol: sums up the nodes' parts of the objective H, in numbers that ride along with the messages of gossip."""
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return what the hosted nodes add to their messages of this round, given their parts of H."""
+        """Return what the hosted nodes add to their messages of this round.
+
+        `parts` are their parts of H, shape (n_hosted,).
+        """
         ...
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take what the neighbours added to theirs."""
+        """Take from the halo what the neighbours added to their messages."""
         ...
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth` as node k knows it, None: not known; whether no part is older)."""
+        """Return (H of round `state.round - 2 depth` as node k knows it, whether all parts are of that round).
+
+        H is None while it is not known; a part of an earlier round stands in for one that is missing.
+        """
         ...
 
     @property
     def largest_t(self) -> float | Vector:
-        """Bound of Nesterov's t by what nodes hear of each other, for all nodes or shape (n_hosted,)."""
+        """Return the bound of Nesterov's t by how many messages arrive: one for all nodes, or shape (n_hosted,)."""
         ...
 
 
 @dataclass
 class TreeMonitor:
-    """H by a pipelined all-reduce along the spanning tree; all nodes know the same."""
+    """Monitor of a reliable network: H by a pipelined all-reduce along the spanning tree, equal at all nodes."""
 
     aggregate: TreeAggregate
-    h: Shared[float] = np.nan  # of round - 2 depth; NaN: not known yet
+    h: Shared[float] = np.nan  # objective H of round - 2 depth; NaN: not known yet
     largest_t: ClassVar[float] = np.inf
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return scalars (n_hosted, 2): sum of the subtree and total, each of the round whose turn it is."""
+        """Return the scalars that hosted nodes send to the tree, shape (n_hosted, 2): sum of the subtree, and total.
+
+        `parts` are the nodes' parts of H in this round, shape (n_hosted,); what is sent belongs to earlier rounds.
+        """
         return Riding(scalars=self.aggregate.outgoing(block, parts))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take what children and parents sent."""
+        """Take the scalars of children and parents from the halo, and set `h`, the newest H that is known."""
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth`, equal at all nodes, None: not known yet; True)."""
+        """Return (H of round `state.round - 2 depth`, True).
+
+        H is equal at all nodes, and None while it is not known.
+        """
         return None if np.isnan(self.h) else self.h, True
 
 
 @dataclass
 class EpidemicMonitor:
-    """H from the newest parts of all members that a node has heard of; nodes may know different values."""
+    """Monitor of a network where messages get lost: H from the newest parts of all members that a node has heard of.
+
+    Nodes may know different values of H.
+    """
 
     aggregate: EpidemicAggregate
     heard: PerNode[Vector]  # (n_hosted,) moving average of the share of its neighbours that a node hears in a round
 
     @staticmethod
     def of(block: Block) -> EpidemicMonitor:
-        """Return a monitor that has heard of nothing."""
+        """Return a monitor that has heard of no part yet."""
         return EpidemicMonitor(EpidemicAggregate.of(block), np.full(block.size, 0.5))
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return the digest of each hosted node, with its own part of H of this round."""
+        """Return the digest that each hosted node sends, with its own part of H in this round.
+
+        `parts` are the parts of all hosted nodes, shape (n_hosted,); those of nodes that are down are not used.
+        """
         return Riding(parts=self.aggregate.outgoing(block, parts, state.round, state.up))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take the newer parts, and count the neighbours heard."""
+        """Take newer parts of H from the halo, and update the share of neighbours that each node hears."""
         self.aggregate.incoming(block, halo)
         senders: list[set[int]] = [set() for _ in range(block.size)]
         for mail in halo.mail:
@@ -95,21 +113,27 @@ class EpidemicMonitor:
             self.heard[k] += HEARD_GAIN * (share - self.heard[k])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth`, None: not known; whether no part is of an earlier round)."""
+        """Return (H of round `state.round - 2 depth` as node k knows it, whether no part in it is of an earlier round).
+
+        H is None while it is not known.
+        """
         members = state.flow_gossip.node_flows[k].view.flags
         h, whole = self.aggregate.at(k, state.round - 2 * block.info.depth, members)
         return None if np.isnan(h) else h, whole
 
     def newest_restart(self, k: int) -> int:
-        """Return the round of the newest restart of any node that node k has heard of; -1: none."""
+        """Return the round of the newest restart of momentum, at any node, that node k has heard of; -1: none."""
         return int(self.aggregate.restarts[k])
 
     def announce_restart(self, k: int, round: int) -> None:
-        """Let node k tell the others that it restarted in `round`."""
+        """Let the coming messages of node k tell the others that it restarted momentum in `round`."""
         self.aggregate.restarts[k] = round
 
     @property
     def largest_t(self) -> Vector:
-        """SILENT_MOMENTUM / (share of neighbours not heard)^2, at least 1, shape (n_hosted,)."""
+        """Return the bound of Nesterov's t, shape (n_hosted,): lower the fewer neighbours a node hears.
+
+        SILENT_MOMENTUM / (share of neighbours not heard)^2, and at least 1.
+        """
         silence = np.maximum(1.0 - self.heard, 1e-6)
         return np.maximum(SILENT_MOMENTUM / silence**2, 1.0)

@@ -51,12 +51,16 @@ HESSIAN_ROW_COST = 1 / 12
 
 
 def width(d: int) -> int:
-    """Return the numbers in one node's part of a sum: a vector of d, and the triangle of a Hessian."""
+    """Return how many numbers one node adds to a sum: a vector of d, and the triangle of a Hessian, d (d + 1) / 2."""
     return d + d * (d + 1) // 2
 
 
 def suits(block: Block) -> bool:
-    """Return whether the nodes hold samples with smooth losses, the penalty is a square, and the Hessian is small."""
+    """Return whether Newton's method suits the block's nodes.
+
+    They must hold samples with smooth losses, the penalty must be a square, and the coefficients at most
+    MOST_COEFFICIENTS.
+    """
     f = block.f
     small = block.d <= MOST_COEFFICIENTS
     smooth = all(g.has_smooth_conjugate for k, g in enumerate(block.terms) if block.n_columns(k))
@@ -65,7 +69,7 @@ def suits(block: Block) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """A step from w along a direction, and what is known where it began."""
+    """A step of Newton's method from coefficients w along a direction, with objective and slope where it began."""
 
     w: Vector  # (d,) where the step began
     value: float  # objective at w
@@ -75,17 +79,23 @@ class Step:
 
     @property
     def is_seen(self) -> bool:
-        """Whether values of the objective can tell where the step began from where it leads to."""
+        """Return whether the decrease that the step promises is more than rounding in values of the objective."""
         return self.decrement > VISIBLE_DECREASE * abs(self.value)
 
     def is_followed_by(self, new: Step) -> bool:
-        """Return whether `new`, which begins where this step leads to, begins at a better point."""
+        """Return whether `new`, which begins where this step leads to, begins at a better point.
+
+        Better is a sufficient decrease of the objective, or a smaller decrement where the objective cannot tell.
+        """
         if self.is_seen:
             return new.value <= self.value - SUFFICIENT_DECREASE * self.length * self.decrement
         return new.decrement < self.decrement
 
     def shortened(self, value: float) -> Step:
-        """Return the step cut to the least point of a parabola (a tenth to a half), given the value where it led to."""
+        """Return this step cut to a tenth to a half, at the least point of a parabola.
+
+        `value` is the objective where it led to.
+        """
         rise = value - self.value + self.decrement * self.length
         part = 0.5 * self.decrement * self.length / rise if np.isfinite(rise) and rise > 0 else 0.1
         return replace(self, length=self.length * float(np.clip(part, 0.1, 0.5)))
@@ -93,7 +103,7 @@ class Step:
 
 @dataclass
 class Newton:
-    """State of Newton's method with exact sums."""
+    """State of the accelerator "newton": Newton's method for coefficients w by exact sums of slopes and Hessians."""
 
     solves_for_coefficients: ClassVar[bool] = True
 
@@ -102,33 +112,36 @@ class Newton:
     step: Shared[Step | None] = None  # step that led to w; None: none did
     center: Shared[Vector | None] = None  # (d,) coefficients that x and v belong to; None: another accelerator's
     value: Shared[float] = np.inf  # objective when it was last known
-    best: Shared[float] = np.inf  # objective at the gradient of f at v, the model that a node would write
+    best: Shared[float] = np.inf  # objective at the gradient of f at v, the model that a node would save
     idle: Shared[int] = 0  # rounds in a row that won nothing
-    careful: Shared[int] = 0  # rounds to come with bounds of the curvature in the place of the Hessian
+    careful: Shared[int] = 0  # rounds to come with bounds of the curvature instead of the Hessian
     patience: Shared[int] = 1  # `careful` when the Hessian misleads next
     all_reduce: AllReduce = field(default_factory=AllReduce)
     broken: Shared[bool] = False  # whether the last sum lacked a part: the network does not stand still
 
     @staticmethod
     def of(block: Block) -> Newton:
-        """Return the state before the first round."""
+        """Return the state before the first round, when Ax is not known."""
         return Newton(all_reduce=AllReduce(width(block.d)))
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Forget v = Ax and the coefficients; start from the gradient of f at the next v."""
+        """Forget Ax and the coefficients; the next round sums Ax up again and starts from the gradient of f there."""
         self.v = self.w = self.center = None
         self.retarget(block, state)
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Forget values and steps; go on from the present coefficients."""
+        """Forget values and steps, after f and g were replaced; go on from the present coefficients."""
         self.step, self.value, self.best, self.idle, self.careful, self.patience = None, np.inf, np.inf, 0, 0, 1
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Forget v = Ax: A_k x_k is another."""
+        """Forget Ax and the coefficients, because the k-th hosted node's share A_k x_k has changed."""
         self.reset(block, state)
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round; where a sum lacks a part, set `broken` and leave x as it was."""
+        """Make one round: sum Ax up if it is not known, else a step.
+
+        A sum that lacks a part sets `broken` and leaves x as it was.
+        """
         if self.v is None:
             self.v = yield from self.all_reduce.product(block, state.round, state.x)
             self.broken = self.v is None
@@ -137,7 +150,7 @@ class Newton:
         state.gossip.finish_sum(block, state.x, self.v, broken=self.broken)
 
     def _newton(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Rounds:
-        """Sum the losses, their gradients and Hessians at w up, and choose the next w."""
+        """Sum up losses, gradients and Hessians at w over all nodes, choose the next w, and move x if w is better."""
         w, g = block.f.gradient(v) if self.w is None else self.w, block.g
         assert isinstance(g, Columnwise)
         pulls = -block.columns.transposed_dot(w)
@@ -159,7 +172,10 @@ class Newton:
             state.move(block, how.solver, x)
 
     def _advance(self, model: Parabola, at_zero: float) -> bool:
-        """Choose the next w from the objective around the present one; return whether the present one is accepted."""
+        """Choose the next w from the parabola around the present one; return whether the present one is accepted.
+
+        `at_zero` is the objective at w = 0.
+        """
         w, new = model.w, model.step()
         if self.w is None:
             self.best = new.value
@@ -181,9 +197,10 @@ class Newton:
         return False
 
     def _writes_better(self, model: Parabola, v: Vector) -> bool:
-        """Return whether the model that nodes would write from v, by the parabola, is the best so far; keep its value.
+        """Return whether the model that nodes would save, the gradient of f at v, is the best so far.
 
-        The gradient of f at v may be far from w until w is good.
+        Compared is the parabola's value of the objective, which is kept in `best`. The gradient of f at v may be far
+        from w until w is good.
         """
         assert self.step is not None
         written = model.at(model.f.response(v, model.w))
@@ -194,13 +211,16 @@ class Newton:
         return better
 
     def _begin_carefully(self, w: Vector) -> None:
-        """Go on from w with bounds of the curvature, for `patience` rounds."""
+        """Go on from w with bounds of the curvature instead of the Hessian, for `patience` rounds.
+
+        Doubles `patience` for the next time.
+        """
         self.w, self.step, self.careful, self.patience = w, None, self.patience, 2 * self.patience
 
 
 @dataclass(frozen=True)
 class Parabola:
-    """The objective to second order around w, with its penalty f."""
+    """The objective to second order around coefficients w: value, gradient and Hessian, the penalty f included."""
 
     f: ConjugateOf
     w: Vector  # (d,)
@@ -210,7 +230,7 @@ class Parabola:
 
     @staticmethod
     def of(block: Block, w: Vector, v: Vector, triangle: Vector, loss: float) -> Parabola:
-        """Return the parabola from the sums over all samples: loss, v = minus its gradient, triangle of its Hessian."""
+        """Return the parabola from sums over all samples: `loss`, v = minus its gradient, triangle of its Hessian."""
         assert isinstance(block.f, ConjugateOf)
         l2, linear = block.f.quadratic(block.d)
         bend = np.zeros((block.d, block.d))
@@ -220,24 +240,27 @@ class Parabola:
         return Parabola(block.f, w, loss + weighted_sum(0.5 * l2 * w + linear, w), l2 * w + linear - v, bend)
 
     def step(self) -> Step:
-        """Return the step to the least point of the parabola."""
+        """Return the step from w to the least point of the parabola: Newton's step."""
         direction = -solve_symmetric(self.bend, self.slopes)
         return Step(self.w, self.value, direction, -weighted_sum(self.slopes, direction))
 
     def leaves_out(self, step: Step) -> bool:
-        """Return whether some coefficients have a slope but no curvature, so that the step leaves their slope."""
+        """Return whether some coefficient has a slope but no curvature, so that the step does not remove the slope."""
         left = self.slopes + inner(self.bend, step.direction[None])[:, 0]
         size = np.abs(self.slopes) + inner(np.abs(self.bend), np.abs(step.direction)[None])[:, 0]
         return bool((np.abs(left) > FLAT_RESIDUAL * size).any())
 
     def at(self, w: Vector) -> float:
-        """Return the value of the parabola at w."""
+        """Return the value of the parabola, a model of the objective, at coefficients w, shape (d,)."""
         away = w - self.w
         return self.value + weighted_sum(self.slopes + 0.5 * inner(self.bend, away[None])[:, 0], away)
 
 
 def _triangles(block: Block, bends: Vector) -> Matrix:
-    """Return A_k diag(bends) A_k^T of every hosted node, the upper triangle, row after row, a node each row."""
+    """Return the Hessian A_k diag(bends) A_k^T of each hosted node's losses, shape (n_hosted, d (d + 1) / 2).
+
+    Each is its upper triangle, row after row; `bends` has a second derivative per sample.
+    """
     rows, columns = np.triu_indices(block.d)
     out = np.empty((block.size, len(rows)))
     for k in range(block.size):

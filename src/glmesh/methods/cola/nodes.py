@@ -19,7 +19,7 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 class ColaNodes(HostedNodes[Block, ColaState]):
-    """Blocks of CoLA's nodes, with certificates if the run asks for them.
+    """The nodes of CoLA that this process hosts, in blocks, with certificates if the run asks for them.
 
     The states are made by `Cola.prepare`, which chooses the acceleration.
     """
@@ -40,7 +40,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._of_members: tuple[bytes, Block] | None = None  # all members in one block, until some join or leave
 
     def _agree(self) -> DataSummary | None:
-        """Return what nodes whose data is apart must know of each other, found by messages; None for pooled data."""
+        """Return what nodes with data of their own must know of each other's data, found by messages.
+
+        Return None for pooled data.
+        """
         if self.problem.pooled:
             return None
         own = [np.stack([self.problem.parts[k].summary().to_vector() for k in ids]) for ids in self.setup.node_ids]
@@ -48,7 +51,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return DataSummary.from_vector(self.setup.agree(self.transport, floods)[0][0])
 
     def make_block(self, number: int, ids: Indices) -> Block:
-        """Return block `number` with the columns of these nodes, as the present partition deals them out."""
+        """Return block `number` of this process, with the columns that the partition gives to the nodes `ids`."""
         composites = [self.problem.node_composite(int(k), self.partition.columns_of(k), self.summary) for k in ids]
         d = composites[0].columns.d
         return Block.of(
@@ -56,7 +59,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         )
 
     def certify(self, *, extrapolates: bool) -> None:
-        """Let nodes prove how good their model is; extrapolates: what they send is ahead of their state."""
+        """Make a certifier for every block, so that nodes prove how good their model is.
+
+        `extrapolates`: messages carry estimates of another point than the node's own x, as under momentum.
+        """
         by_samples, tol = self.by_samples, self.setup.tol
         if self.uses_flows:
             gaps = SpectralGaps(self.setup.mixing, self.setup.plan)
@@ -68,7 +74,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.certifiers = [Certifier(block, by_samples=by_samples, tol=tol) for block in self.blocks]
 
     def greet(self) -> None:
-        """Open every link of flow gossip, before round 0; nodes that join later start empty."""
+        """Open every link of flow gossip by an exchange before round 0.
+
+        Nodes that join later get the variables of a cold start.
+        """
         for node in np.flatnonzero(~self.setup.plan.members(0, self.setup.n_nodes)):
             self.by_id.clear(int(node))
             self.by_id.invalidate(int(node), 0, forget=True)
@@ -77,13 +86,13 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def by_samples(self) -> bool:
-        """Whether nodes hold samples."""
+        """Return whether nodes hold samples (True) or features (False)."""
         return self.problem.spec.split == "samples"
 
     # rounds
 
     def rounds(self, number: int) -> list[Rounds]:
-        """Return the generators of round `number`, with certificate records that ride along."""
+        """Return the generators of round `number`, one per block, with certificate records in their messages."""
         rounds = super().rounds(number)
         watching = self.watchers
         if not watching:
@@ -94,7 +103,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         ]
 
     def finish_round(self, number: int) -> None:
-        """Let every block choose the next accelerator, follow a free intercept, note what all members have proven."""
+        """Conclude round `number`: let blocks choose the next accelerator, and store what all members have certified.
+
+        Also moves the anchor of a free intercept.
+        """
         for block, state in zip(self.blocks, self.states, strict=True):
             state.finish_round(block)
         self._follow_intercept()
@@ -102,7 +114,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self._note_certificate(self.members(number + 1))
 
     def _follow_intercept(self) -> None:
-        """Hold the free intercept where Newton's method, which solves for it at all nodes alike, has it now."""
+        """Move the anchor of a free intercept to the value that Newton's method, equal at all nodes, has found."""
         center = self.states[0].coefficients
         if center is None or not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(center)[1]:
             return
@@ -115,47 +127,50 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     # what can be seen
 
     def by_block(self, x: Vector) -> list[Vector]:
-        """Return variables in the user's order as those of each block."""
+        """Return the variables x, given in the user's order, shape (n,), as one array per block, node after node."""
         order, starts = self.partition.order, self.partition.starts
         return [x[order[starts[int(block.ids[0])] : starts[int(block.ids[-1]) + 1]]] for block in self.blocks]
 
     def product(self, x: Vector) -> Vector:
-        """Return A x of variables in the user's order, shape (d,)."""
+        """Return Ax, shape (d,), of variables in the user's order, shape (n,)."""
         return product(self.blocks, self.by_block(x), self.processes)
 
     @property
     def x(self) -> Vector:
-        """The variables in the user's order, a copy."""
+        """Return a copy of the variables of all nodes in the user's order, shape (n,)."""
         return np.asarray(self.partition.to_user(self.processes.all_gather_rows([state.x for state in self.states])))
 
     @property
     def estimates(self) -> Matrix:
-        """(K, d) every node's v_k, a copy."""
+        """Return a copy of every node's estimate v_k of Ax, shape (K, d)."""
         return np.asarray(self.processes.all_gather_rows([state.v for state in self.states]))
 
     @property
     def visited(self) -> Vector:
-        """(K,) nonzeros that each node visited in the last round."""
+        """Return the nonzeros that each node of this process visited in the last round, shape (n_hosted,)."""
         return np.concatenate([state.visited for state in self.states])
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """(round, acceleration from then on, why) of every choice so far."""
+        """Return (round, accelerator from then on, why) of every choice of an accelerator so far."""
         return list(self.states[0].story)
 
     @property
     def theta(self) -> Vector:
-        """(K,) local accuracy Theta_k of the last round, NaN where none was measured."""
+        """Return the local accuracy Theta_k that each node reached in the last round, shape (K,); NaN: not measured."""
         return np.asarray(self.processes.all_gather_rows([state.theta for state in self.states]))
 
     @property
     def up(self) -> Flags:
-        """(K,) which nodes were there in the last round."""
+        """Return a mask of shape (K,), true for each node that took part in the last round."""
         return np.asarray(self.processes.all_gather_rows([state.up for state in self.states]))
 
     @property
     def skipped(self) -> tuple[int, float]:
-        """(Subproblems that were skipped because they had nothing to gain, nonzeros that those would have visited)."""
+        """Return (number of subproblems that all nodes have skipped so far, nonzeros that those would have visited).
+
+        Nodes skip a subproblem that provably has nothing to gain.
+        """
         each = self.processes.all_gather([(state.skipped, state.work_saved) for state in self.states])
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
@@ -166,9 +181,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [data.columns, data.y, data.weight]
 
     def measure(self, rounds: int) -> Measures:
-        """Return O_A, H, gap and consensus of the state after so many rounds.
+        """Return objective, H, absolute duality gap and consensus violation of the state after `rounds` rounds.
 
-        The objective is that of all members, those included that are away; what nodes that left for good add to A x
+        The objective is that of all members, those included that are away; what nodes that left for good add to Ax
         stays as a constant, if it stays at all.
         """
         xs, vs = [state.x for state in self.states], [state.v for state in self.states]
@@ -177,7 +192,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return observe(self.blocks, xs, vs, by_samples=self.by_samples, processes=self.processes)
 
     def objective_at(self, x: Vector, estimates: Matrix, rounds: int) -> float:
-        """Return the user-level objective of other variables and estimates than the present ones."""
+        """Return the user-level objective at other variables x, in the user's order, and estimates, shape (K, d).
+
+        `rounds` says whose objective it is: that of the members after this number of rounds.
+        """
         vs = [estimates[block.ids.astype(np.int64)] for block in self.blocks]
         if self.transport.fails:
             return self._observe_members(self.by_block(x), vs, self.members(rounds)).objective
@@ -185,7 +203,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return found.objective
 
     def _observe_members(self, xs: list[Vector], vs: list[Matrix], members: Flags) -> Measures:
-        """Return the measures of the members alone, whatever K some nodes still believe in."""
+        """Return the measures of the members alone, from variables and estimates per block.
+
+        `members` is a mask of shape (K,). Estimates are rescaled, because nodes may still count with another number of
+        members.
+        """
         by_samples = self.by_samples
         scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
         rows = np.concatenate([v * scale[:, None] for v, scale in zip(vs, scales, strict=True)])[members]
@@ -199,7 +221,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return observe([block], [x], [rows], by_samples=by_samples, constant=constant, conserved=False)
 
     def _block_of_members(self, members: Flags) -> Block:
-        """Return all members in one block; it is kept until somebody joins or leaves."""
+        """Return all members, a mask of shape (K,), as one block; it is kept until the members change."""
         key = members.tobytes()
         if self._of_members is None or self._of_members[0] != key:
             ids = np.flatnonzero(members)
@@ -214,7 +236,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return self._of_members[1]
 
     def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
-        """Return (coefficients, intercept): the mean of the members' models, or x itself split by features."""
+        """Return (coefficients, intercept): the mean of the members' models split by samples, x split by features.
+
+        x is in the user's order, estimates have shape (K, d), members is a mask of shape (K,).
+        """
         if self.by_samples:
             f = self.problem.composite.f
             return self.problem.model_of(np.mean([f.gradient(row) for row in estimates[members]], axis=0))
@@ -224,13 +249,16 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def certificate(self) -> Certificate | None:
-        """The newest certificate that every node knows, about the present members and data."""
+        """Return the newest certificate that every node knows of the present members and data; None: none yet."""
         if self.certifiers:
             return self.certifiers[0].latest
         return None if self.proof is None else self.proof[0]
 
     def _note_certificate(self, members: Flags) -> None:
-        """Keep what all members have concluded about one round, and their state of that round."""
+        """Store the certificate that all members have concluded about one round, and the state (x, v) that it is about.
+
+        A certificate of other members is dropped.
+        """
         if self.proof is not None and not np.array_equal(np.flatnonzero(members), self.proof[0].members):
             self.proof = None
         snapshots = [last for certifier in self.by_id.async_certifiers for last in certifier.state.last]
@@ -247,7 +275,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.proof = certificate, *self._state_of_snapshots(members, len(certificate.members))
 
     def _state_of_snapshots(self, members: Flags, n_members: int) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every v_k) of the members' last snapshots; who is no member stays as it is."""
+        """Return (x in the user's order, every v_k, shape (K, d)) of the members' last snapshots.
+
+        Nodes that are no members have their present x_k and v_k.
+        """
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
         for number, (block, certifier) in enumerate(zip(self.blocks, self.by_id.async_certifiers, strict=True)):
             for k, snapshot in enumerate(certifier.state.last):
@@ -257,7 +288,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every v_k) that the newest certificate is about."""
+        """Return (x in the user's order, every v_k, shape (K, d)) that the newest certificate is about."""
         if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
         if self.proof is not None:
@@ -271,11 +302,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def watchers(self) -> list[Certifier | AsyncCertifier]:
-        """What makes certificates, one per block; empty without."""
+        """Return the certifiers of this process, one per block; empty if the run makes no certificates."""
         return [*self.certifiers, *self.by_id.async_certifiers]
 
     def restore(self, states: list[ColaState], watchers: list[Any]) -> None:
-        """Take over the saved states of all blocks, and of what makes certificates."""
+        """Take over the saved states of all blocks, and those of their certifiers, from a checkpoint."""
         for watcher, saved in zip(self.watchers, watchers, strict=True):
             watcher.state = saved
         for number, saved in enumerate(states):
@@ -283,13 +314,13 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.states[number] = saved
 
     def restart(self) -> None:
-        """Begin anew from the present variables and estimates, which somebody changed from outside."""
+        """Begin anew from the present variables and estimates, which were changed from outside."""
         for block, state in zip(self.blocks, self.states, strict=True):
             self.method.reset(block, state)
         self._forget()
 
     def retarget(self, problem: Problem) -> None:
-        """Go on with other functions of the same kind on the same columns."""
+        """Go on with another problem: other functions of the same kinds on the same columns."""
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self.summary) for k in block.ids]
@@ -301,13 +332,14 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return copies of (x, v) of every block."""
+        """Return copies of (x, v) of every block, for a later `go_ahead`."""
         return [(state.x.copy(), state.v.copy()) for state in self.states]
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
-        """Set x to x + step (x - x before), but nothing crosses a kink or a bound; the estimates follow.
+        """Move every variable to x + step (x - x before), but not across a kink or a bound; the estimates follow.
 
-        Newton's method knows better where the next solution is, and flows are not extrapolated from outside.
+        `before` is what `mark` returned earlier. Does nothing with Newton's method, which finds the next solution
+        better by itself, and with flow gossip, whose flows are not extrapolated from outside.
         """
         if not np.isfinite(step) or self.uses_flows or self.states[0].solves_for_coefficients:
             return
@@ -324,7 +356,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.restart()
 
     def rehost(self, problem: Problem, partition: Partition, x: Vector) -> None:
-        """Go on with other columns: nodes hold what the partition deals out, variables are x in the user's order."""
+        """Go on with other columns: nodes hold what `partition` gives them, and variables are x in the user's order."""
         self.problem, self.partition = problem, partition
         self.blocks[:] = [self.make_block(b, block.ids.astype(np.int64)) for b, block in enumerate(self.blocks)]
         for block, state, own in zip(self.blocks, self.states, self.by_block(x), strict=True):
@@ -333,7 +365,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what was certified of another problem or another state."""
+        """Drop certificates and records of the state or the problem before; certifiers begin anew."""
         self.certifiers = [Certifier(b, by_samples=self.by_samples, tol=self.setup.tol) for b in self.blocks
                            if self.certifiers]  # fmt: skip
         for block, watch in zip(self.blocks, self.by_id.async_certifiers, strict=False):
@@ -341,7 +373,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._of_members = self.proof = None
 
     def warm_start(self, start: object) -> list[Vector | None]:
-        """Return the variables of each block that a run starts from; None: from zero."""
+        """Return the variables of each block from which a run starts, from a Result or an array in the user's order.
+
+        None for each block if `start` is None: a cold start. Raise InvalidInput for variables of another shape or out
+        of bounds.
+        """
         if start is None:
             return [None] * len(self.blocks)
         try:
@@ -357,14 +393,14 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
 
 def _deal(setup: Setup) -> Partition:
-    """Return who holds which columns."""
+    """Return the partition of the columns over the nodes, as the setup asks for it."""
     if isinstance(setup.problem, Shard):
         return setup.problem.dealt
     return make_partition(setup.problem, setup.n_nodes, setup.partition, setup.seed)
 
 
 def _refuse_free_intercept(setup: Setup) -> None:
-    """Refuse a free intercept of nodes that hold samples where its anchor could not be moved by all at once."""
+    """Raise InvalidInput for a free intercept split by samples where not all nodes could move its anchor at once."""
     model = setup.problem.spec
     if model.split == "samples" and model.fit_intercept and (setup.certify or not setup.plan.is_empty):
         raise InvalidInput(

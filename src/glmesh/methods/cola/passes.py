@@ -14,10 +14,10 @@ from glmesh.types import Matrix, Unsigned, Vector
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes and accuracies of the local solves; each one for all nodes or one per node."""
+    """Passes and accuracy Theta of the local solves, one value for all nodes or one per node, and the time for them."""
 
     local_passes: int | Sequence[int] | None  # None: the accelerator's default
-    local_accuracy: float | Sequence[float] | None  # Theta; None: none is asked for
+    local_accuracy: float | Sequence[float] | None  # accuracy Theta at which a solve stops; None: all passes are made
     time_budget: float | None  # [s of the virtual clock] computing per round; None: unlimited
 
     def check(self, block: Block) -> None:
@@ -28,10 +28,11 @@ class Passes:
             raise InvalidInput("time_budget needs a clock: give network=Network(nonzeros_per_second=...)")
 
     def of_round(self, block: Block, state: Iterate, w: Matrix, default: int) -> Unsigned:
-        """Return the passes of every hosted node in this round, given the gradients w, shape (n_hosted,).
+        """Return the passes over its columns that each hosted node makes in this round, shape (n_hosted,).
 
         0 for a node that is away, is screened out, is required to do nothing (Theta = 1), or has used up its time. A
-        node that is too slow for a pass a round makes one in some of the rounds.
+        node that is too slow for a pass a round makes one in some of the rounds. w are the gradients of f at the
+        estimates, shape (n_hosted, d), by which nodes are screened; `default` is used where `local_passes` is None.
         """
         passes = _per_node(default if self.local_passes is None else self.local_passes, block).astype(np.int64)
         if self.time_budget is not None:
@@ -47,13 +48,16 @@ class Passes:
         return np.where(screened, 0, passes).astype(np.uint64)
 
     def accuracies(self, block: Block, state: Iterate) -> Vector:
-        """Return the Theta at which each local solve may stop, shape (n_hosted,); -1: it makes all its passes."""
+        """Return the accuracy Theta at which each solve may stop, shape (n_hosted,); -1: it makes all its passes."""
         asked = _per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
         return np.where(np.isnan(state.required_theta), asked, state.required_theta)
 
 
 def _per_node(value: ArrayLike | None, block: Block) -> Vector:
-    """Return one entry of `value` per hosted node; a single value is everybody's."""
+    """Return one entry of `value` per hosted node, shape (n_hosted,).
+
+    `value` is one number for all nodes, or K numbers.
+    """
     values = np.atleast_1d(np.asarray(value))
     n_nodes = block.info.n_nodes
     if len(values) not in (1, n_nodes):

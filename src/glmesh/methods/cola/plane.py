@@ -52,7 +52,11 @@ _HERE = (0.0, 0.0)  # x itself, because a and b count from there
 
 
 def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
-    """Return what nodes tell of g_k along x + a p + b d, shape (n_hosted, WIDTH): model, remainder on the grid."""
+    """Return the numbers about g_k along x + a p + b d of every hosted node, shape (n_hosted, WIDTH).
+
+    They are a second-order model at x and, on the grid of (a, b), the remainder: g_k minus the model. x, p and d have
+    shape (n_columns,).
+    """
     out = np.zeros((block.size, WIDTH))
     if block.kind == TABLE:
 
@@ -74,7 +78,10 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
 
 
 def _logistic_derivatives(table: Matrix, x: Vector) -> tuple[Vector, Vector]:
-    """Return (g', g'') of the columns of a logistic dual at x; 0 for columns without weight."""
+    """Return the first and second derivative of g, the dual of the logistic loss, at x, one per column.
+
+    Both are 0 for columns without weight. `table` has the rows (l1, l2, linear, lo, hi) of these columns.
+    """
     lo, hi = table[:, 3], table[:, 4]
     c, sign = hi - lo, np.where(hi > 0, 1.0, -1.0)
     weighs = c > 0
@@ -84,7 +91,10 @@ def _logistic_derivatives(table: Matrix, x: Vector) -> tuple[Vector, Vector]:
 
 
 def _remainder(block: Block, at: Indices, x: Vector, p: Vector, d: Vector, out: Matrix) -> Matrix:
-    """Return g of the columns `at` minus its model on the grid, a row per hosted node; inf outside of bounds."""
+    """Return g minus its model on the grid, from the columns `at`, shape (n_hosted, grid points).
+
+    The remainder is infinite out of bounds. x, p and d are those of the columns `at`; `out` has the nodes' models.
+    """
     node, lo, hi = block.node_of[at], block.table[at, 3], block.table[at, 4]
     g = block.g.take(at)
     piece = node[g.pieces(len(at))[:-1]] if block.kind == GROUPS and len(at) else node
@@ -101,7 +111,10 @@ def _remainder(block: Block, at: Indices, x: Vector, p: Vector, d: Vector, out: 
 
 
 class Plane:
-    """The objective along the plane x + a p + b d, up to a constant."""
+    """The objective as a function of (a, b) on the plane x + a p + b d, up to a constant, and its minimisation.
+
+    `steps` are A p and A d, shape (2, d); `totals` are the numbers of `along`, summed over all nodes.
+    """
 
     def __init__(self, f: Smooth, v: Vector, steps: Matrix, totals: Vector) -> None:
         self.f, self.v, self.steps = f, v, steps
@@ -124,7 +137,10 @@ class Plane:
             self.slope, self.bend = self._with_f(self.slope, self.bend, v, w)
 
     def _with_f(self, slope: Point, bend: Bend, at: Vector, w: Vector) -> tuple[Point, Bend]:
-        """Return (slope, second derivatives) with those of f added, at a point where the gradient of f is w."""
+        """Return (slope, second derivatives) along p and d with those of f added.
+
+        w is the gradient of f at the point `at`.
+        """
         (along_p,), (along_d,) = inner(self.steps, w[None]).tolist()
         (pp, pd), (_, dd) = self.f.bend(at, self.steps).tolist()
         return (slope[0] + along_p, slope[1] + along_d), (bend[0] + pp, bend[1] + pd, bend[2] + dd)
@@ -140,7 +156,7 @@ class Plane:
         return model
 
     def _rise(self, c: Point) -> float:
-        """Return f(v + step) - f(v) of a short step, by the mean of the slopes at both ends.
+        """Return f(v + step) - f(v) of a short step c = (a, b), by the mean of the slopes at both ends.
 
         A difference of values is lost in rounding as soon as the objective is known to the last digit, which x is not
         by far. (Where the curvature jumps, as in Huber's loss, the mean is wrong by as much as there is to win.)
@@ -158,7 +174,10 @@ class Plane:
         return self._with_f(slope, self.bend, at, self.f.gradient(at))
 
     def _at(self, c: Point) -> Vector:
-        """Return v at c = (a, b), or a point at which f is the same and that is kept for the next evaluation at c."""
+        """Return v + a A p + b A d for c = (a, b), shape (d,), or a point of equal f that is quicker to evaluate.
+
+        Keeps the shift between the two for the next evaluation at c.
+        """
         point, self._shifts[c] = self.f.shifted(
             self.v + c[0] * self.steps[0] + c[1] * self.steps[1], self._shifts.get(c, self._near)
         )
@@ -166,7 +185,10 @@ class Plane:
         return point
 
     def best(self, *, cautious: bool) -> Point:
-        """Return the minimiser (a, b); `cautious` looks at the points of the grid only, where g is known exactly."""
+        """Return the minimiser (a, b), and set `won`.
+
+        `cautious` looks at the points of the grid only, where g is known exactly.
+        """
         if self.remainder is None:
             if not self._falls():
                 return _HERE
@@ -184,7 +206,7 @@ class Plane:
         return best
 
     def _falling_cells(self, i: int, j: int) -> Iterator[Cell]:
-        """Yield the cells around a point of the grid into which the objective falls, as far as g is finite there."""
+        """Yield the cells around point (i, j) of the grid into which the objective falls, if g is finite there."""
         corner = _AS[i], _BS[j]
         slope, _ = self._derivatives(corner)
         for cell in itertools.product((i, i + 1), (j, j + 1)):
@@ -197,7 +219,7 @@ class Plane:
                 yield cell
 
     def _lowest_corner(self, remainder: list[list[float]]) -> tuple[Cell, float]:
-        """Return (the best point of the grid, its value).
+        """Return (indices (i, j) of the best point of the grid, the objective there).
 
         All points are looked at where f is quadratic. Else the search goes down from neighbour to neighbour, from x + p
         or, if that is out of bounds, from x.
@@ -227,12 +249,12 @@ class Plane:
             best = new
 
     def _falls(self) -> bool:
-        """Return whether a slope is more than rounding: a direction that is only rounding would lead far away."""
+        """Return whether a slope at x is more than rounding: a direction that is only rounding would lead far away."""
         slope, _ = self._derivatives(_HERE)
         return max(map(abs, slope)) > self.noise
 
     def _corners(self, cell: Cell) -> tuple[float, float, float, float]:
-        """Return the remainder of g at the four corners of a cell."""
+        """Return the remainder of g at the four corners of a cell; b changes faster than a."""
         assert self.remainder is not None
         (i, j), remainder = cell, self.remainder
         return remainder[i - 1][j - 1], remainder[i - 1][j], remainder[i][j - 1], remainder[i][j]
@@ -248,7 +270,10 @@ class Plane:
         return value, slope, (r11 - r01 - r10 + r00) / (wide * high)
 
     def _newton(self, c: Point, cell: Cell | None) -> Point:
-        """Return the minimiser by Newton's method with halving, inside a cell, or anywhere if g leaves no remainder."""
+        """Return the minimiser (a, b) in a cell, or anywhere if g has no remainder, by Newton's method from c.
+
+        Steps that do not decrease the objective are halved.
+        """
         low, high = (-FARTHEST, -FARTHEST), (FARTHEST, FARTHEST)
         if cell is not None:
             low, high = (_AS[cell[0] - 1], _BS[cell[1] - 1]), (_AS[cell[0]], _BS[cell[1]])
@@ -278,7 +303,10 @@ class Plane:
         return c
 
     def _derivatives_inside(self, c: Point, cell: Cell | None) -> tuple[Point, Bend]:
-        """Return (slope, second derivatives) at c with those of the interpolated remainder, if they stay convex."""
+        """Return (slope, second derivatives) of the objective at c = (a, b), the interpolated remainder included.
+
+        The remainder's second derivative is left out if the sum were not convex; no cell: there is no remainder.
+        """
         slope, bend = self._derivatives(c)
         if cell is None:
             return slope, bend
@@ -300,7 +328,10 @@ def _is_convex(bend: Bend) -> bool:
 
 
 def _step(slope: Point, bend: Bend, a_held: bool, b_held: bool) -> Point:
-    """Return Newton's step in a and b; a direction that is held does not exist, or presses against a bound: 0 there."""
+    """Return Newton's step in (a, b) for this slope and these second derivatives; 0 along a direction that is held.
+
+    A direction is held if it does not exist or presses against a bound.
+    """
     pp, pd, dd = bend
     if not a_held and not b_held:
         if _is_convex(bend):

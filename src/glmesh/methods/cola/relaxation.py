@@ -37,7 +37,7 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Relaxation:
-    """Search for sigma'; every node knows the same value in every round."""
+    """Search for the smallest relaxation sigma' that is enough, for sigma="safe"; all nodes know the same value."""
 
     gamma: Shared[float]  # aggregation
     sigma: Shared[float]  # sigma' in use
@@ -50,11 +50,14 @@ class Relaxation:
 
     @staticmethod
     def of(block: Block, gamma: float) -> Relaxation:
-        """Return the state before round 0: sigma' = gamma K."""
+        """Return the search before round 0, with the safe sigma' = gamma K."""
         return Relaxation(gamma, gamma * block.info.n_nodes, TreeAggregate.of(block))
 
     def mix(self, block: Block, gossip: Gossip, up: Flags, steps: GossipSteps) -> Rounds:
-        """Make the exchanges of a round of gossip, with the parts of H riding along; before the first find sigma'."""
+        """Make the exchanges of a round of gossip, with the nodes' parts of H in the messages.
+
+        The first call estimates sigma' before that.
+        """
         if not self.found:
             self.found = True
             yield from self._find(block, steps.beta(block))
@@ -64,7 +67,10 @@ class Relaxation:
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def watch(self, block: Block, parts: Vector, round: int) -> None:
-        """Take the parts of H at this half step; double sigma' if the newest H that is known has risen."""
+        """Take the nodes' parts of H at this half step, shape (n_hosted,).
+
+        Double sigma' if the newest H that is known has risen. The half step is after gossip and before the local solve.
+        """
         self.parts = parts
         if np.isnan(self.h) or round - 1 - 2 * block.info.depth < self.restart_round:
             return
@@ -75,7 +81,10 @@ class Relaxation:
             self.last = self.h
 
     def _find(self, block: Block, beta: float) -> Rounds:
-        """Set sigma' by power steps from a start that all nodes draw alike; leave gamma K if a sum lacks a part."""
+        """Estimate sigma' by power steps, each an exact sum, from a start that all nodes draw alike.
+
+        Leaves gamma K if a sum lacks a part. `beta` is the factor by which a round of gossip shrinks disagreement.
+        """
         z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]
         largest, all_reduce = 1.0, AllReduce()
@@ -95,7 +104,7 @@ class Relaxation:
 
 
 def _project(matrix: Any, z: Vector) -> Vector:
-    """Return the projection of z onto the range of the matrix."""
+    """Return the projection of z, shape (d,), onto the range of the matrix, by least squares."""
     if matrix.shape[1] == 0:
         return np.zeros_like(z)
     return np.asarray(matrix @ lsqr(matrix, z, atol=1e-6, btol=1e-6, iter_lim=50)[0])

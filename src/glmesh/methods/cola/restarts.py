@@ -36,7 +36,7 @@ NOISE_MEMORY = 100
 
 
 class Decision(Enum):
-    """What a value of H means for momentum."""
+    """What the restart policy decides about momentum when a value of the objective H becomes known."""
 
     KEEP = "keep"  # H fell: go on, and let the bound of t grow
     RESTART = "restart"  # H rose, or the stride is over: t = 1
@@ -49,7 +49,7 @@ Decisions = Iterator[tuple[int | slice, Decision]]  # (a hosted node, or slice(N
 
 @dataclass
 class Snapshot:
-    """x and v at the start of a round."""
+    """Variables x, shape (n_columns,), and estimates v, (n_hosted, d), at the start of a round, to roll back to."""
 
     round: Shared[int]
     x: PerColumn[Vector]
@@ -57,42 +57,45 @@ class Snapshot:
 
 
 def first_stride(block: Block) -> float:
-    """Return the rounds after which momentum restarts for the first time although H falls."""
+    """Return the number of rounds after which momentum restarts for the first time although the objective H falls."""
     return FIRST_STRIDE * max(block.info.depth, 2)
 
 
 @dataclass
 class SharedPolicy:
-    """Restarts and rollbacks of all nodes together, from one H that all know."""
+    """Restart policy of a reliable network: all nodes restart and roll back together, from one H that all know."""
 
     monitor: TreeMonitor
-    stride: Shared[float]  # [rounds] until a restart although H falls
+    stride: Shared[float]  # [rounds] from a restart to the next although H falls
     last: Shared[float] = np.nan  # H as last known; NaN: not since the last restart
     best: Shared[float] = np.nan  # smallest H so far; NaN: none is known
     first: Shared[float] = np.nan  # first H that was known
     restart_round: Shared[int] = 0  # H of earlier rounds is ignored
     restarts: Largest[int] = 0
-    good: Snapshot | None = None  # the best that was confirmed by H
-    pending: Snapshot | None = None  # to be confirmed
+    good: Snapshot | None = None  # snapshot with the smallest known H; None: no snapshot's H is known
+    pending: Snapshot | None = None  # snapshot whose H is not known yet
 
     def begin_round(self, state: Iterate) -> None:
-        """Take a snapshot unless one is waiting for its H."""
+        """Take a snapshot of x and v, unless an earlier one still waits for its H."""
         if self.pending is None:
             self.pending = Snapshot(state.round, state.x.copy(), state.gossip.v.copy())
 
     @staticmethod
     def of(block: Block) -> SharedPolicy:
-        """Return the policy of nodes that know nothing of H."""
+        """Return the policy before round 0, when no H is known."""
         return SharedPolicy(TreeMonitor(TreeAggregate.of(block)), first_stride(block))
 
     def review(self, block: Block, state: Iterate) -> Decisions:
-        """Yield the decision of all nodes after a round; nothing while H is not known."""
+        """Yield the decision of all nodes after a round, (slice(None), decision); yield none while H is not known."""
         (h, _), of = self.monitor.observe(block, state, 0), state.round - 2 * block.info.depth
         if h is not None and of >= self.restart_round:
             yield slice(None), self.decide(h, of, state.round)
 
     def decide(self, h: float, of: int, round: int) -> Decision:
-        """Return what H = h of round `of` means, known in `round`."""
+        """Return the decision that follows from H = h of round `of`, which became known in `round`.
+
+        Updates the policy.
+        """
         if np.isnan(self.first):
             self.first = self.best = h
         if self.pending is not None and self.pending.round <= of:
@@ -112,14 +115,17 @@ class SharedPolicy:
         return Decision.ROLLBACK if rose_far else Decision.RESTART
 
     def forget(self, round: int) -> None:
-        """Ignore H of rounds before `round`: it is of another function, or another point."""
+        """Ignore H of rounds before `round`, because it is of another function or of another point.
+
+        Also drops the snapshots.
+        """
         self.last = self.best = self.first = np.nan
         self.restart_round, self.good, self.pending = round, None, None
 
 
 @dataclass
 class LocalPolicy:
-    """Restarts of each node by what it has heard of H; the restart of one node spreads to all."""
+    """Restart policy where messages get lost: a node restarts by what it has heard of H, and its restart spreads."""
 
     monitor: EpidemicMonitor
     last: PerNode[Vector]  # (n_hosted,) H as last known; NaN: not since the last restart
@@ -129,13 +135,13 @@ class LocalPolicy:
     members: PerNode[Indices]  # (n_hosted,) digest of the view of members that H is about
     wait: PerNode[Indices]  # (n_hosted,) rounds since H was last at most `last`
     noisy_until: PerNode[Indices]  # (n_hosted,) losses make H uncertain before this round
-    stride: PerNode[Vector]  # (n_hosted,) [rounds] until a restart although H falls
+    stride: PerNode[Vector]  # (n_hosted,) [rounds] from a restart to the next although H falls
     restarts: Largest[int] = 0
     good: ClassVar[None] = None  # nodes that decide apart cannot return together
 
     @staticmethod
     def of(block: Block, gossip: Gossip) -> LocalPolicy:
-        """Return the policy of nodes that know nothing of H."""
+        """Return the policy before round 0, when no node knows H."""
         unknown, never = np.full(block.size, np.nan), np.zeros(block.size, dtype=np.int64)
         members = np.array(gossip.view_digests())
         stride = np.full(block.size, first_stride(block))
@@ -145,10 +151,10 @@ class LocalPolicy:
         )
 
     def begin_round(self, state: Iterate) -> None:
-        """Keep nothing: there are no snapshots."""
+        """Do nothing: nodes that decide apart keep no snapshots."""
 
     def review(self, block: Block, state: Iterate) -> Decisions:
-        """Yield the decisions of the hosted nodes that are up, after a round."""
+        """Yield (k, decision) after a round, for hosted nodes that are up and have something to decide."""
         digests, of = state.gossip.view_digests(), state.round - 2 * block.info.depth
         for k in np.flatnonzero(state.up).tolist():
             h, whole = self.monitor.observe(block, state, k)
@@ -171,7 +177,7 @@ class LocalPolicy:
                 self.best[k] = np.fmin(self.best[k], h)
 
     def _decide(self, k: int, h: float, round: int) -> Iterator[Decision]:
-        """Yield what H = h means for node k: KEEP if it fell, then a restart if the node begins anew."""
+        """Yield what node k decides from H = h, known in `round`: KEEP if H fell, then a restart if it is due."""
         overdue = round - self.restart_round[k] >= self.stride[k]
         if overdue:
             self.stride[k] *= STRIDE_GROWTH
@@ -190,6 +196,6 @@ class LocalPolicy:
         self.last[k], self.wait[k], self.restart_round[k] = np.nan, 0, round
 
     def forget(self, round: int) -> None:
-        """Ignore H of rounds up to `round`: it is of another function, or another point."""
+        """Ignore H of rounds up to `round` at all hosted nodes, because it is of another function or another point."""
         self._begin(slice(None), round)
         self.best[:] = self.first[:] = np.nan

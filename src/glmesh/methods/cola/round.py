@@ -26,7 +26,10 @@ class Strategies:
     sigma: float | None  # sigma' of all subproblems; None: gamma K, or what the relaxation has found
 
     def scale(self, block: Block, state: Iterate) -> Vector:
-        """Return sigma'/tau of every hosted node; sigma' = gamma K with the K that the node sees, if none is given."""
+        """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,).
+
+        sigma' = gamma K with the K that the node sees, if none is given.
+        """
         fixed = self.sigma if state.relaxation is None else state.relaxation.sigma
         if fixed is not None:
             return np.full(block.size, fixed) / block.f.tau
@@ -36,14 +39,14 @@ class Strategies:
 
 @dataclass
 class Plain:
-    """No acceleration: Algorithm 1 as printed."""
+    """The accelerator "none": Algorithm 1 of the paper as printed; it keeps no state."""
 
     PASSES: ClassVar[int] = 1  # passes of a local solve unless local_passes says otherwise
     value: ClassVar[float] = np.nan  # nobody sums H up
     best: ClassVar[float] = np.nan
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: v <- W v, then the local solves."""
+        """Make one round: mix the estimates, v <- W v, then solve all local subproblems."""
         if state.relaxation is None:
             yield from state.gossip.mix(block, state.up, how.gossip_steps.count(block))
         else:
@@ -52,19 +55,19 @@ class Plain:
         solve_locally(block, state, how, passes=self.PASSES, safeguarded=False)
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Keep nothing: a plain round depends on x and v alone."""
+        """Do nothing: a plain round depends on the variables x and the estimates v alone."""
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Keep nothing: a plain round depends on x and v alone."""
+        """Do nothing: a plain round keeps nothing of the functions f and g that were replaced."""
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Keep nothing: a plain round depends on x and v alone."""
+        """Do nothing: a plain round keeps nothing of the k-th hosted node but its x_k and v_k."""
 
 
 def solve_locally(block: Block, state: Iterate, how: Strategies, *, passes: int, safeguarded: bool) -> None:
     """Solve the subproblems of all hosted nodes at their estimates, and add the changes to x and to the estimates.
 
-    D_k ~ argmin <grad f(v_k), A_k D> + sigma'/(2 tau) |A_k D|^2 + g_k(x_k + D);  x_k += gamma D_k;
+    D_k ~ argmin <grad f(v_k), A_k D> + sigma'/(2 tau) norm(A_k D)^2 + g_k(x_k + D);  x_k += gamma D_k;
     v_k += gamma K A_k D_k. `passes` is the default number of passes; `safeguarded` as in `Curvature.weights`.
     """
     gossip = state.gossip

@@ -16,7 +16,7 @@ from glmesh.types import Vector
 
 @dataclass(kw_only=True)
 class ColaState(Iterate):
-    """All that a block of nodes carries from round to round."""
+    """All that a block of CoLA's nodes carries from round to round: variables, estimates and accelerators."""
 
     base: Plain | Momentum  # accelerator of rounds that gossip; kept while exact sums run
     choice: Shared[AccelerationChoice]  # when to switch between `base` and exact sums
@@ -25,12 +25,12 @@ class ColaState(Iterate):
 
     @property
     def accelerator(self) -> Accelerator[Iterate, Strategies]:
-        """The accelerator in use."""
+        """Return the accelerator in use: exact sums where there are any, else `base`."""
         return self.base if self.exact is None else self.exact
 
     @property
     def accelerators(self) -> list[Accelerator[Iterate, Strategies]]:
-        """The accelerator of rounds that gossip, and exact sums if they are in use."""
+        """Return [the accelerator of rounds that gossip], and exact sums after it if they are in use."""
         return [self.base] if self.exact is None else [self.base, self.exact]
 
     def use(self, block: Block, name: str, why: str) -> None:
@@ -61,35 +61,38 @@ class ColaState(Iterate):
 
     @property
     def objective(self) -> float:
-        """Objective (H under momentum) as the block's first node last heard of it; NaN or inf: not known."""
+        """Return the objective (H under momentum) as the block's first node last heard of it; NaN or inf: not known."""
         return self.accelerator.value
 
     @property
     def sums_exactly(self) -> bool:
-        """Whether every exchange of the round belongs to an exact sum."""
+        """Return whether every exchange of the coming round belongs to an exact sum."""
         return self.exact is not None
 
     @property
     def knows_product(self) -> bool:
-        """Whether v = Ax exactly at every node, by exact sums."""
+        """Return whether every node's estimate is Ax exactly, known by exact sums."""
         return self.exact is not None and self.exact.v is not None
 
     @property
     def solves_for_coefficients(self) -> bool:
-        """Whether Newton's method is in use, which finds the coefficients, a free intercept included, by itself."""
+        """Return whether Newton's method is in use, which finds all coefficients and a free intercept by itself."""
         return self.exact is not None and self.exact.solves_for_coefficients
 
     @property
     def coefficients(self) -> Vector | None:
-        """Coefficients w, shape (d,), that x and v belong to, as Newton's method found them; None: not in use yet."""
+        """Return the coefficients w, shape (d,), that x and v belong to, as Newton's method found them.
+
+        Return None while Newton's method has found none, or is not in use.
+        """
         return None if self.exact is None else self.exact.center
 
     @property
     def skipped(self) -> int:
-        """Subproblems of the block that were not solved because they had nothing to gain."""
+        """Return the number of subproblems of the block that were skipped so far because they had nothing to gain."""
         return self.screening.skipped
 
     @property
     def work_saved(self) -> float:
-        """Nonzeros that the skipped subproblems would have visited."""
+        """Return the nonzeros that the skipped subproblems of the block would have visited."""
         return self.screening.work_saved

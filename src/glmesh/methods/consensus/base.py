@@ -24,7 +24,7 @@ from glmesh.problem import Problem
 
 @dataclass(frozen=True)
 class Consensus(ABC):
-    """A method of consensus: sum_k [F_k(w_k) + r(w_k)/K], all w_k equal at the end.
+    """Base of all methods of consensus: minimise sum_k [F_k(w_k) + r(w_k)/K], all copies w_k equal at the end.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class Consensus(ABC):
 
     @property
     def name(self) -> str:
-        """The name of the method, as its class is called."""
+        """Return the name of the method, which is that of its class."""
         return type(self).__name__
 
     def check(self, problem: Problem) -> None:
-        """Raise UnsuitablePair for a problem that the method is not for, and name what would do."""
+        """Raise UnsuitablePair, which names what to use instead, if the method cannot minimise this objective."""
         model = problem.spec
         if model.loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
@@ -70,10 +70,13 @@ class Consensus(ABC):
 
     @abstractmethod
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """The step that the method's theory allows."""
+        """Return the step size that the method's theory allows for these constants and this network."""
 
     def prepare(self, setup: Setup) -> Replicas:
-        """Return the nodes that this process hosts, each with a copy of the coefficients; search the step if asked."""
+        """Return the nodes that this process hosts, ready for round 0.
+
+        With step="auto" first search the step by trial runs.
+        """
         self.check(setup.problem)
         method, nodes = self, Replicas(self, setup)
         constants, start = nodes.constants(self.constants), nodes.estimates
@@ -84,33 +87,39 @@ class Consensus(ABC):
         return nodes
 
     def first_state(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before the first round, made of the copies that it starts from."""
+        """Return the method's state before round 0, from a state that has the copies alone; chooses the step size."""
         step = self.default_step(block.constants, block.info) if self.step is None else self.step
         assert not isinstance(step, str)  # `prepare` has searched the grid by now
         return self.begin(block, replace(state, step=float(step)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state with what the method keeps beside the copies, as it is before the first round."""
+        """Return the state before round 0 with all that the method keeps beside the copies; here that is nothing."""
         return state
 
     @abstractmethod
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: yield each Outbox to exchange and be sent the Halo that came back."""
+        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """Rows of candidates, ascending in the step, among which "auto" climbs: 1/L times powers of two."""
+        """Return rows of candidates, ascending in the step, among which step="auto" searches: 2^-8 to 2^5 times 1/L.
+
+        L is the smoothness of the nodes' objectives.
+        """
         top = positive(constants.smoothness)
         return [[replace(self, step=2.0**power / top) for power in range(-8, 6)]]
 
 
 def _finer(best: Consensus) -> list[Consensus]:
-    """Return candidates with steps around that of the best, half as far apart as those of a grid."""
+    """Return 17 candidates with steps from 1/16 to 16 times that of `best`, in equal ratios."""
     assert isinstance(best.step, float)
     return [replace(best, step=best.step * 2.0 ** (i / 2)) for i in range(-8, 9)]
 
 
 def _reached(setup: Setup, candidate: Consensus, communications: int) -> float:
-    """Return the mean objective of all copies after a trial run; infinite where a copy is not finite."""
+    """Return the mean objective of all nodes' copies after a trial run of `communications` exchanges.
+
+    Infinite where a copy or its objective is not finite.
+    """
     nodes, number = candidate.prepare(setup), 0
     with nodes.guard():
         while nodes.transport.traffic.communications < communications:
@@ -125,5 +134,5 @@ def _reached(setup: Setup, candidate: Consensus, communications: int) -> float:
 
 
 def positive(smoothness: float) -> float:
-    """The smoothness, or one where there is no data at all."""
+    """Return `smoothness`, or 1 if it is 0 because there is no data at all, so that one can divide by it."""
     return smoothness if smoothness > 0 else 1.0

@@ -32,25 +32,28 @@ EXACT_TOLERANCE = 1e-14
 
 @dataclass
 class AdmmState(Copies):
-    """The local problems over the features of each node's samples, and the duals."""
+    """State of DAdmm at the hosted nodes: the copies, the duals, and each node's local problem over its own samples."""
 
     local: Block = field(kw_only=True)  # node k's columns are the p features of its own samples
     memory: DescentMemory = field(kw_only=True)  # what coordinate descent keeps between rounds
-    predictions: Matrix = field(kw_only=True)  # (n_hosted, most samples of a node) A_k w_k
-    dual: Matrix = field(kw_only=True)  # (n_hosted, p) d_k
+    predictions: Matrix = field(kw_only=True)  # (n_hosted, most samples of a node) predictions A_k w_k
+    dual: Matrix = field(kw_only=True)  # (n_hosted, p) dual variables d_k
 
     def update_dual(self, change: Matrix) -> None:
-        """Set d <- d + change, the dual ascent of the round."""
+        """Add `change`, shape (n_hosted, p), to the dual variables d: the dual ascent of the round."""
         self.dual = self.dual + change
 
     def end_round(self, w: Matrix, visited: Vector) -> None:
-        """Take the new copies, and the nonzeros that finding them visited."""
+        """Store the new copies w and count the round.
+
+        w has shape (n_hosted, p); `visited`, shape (n_hosted,), are the nonzeros that finding w visited.
+        """
         self.w, self.visited, self.round = w, visited, self.round + 1
 
 
 @dataclass(frozen=True)
 class DAdmm(Consensus):
-    """Alternating directions, in a round at every node k::
+    """Decentralised ADMM, alternating directions; a round at every node k::
 
         w_k <- argmin_w F_k(w) + r(w)/K + <d_k, w> + c sum_l |w - (w_k + w_l)/2|^2
         d_k <- d_k + c sum_l (w_k - w_l)
@@ -83,7 +86,7 @@ class DAdmm(Consensus):
             raise InvalidInput(f"local_passes must be a whole number >= 1, got {self.local_passes!r}")
 
     def check(self, problem: Problem) -> None:
-        """Coordinate descent needs a penalty per coefficient."""
+        """Raise UnsuitablePair unless the loss is smooth and the penalty is a sum over single coefficients."""
         super().check(problem)
         if problem.spec.penalty_of(None).as_table() is None:
             raise UnsuitablePair(
@@ -92,9 +95,11 @@ class DAdmm(Consensus):
             )
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """c = 2 m^(1/2) L / (s_max s_min), with m^(1/2) = k_G/(2 k_F) + (k_G^2/(4 k_F^2) + 1)^(1/2).
+        """Return the weight c of the neighbours for which Shi et al. prove the best rate.
 
-        s_max^2 = 2 lambda_max(D + A), s_min^2 = 2 lambda_2(D - A) of the graph, k_G = s_max/s_min, k_F = L/mu.
+        c = 2 m^(1/2) L / (s_max s_min), with m^(1/2) = k_G/(2 k_F) + (k_G^2/(4 k_F^2) + 1)^(1/2).
+        s_max^2 = 2 lambda_max(D + A), s_min^2 = 2 lambda_2(D - A) of the graph's degrees D and adjacency A,
+        k_G = s_max/s_min, k_F = L/mu with smoothness L and strong convexity mu.
         """
         signless, laplacian = _graph_spectrum(info)
         s_max, s_min = np.sqrt(2.0 * signless), np.sqrt(2.0 * laplacian)
@@ -103,7 +108,7 @@ class DAdmm(Consensus):
         return float(2.0 * (ratio + np.sqrt(ratio * ratio + 1.0)) * L / (s_max * s_min))
 
     def begin(self, block: Samples, state: Copies) -> AdmmState:
-        """The features of every node's samples, as columns."""
+        """Return the state before round 0: every node's samples turned into columns of features, and all duals zero."""
         most = int(np.diff(block.starts.astype(np.int64)).max())
         rest = Table() if block.rest is None else block.rest.as_table()
         assert rest is not None  # `check` refuses others
@@ -127,7 +132,7 @@ class DAdmm(Consensus):
         )
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: an exchange, then the local problem of every node."""
+        """Make one round: exchange the copies, update the duals, then solve the local problem of every node."""
         assert isinstance(state, AdmmState)  # what `begin` returned
         halo = yield Outbox(state.w)
         around = _sum_of_neighbours(halo, state.w)
@@ -147,7 +152,11 @@ class DAdmm(Consensus):
         state.end_round(w, visited)
 
     def _descend(self, block: Samples, state: AdmmState, w: Matrix, moving: Flags) -> Vector:
-        """Passes of coordinate descent on the quadratic bound at the present predictions; nonzeros visited."""
+        """Improve the copies w, in place, by coordinate descent on the local problems of the nodes that are `moving`.
+
+        The losses are replaced by their quadratic bound at the present predictions. Return the nonzeros visited, shape
+        (n_hosted,).
+        """
         local, starts = state.local, block.starts.astype(np.int64)
         counts = np.diff(starts)
         inside = np.arange(local.d) < counts[:, None]
@@ -175,7 +184,10 @@ class DAdmm(Consensus):
         return visited
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """c of the theory times powers of two; inexact, with one pass and with five, which stand a smaller c."""
+        """Return rows of candidates for step="auto": the weight c of the theory times 2^-14 to 2^5.
+
+        A row for `local_passes` and, where the local solve is inexact, one for 5 passes, which stand a smaller c.
+        """
         c = self.default_step(constants, info)
         passes = sorted({self.local_passes, 5}) if self.local_solve == "inexact" else [self.local_passes]
         steps = [c * 2.0**power for power in range(-14, 6)]
@@ -187,14 +199,17 @@ def _degrees(block: Samples) -> Matrix:
 
 
 def _sum_of_neighbours(halo: Halo, w: Matrix) -> Matrix:
-    """sum_l w_l over the neighbours, each node itself left out."""
+    """Return the sum of the neighbours' copies of each hosted node, its own left out, shape (n_hosted, p)."""
     counts = halo.pointers[1:].astype(np.int64) - halo.pointers[:-1].astype(np.int64)
     own = np.repeat(halo.own, counts) == halo.neighbours
     return replace(halo, weights=np.where(own, 0.0, 1.0)).mix(np.empty_like(w))
 
 
 def _graph_spectrum(info: NetworkInfo) -> tuple[float, float]:
-    """(lambda_max of D + A, lambda_2 of D - A), or an upper and a lower bound in large graphs."""
+    """Return (lambda_max of D + A, lambda_2 of D - A) of the graph's degrees D and adjacency A.
+
+    Beyond LARGEST_DENSE_GRAPH nodes an upper and a lower bound; (1, 1) for a single node.
+    """
     matrix = sp.csr_array(info.mixing.matrix)
     n = info.n_nodes
     if n == 1:

@@ -46,11 +46,15 @@ class Dapg(Consensus):
             raise InvalidInput(f"gossip_steps must be a whole number >= 1 or None, got {self.gossip_steps!r}")
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return 1/L, the largest step that is proven to converge."""
+        """Return the step size 1/L, the largest that is proven to converge; L is the smoothness."""
         return 1.0 / positive(constants.smoothness)
 
     def steps(self, constants: Constants, info: NetworkInfo) -> int:
-        """M: so that FastMix's bound 14^(1/2) eta^(M/2) is small enough."""
+        """Return M, the gossip steps of each mix: `gossip_steps` if given, else enough to make copies agree.
+
+        Enough divides disagreement by 4 (L/mu)^(1/2), and by LEAST_REDUCTION at least, by FastMix's bound
+        14^(1/2) eta^(M/2) of what is left of it; L is the smoothness and mu the strong convexity.
+        """
         if self.gossip_steps is not None:
             return self.gossip_steps
         eta = _eta(info)
@@ -61,12 +65,12 @@ class Dapg(Consensus):
         return int(np.ceil(2.0 * np.log(np.sqrt(14.0) * factor) / -np.log(eta)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """s tracks the mean gradient from zero."""
+        """Return the state before round 0: y is the copies w, and the tracked gradient s is zero."""
         zero = np.zeros_like(state.w)
         return replace(state, old={"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """One gradient, two mixes."""
+        """Make one round: one gradient, M exchanges that mix the tracked gradient s, a prox, M exchanges that mix w."""
         old, steps = state.old, self.steps(block.constants, block.info)
         gradient = block.gradients(old["y"])
         s = yield from self._mix(block, old["s"] + (gradient - old["gradient"]), steps)
@@ -83,7 +87,7 @@ class Dapg(Consensus):
         state.advance(block, w, old={"y": y, "s": s, "gradient": gradient, "t": after})
 
     def _mix(self, block: Samples, rows: Matrix, steps: int) -> Generator[Outbox, Halo, Matrix]:
-        """FastMix: x' = (1 + eta) W x - eta x_before."""
+        """Return the rows, shape (n_hosted, p), after `steps` exchanges of FastMix, (1 + eta) W x - eta x_before."""
         eta, before = _eta(block.info), rows
         for _ in range(steps):
             halo = yield Outbox(rows)
@@ -94,7 +98,10 @@ class Dapg(Consensus):
         return rows
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """A row of steps for each of M, M/2, M/4 and M/8 gossip steps."""
+        """Return rows of candidates for step="auto": steps of 2^-4 to 2^3 times 1/L.
+
+        A row for each of M, M/2, M/4 and M/8 gossip steps, L the smoothness; one row only if `gossip_steps` is given.
+        """
         most, top = self.steps(constants, info), positive(constants.smoothness)
         counts = [self.gossip_steps] if self.gossip_steps else sorted({max(1, most // part) for part in (1, 2, 4, 8)})
         steps = [2.0**power / top for power in range(-4, 4)]
@@ -102,7 +109,10 @@ class Dapg(Consensus):
 
 
 def _eta(info: NetworkInfo) -> float:
-    """FastMix's eta, from sigma, the second largest absolute eigenvalue of W."""
+    """Return the momentum eta of FastMix: (1 - r)/(1 + r) with r = (1 - sigma^2)^(1/2); 0 for a single node.
+
+    sigma is the second largest absolute eigenvalue of the mixing matrix W.
+    """
     sigma = min(max(abs(info.spectrum[0]), abs(info.spectrum[1])), 1.0 - 1e-12) if info.n_nodes > 1 else 0.0
     root = np.sqrt(1.0 - sigma * sigma)
     return float((1.0 - root) / (1.0 + root)) if sigma > 1e-9 else 0.0

@@ -12,7 +12,7 @@ from glmesh.methods.consensus.samples import Constants, Samples
 
 @dataclass(frozen=True)
 class Dgd(Consensus):
-    """w_k <- sum_l W_kl w_l - a_t grad F_k(w_k).
+    """Decentralised gradient descent: w_k <- sum_l W_kl w_l - a_t grad F_k(w_k) in round t.
 
     With a constant step it ends near the optimum, not at it. So the step shrinks, unless one is given:
     a_t = 1 / (1/a + mu t/2) if F_k is mu-strongly convex, else a/(t + 1)^(1/2), with a = min(1, 1 + lambda_min(W))/L.
@@ -27,11 +27,17 @@ class Dgd(Consensus):
     """
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """min(1, 1 + lambda_min(W)) / L: the first step; with a constant one (1 + lambda_min(W))/L still decreases."""
+        """Return the first step size, min(1, 1 + lambda_min(W)) / L, with the smoothness L and the mixing matrix W.
+
+        A constant step may be (1 + lambda_min(W))/L.
+        """
         return min(1.0, 1.0 + info.spectrum[0]) / positive(constants.smoothness)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """One gradient, one exchange."""
+        """Make one round: one gradient, one exchange of the copies.
+
+        The step shrinks with the rounds if none was given.
+        """
         step = state.step
         if self.step is None:
             mu = block.constants.strong_convexity

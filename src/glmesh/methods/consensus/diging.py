@@ -16,7 +16,7 @@ from glmesh.types import Matrix
 
 @dataclass(frozen=True)
 class Diging(Consensus):
-    """w_k <- sum_l W_kl w_l - a y_k;  y_k <- sum_l W_kl y_l + grad F_k(new w_k) - grad F_k(w_k).
+    """Gradient tracking: w_k <- sum_l W_kl w_l - a y_k;  y_k <- sum_l W_kl y_l + grad F_k(new w_k) - grad F_k(w_k).
 
     y_k tracks the mean of all gradients.
 
@@ -44,10 +44,11 @@ class Diging(Consensus):
             raise InvalidInput(f"order must be 'combine-first' or 'adapt-first', got {self.order!r}")
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """The step with the best rate that Qu and Li (2018) prove, or (1 - sigma)^2/(160 L) without strong convexity.
+        """Return the step size with the best rate that Qu and Li (2018) prove.
 
-        Their rate is the spectral radius of a 3 x 3 matrix that bounds (error of y, disagreement, error of the mean);
-        sigma is the second largest absolute eigenvalue of W.
+        Without strong convexity it is (1 - sigma)^2/(160 L). Their rate is the spectral radius of a 3 x 3 matrix that
+        bounds (error of y, disagreement, error of the mean); sigma is the second largest absolute eigenvalue of W, L
+        the smoothness.
         """
         L, mu = positive(constants.smoothness), constants.strong_convexity
         sigma = max(abs(info.spectrum[0]), abs(info.spectrum[1])) if info.n_nodes > 1 else 0.0
@@ -71,7 +72,7 @@ class Diging(Consensus):
         return float(steps[best]) if rates[best] < 1.0 else safe
 
     def check(self, problem: Problem) -> None:
-        """Smooth objectives; with subgradients, L1 too."""
+        """Raise UnsuitablePair unless the objective is smooth; with `subgradients` an L1 penalty is accepted too."""
         penalty = problem.spec.penalty
         table = None if isinstance(penalty, list) else penalty.as_table()
         if not self.subgradients or table is None or not np.isinf(table.support_bound).all():
@@ -84,12 +85,12 @@ class Diging(Consensus):
         return gradients
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """y_k is the gradient."""
+        """Return the state before round 0, in which y_k, the tracked mean gradient, is node k's own gradient."""
         gradient = self._gradients(block, state.w)
         return replace(state, old={"gradient": gradient, "y": gradient.copy()})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """One gradient; two vectors to each neighbour."""
+        """Make one round: one gradient; w and y are exchanged together or, if "adapt-first", one after the other."""
         w, y, before = state.w, state.old["y"], state.old["gradient"]
         if self.order == "adapt-first":
             halo = yield Outbox(w - state.step * y)

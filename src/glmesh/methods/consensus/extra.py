@@ -11,13 +11,16 @@ from glmesh.methods.consensus.samples import Constants, Samples
 
 
 def extra_step(constants: Constants, info: NetworkInfo) -> float:
-    """lambda_min((I + W)/2) / L: half of the largest step that EXTRA and PG-EXTRA are proven to stand."""
+    """Return lambda_min((I + W)/2) / L: half of the largest step size that EXTRA and PG-EXTRA are proven to stand.
+
+    W is the mixing matrix, L the smoothness.
+    """
     return 0.5 * (1.0 + info.spectrum[0]) / positive(constants.smoothness)
 
 
 @dataclass(frozen=True)
 class Extra(Consensus):
-    """w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w).
+    """EXTRA: w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w).
 
     Parameters
     ----------
@@ -28,11 +31,11 @@ class Extra(Consensus):
     """
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """lambda_min((I + W)/2) / L."""
+        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge."""
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """One gradient, one exchange."""
+        """Make one round: one gradient, one exchange of the copies, a step corrected by the last round's gradient."""
         w, old = state.w, state.old
         gradient = block.gradients(w)
         halo = yield Outbox(w)

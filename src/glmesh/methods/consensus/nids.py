@@ -16,7 +16,7 @@ SHARE_OF_LIMIT = 0.95
 
 @dataclass(frozen=True)
 class Nids(Consensus):
-    """z' = z - w + (I + W)/2 (2 w - w_before - a (grad F(w) - grad F(w_before)));  w' = prox_{a r/K}(z').
+    """NIDS: z' = z - w + (I + W)/2 (2 w - w_before - a (grad F(w) - grad F(w_before)));  w' = prox_{a r/K}(z').
 
     The first round begins with z = w - a grad F(w), which needs no exchange.
 
@@ -31,18 +31,18 @@ class Nids(Consensus):
     composite = True
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """1.9/L: below 2/L, whatever the network."""
+        """Return the step size 1.9/L, L the smoothness: below 2/L it converges whatever the network."""
         return 2.0 * SHARE_OF_LIMIT / positive(constants.smoothness)
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """The step that everybody takes alone."""
+        """Return the state before round 0, after the proximal gradient step that every node takes alone."""
         z = block.gradients(state.w)
         z *= -state.step
         z += state.w
         return replace(state, w=block.prox(z, state.step), old={"z": z, "stepped": z})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """One gradient, one exchange, one prox."""
+        """Make one round: one gradient, one exchange of a vector per link, one proximal step."""
         w, old = state.w, state.old
         stepped = block.gradients(w)  # w - a grad F(w), in place: with many features it is memory that takes the time
         stepped *= -state.step

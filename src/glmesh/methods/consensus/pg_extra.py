@@ -13,7 +13,7 @@ from glmesh.methods.consensus.samples import Constants, Samples
 
 @dataclass(frozen=True)
 class PgExtra(Consensus):
-    """z' = z + W w - (I + W)/2 w_before - a (grad F(w) - grad F(w_before));  w' = prox_{a r/K}(z').
+    """PG-EXTRA: z' = z + W w - (I + W)/2 w_before - a (grad F(w) - grad F(w_before));  w' = prox_{a r/K}(z').
 
     Parameters
     ----------
@@ -26,11 +26,11 @@ class PgExtra(Consensus):
     composite = True
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """lambda_min((I + W)/2) / L."""
+        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge."""
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """One gradient, one exchange, one prox."""
+        """Make one round: one gradient, one exchange of the copies, one proximal step."""
         w, old = state.w, state.old
         pull = block.gradients(w)  # a grad F(w), and then what the next round takes back of this one
         pull *= state.step

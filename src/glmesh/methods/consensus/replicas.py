@@ -16,7 +16,7 @@ from glmesh.types import Flags, Matrix, Vector
 
 @dataclass
 class Copies:
-    """State of a consensus method at the hosted nodes; most methods keep more, in `old`."""
+    """State of a consensus method at the hosted nodes: their copies of the coefficients, and what it keeps in `old`."""
 
     w: Matrix  # (n_hosted, p) every node's copy of the coefficients
     step: float = np.nan  # step size; NaN for a method that keeps its own
@@ -26,11 +26,11 @@ class Copies:
 
     @property
     def v(self) -> Matrix:
-        """(n_hosted, p) what nodes exchange and are to agree on."""
+        """Return the copies, shape (n_hosted, p): what nodes exchange and are to agree on."""
         return self.w
 
     def advance(self, block: Samples, w: Matrix, old: dict[str, Matrix] | None = None) -> None:
-        """End a round with one gradient in it: these are the new copies."""
+        """End a round in which every node computed one gradient: store the new copies w and `old`; count the round."""
         self.w, self.round, self.visited, self.old = w, self.round + 1, block.work, old or {}
 
 
@@ -38,7 +38,7 @@ Begin = Callable[[Samples, Copies], Copies]
 
 
 class Replicas(HostedNodes[Samples, Copies]):
-    """Blocks of samples with a copy of the coefficients at every node.
+    """The nodes of a consensus method in this process: blocks of samples, and a copy of the coefficients per node.
 
     Parameters
     ----------
@@ -61,19 +61,19 @@ class Replicas(HostedNodes[Samples, Copies]):
         partition = pool.deal(setup.n_nodes, setup.partition, setup.seed)
         super().__init__(setup, method, setup.connect(), partition)
         self._begin: Begin = lambda block, state: state
-        self._given: list[Constants | None] = []  # what `constants` was called with, if it was
+        self._given: list[Constants | None] = []  # argument of the last call of `constants`; empty: never called
         self._host(pool)
         self.start(coefficients_of(setup.warm_start, pool.columns.d))
 
     def _host(self, pool: Pool) -> None:
-        """Give every node its samples, and constants that all nodes know."""
+        """Make the blocks of this process: give every hosted node its samples from the pool."""
         setup = self.setup
         self.blocks[:] = [pool.host(ids, self.partition, setup.info, setup.threads) for ids in setup.node_ids]
 
     def start(self, w: Vector | None = None, begin: Begin | None = None) -> None:
-        """Start every node at w, (p,) for all or (K, p) for each; None: at zero.
+        """Set the states before round 0, with every node's copy at w: (p,) for all, (K, p) for each, None for zero.
 
-        `begin` makes the method's first state of copies alone, also when the nodes begin anew.
+        `begin` makes the method's first state of copies alone; it is kept for the times when the nodes begin anew.
         """
         self._begin = begin or self._begin
         rows = np.zeros(self.blocks[0].p) if w is None else np.asarray(w)
@@ -83,7 +83,11 @@ class Replicas(HostedNodes[Samples, Copies]):
             self.states.append(self._begin(block, Copies(own.copy(), visited=np.zeros(block.size))))
 
     def constants(self, given: Constants | None) -> Constants:
-        """Return the constants of all nodes: as given, or from everybody's data; every block is told."""
+        """Return smoothness and strong convexity that hold at all nodes, and tell every block.
+
+        Both are those `given`, or found from every node's data: the largest smoothness and the smallest strong
+        convexity.
+        """
         self._given = [given]
         if given is None:
             each = self.processes.all_gather_rows([block.node_constants() for block in self.blocks])
@@ -93,44 +97,44 @@ class Replicas(HostedNodes[Samples, Copies]):
         return given
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return a context in which overflow is no warning: too large a step is told by the measures."""
+        """Return a context without warnings of overflow and NaN: the measures show that a step was too large."""
         return np.errstate(over="ignore", invalid="ignore")
 
     @property
     def x(self) -> Vector:
-        """(p,) the mean of all copies."""
+        """Return the mean of all nodes' copies of the coefficients, shape (p,)."""
         return np.asarray(self.estimates.mean(axis=0))
 
     @property
     def estimates(self) -> Matrix:
-        """(K, p) every node's copy of the coefficients."""
+        """Return every node's copy of the coefficients, shape (K, p)."""
         return np.asarray(self.processes.all_gather_rows([state.w for state in self.states]))
 
     @property
     def visited(self) -> Vector:
-        """(K,) nonzeros that each node visited in the last round."""
+        """Return the nonzeros that each node of this process visited in the last round, shape (n_hosted,)."""
         return np.concatenate([state.visited for state in self.states])
 
     def measure(self, rounds: int) -> Measures:
-        """Return objective and gap at the mean of all copies, and their disagreement."""
+        """Return objective and absolute duality gap at the mean of all copies, and the disagreement of the copies."""
         return observe_copies(self.problem, self.estimates)
 
     def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
-        """Return (the mean of all copies, 0)."""
+        """Return (coefficients, intercept): x, which is the mean of all copies, and 0."""
         return x, 0.0
 
     def data_of(self, k: int) -> list[object]:
-        """Return the samples of the k-th node of this process."""
+        """Return [columns], the samples of the k-th node of this process."""
         sizes = np.cumsum([0] + [block.size for block in self.blocks])
         number = int(np.searchsorted(sizes, k, side="right")) - 1
         return [self.blocks[number].node_columns(k - int(sizes[number]))]
 
     def restart(self) -> None:
-        """Begin anew from the present copies."""
+        """Begin anew from the present copies: forget all that the method kept of earlier rounds."""
         self.start(self.estimates)
 
     def retarget(self, problem: Problem) -> None:
-        """Begin anew from the present copies with another weight of the penalty."""
+        """Begin anew from the present copies with another problem: the same samples, another weight of the penalty."""
         copies, self.problem = self.estimates, problem
         self._host(Pool.of(problem))
         for given in self._given:
@@ -139,7 +143,10 @@ class Replicas(HostedNodes[Samples, Copies]):
 
 
 def coefficients_of(start: object, p: int) -> Vector | None:
-    """Return the (p,) coefficients that every copy starts from; None: zero."""
+    """Return the coefficients, shape (p,), of a Result or an array from which every copy starts.
+
+    Return None, which stands for zero, if `start` is None. Raise InvalidInput for anything else.
+    """
     if start is None:
         return None
     try:

@@ -34,7 +34,7 @@ EIGENVALUE_TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class Constants:
-    """What the steps of consensus methods depend on.
+    """Constants of the nodes' smooth objectives F_k, from which consensus methods take their steps.
 
     Parameters
     ----------
@@ -50,16 +50,19 @@ class Constants:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """All samples of a problem, and the penalty in two parts."""
+    """All samples of a problem, from which consensus methods deal out those of every node."""
 
     columns: Columns  # p x m: a column per sample
-    y: Vector
-    weight: Vector
+    y: Vector  # (m,) labels; -1 or 1 of two classes
+    weight: Vector  # (m,) weights of the samples
     problem: Problem
 
     @staticmethod
     def of(problem: Problem) -> Pool:
-        """From data split either way; refuses what nodes with samples cannot hold."""
+        """Return the pool of a problem that is split by features or by samples.
+
+        Raise UnsuitablePair for an unpenalised intercept, and for nodes that hold features apart from each other.
+        """
         parts, split = problem.parts, problem.spec.split
         if problem.spec.fit_intercept:
             raise UnsuitablePair("methods of consensus have no unpenalised intercept; use Cola, or fit_intercept=False")
@@ -78,14 +81,17 @@ class Pool:
         return Pool(columns, y, np.concatenate([part.weight for part in parts]), problem)
 
     def deal(self, n_nodes: int, how: str | ArrayLike, seed: int) -> Partition:
-        """Who holds which samples."""
+        """Return the partition of the samples over the nodes; samples that nodes hold already stay with them.
+
+        `how` and `seed` are those of `glmesh.problem.partition`.
+        """
         if self.problem.pooled:
             return spread(self.columns.nonzeros, n_nodes, how, seed, "samples")
         ends = np.cumsum([part.m for part in self.problem.parts])
         return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
 
     def host(self, ids: Indices, partition: Partition, info: NetworkInfo, threads: ThreadPool = SERIAL) -> Samples:
-        """The samples of these nodes."""
+        """Return the samples of the nodes `ids`, side by side, with a K-th of the penalty."""
         own = np.concatenate([partition.columns_of(int(k)) for k in ids])
         starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
         loss = self.problem.spec.loss.smooth(self.y[own], self.weight[own])
@@ -113,7 +119,10 @@ class Pool:
 
 
 def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
-    """(l2, linear, the rest) of a penalty; the rest has a kink or a bound, and is None if nothing has."""
+    """Return (l2, linear, rest) of a penalty l2/2 w^2 + linear w + rest, by coefficient.
+
+    The rest has a kink or a bound, and is None if nothing has; a penalty that is no table is all rest.
+    """
     zero, table = np.zeros(()), penalty.as_table()
     if table is None:
         return zero, zero, penalty
@@ -124,42 +133,42 @@ def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
 
 @dataclass(eq=False)
 class Samples:
-    """The samples of the hosted nodes, side by side, as the kernels read them."""
+    """The samples of the hosted nodes of a consensus method, side by side, as the kernels read them."""
 
-    ids: Unsigned
+    ids: Unsigned  # (n_hosted,) ids of the nodes
     info: NetworkInfo
-    columns: Columns  # p x m
+    columns: Columns  # p x m: a column per sample
     starts: Unsigned  # samples of the hosted nodes: starts[k]..starts[k + 1]
     loss: Smooth  # of all hosted samples
-    bends: Vector  # of each hosted node: its losses bend by this much at most
-    l2: Vector  # of F_k: a K-th of the penalty's
-    linear: Vector
-    rest: Separable | None  # r/K
+    bends: Vector  # (n_hosted,) upper bound of the second derivative of each node's losses
+    l2: Vector  # quadratic penalty in F_k, a K-th of the whole; one number, or (p,)
+    linear: Vector  # linear penalty in F_k, a K-th of the whole; one number, or (p,)
+    rest: Separable | None  # r/K, the penalty with a kink or a bound; None: there is none
     threads: ThreadPool = SERIAL
-    constants: Constants = Constants(np.nan, np.nan)
+    constants: Constants = Constants(np.nan, np.nan)  # that hold at all nodes; NaN until `Replicas.constants` is called
 
     @property
     def size(self) -> int:
-        """Number of hosted nodes."""
+        """Return the number of hosted nodes."""
         return len(self.ids)
 
     @property
     def p(self) -> int:
-        """Number of coefficients of a copy."""
+        """Return the number of coefficients of a copy."""
         return self.columns.d
 
     def node_columns(self, k: int) -> Columns:
-        """The samples of the k-th hosted node."""
+        """Return the samples of the k-th hosted node, a column each, p rows."""
         return self.columns.between(int(self.starts[k]), int(self.starts[k + 1]))
 
     @cached_property
     def work(self) -> Vector:
-        """Nonzeros that a gradient of each hosted node visits."""
+        """Return the nonzeros that one gradient of each hosted node visits, shape (n_hosted,)."""
         return np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.float64))
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Nodes of each thread of the pool."""
+        """Return the hosted nodes that each thread of the pool works on, as slices."""
         return self.threads.spans(self.work)
 
     @cached_property
@@ -167,7 +176,10 @@ class Samples:
         return np.arange(self.size, dtype=np.uint64)
 
     def predictions(self, w: Matrix) -> Vector:
-        """a_i.w_k for the samples i of every hosted node k."""
+        """Return the predictions a_i.w_k for the samples i of every hosted node k, node after node, shape (samples,).
+
+        w has a copy of the coefficients per row, shape (n_hosted, p).
+        """
         out, columns = np.empty(self.columns.n), self.columns
 
         def some(span: slice) -> None:
@@ -178,7 +190,10 @@ class Samples:
         return out
 
     def gradients(self, w: Matrix) -> Matrix:
-        """The gradient of F_k at w_k for every hosted node k, a row each."""
+        """Return the gradient of every hosted node's F_k at its copy w_k, shape (n_hosted, p).
+
+        F_k is the sum of the node's losses and a K-th of the smooth penalty.
+        """
         slopes, columns = self.loss.gradient(self.predictions(w)), self.columns
         out = self.l2 * w + self.linear if self.l2.any() or self.linear.any() else np.zeros_like(w)
 
@@ -190,7 +205,10 @@ class Samples:
         return out
 
     def prox(self, z: Matrix, step: float) -> Matrix:
-        """argmin_w r(w)/K + |w - z_k|^2/(2 step), for every hosted node."""
+        """Return argmin_w r(w)/K + norm(w - z_k)^2/(2 step) for every hosted node k, shape (n_hosted, p).
+
+        r is the part of the penalty that has a kink or a bound; without any, z itself is returned.
+        """
         rest = self.rest
         if rest is None:
             return z
@@ -204,7 +222,10 @@ class Samples:
         return table.prox(z, step)
 
     def node_constants(self) -> Matrix:
-        """(smoothness, strong convexity) of every hosted node's F_k."""
+        """Return (smoothness, strong convexity) of every hosted node's F_k, shape (n_hosted, 2).
+
+        F_k is the sum of the node's losses and a K-th of the smooth penalty.
+        """
         top, low = float(self.l2.max(initial=0.0)), float(np.broadcast_to(self.l2, self.p).min())
         out = np.empty((self.size, 2))
         for k in range(self.size):
@@ -214,7 +235,7 @@ class Samples:
         return out
 
     def _least_bend(self, k: int) -> float:
-        """How much the losses of the k-th hosted node bend at least: only squares do so everywhere."""
+        """Return a lower bound of the second derivative of the k-th hosted node's losses: 0 unless they are squares."""
         own = slice(int(self.starts[k]), int(self.starts[k + 1]))
         if not self.loss.is_quadratic or own.start == own.stop:
             return 0.0
@@ -222,7 +243,7 @@ class Samples:
 
 
 def eigenvalues(columns: Columns) -> tuple[float, float]:
-    """(a lower bound of the smallest, an upper bound of the largest) eigenvalue of A A^T."""
+    """Return (lower bound of the smallest, upper bound of the largest) eigenvalue of A A^T, A of shape (d, n)."""
     d, n = columns.d, columns.n
     if min(d, n) == 0 or columns.nnz == 0:
         return 0.0, 0.0
@@ -237,9 +258,10 @@ def eigenvalues(columns: Columns) -> tuple[float, float]:
 
 
 def observe_copies(problem: Problem, copies: Matrix) -> Measures:
-    """What a bird's eye sees: the objective and the duality gap at the mean of all copies, and their disagreement.
+    """Return objective and absolute duality gap at the mean of all copies, shape (K, p), and the copies' disagreement.
 
-    consensus: sum |w_k - mean|^2. The dual point is the gradient of the losses there, scaled down where it must be.
+    The disagreement, `consensus`, is the sum of squared distances from the mean. The dual point is the gradient of the
+    losses there, scaled down where it must be. All measures are infinite if the run has diverged.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
         form, mean = problem.composite, copies.mean(axis=0)
@@ -256,7 +278,10 @@ def observe_copies(problem: Problem, copies: Matrix) -> Measures:
 
 
 def dual_value(form: CompositeObjective, v: Vector) -> float:
-    """f*(s w) + g*(-s A^T w) with w = grad f(v), at the best s in [0, 1] where it is finite, if any."""
+    """Return f*(s w) + g*(-s A^T w), the negative dual objective, with w = grad f(v) and the best scale s in [0, 1].
+
+    Infinite if no s is feasible; s = 1 where g* is finite everywhere.
+    """
     w = form.f.gradient(v)
     u, zero, s = -form.columns.transposed_dot(w), np.zeros(()), 1.0
     if not form.g.needs_scaling:

@@ -27,7 +27,7 @@ def best_of(rows: Sequence[Sequence[C]], around: Callable[[C], Sequence[C]], tri
 
 
 def _descend(row: Sequence[C], trial: Callable[[C], float]) -> list[tuple[float, C]]:
-    """Return (objective reached, candidate) of all that were tried on the way to the bottom of the valley."""
+    """Return [(objective reached, candidate)] of all candidates tried on the way down to the best of the row."""
     reached: dict[int, float] = {}
 
     def at(i: int) -> float:
