@@ -5,6 +5,7 @@ import lzma
 import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -296,3 +297,12 @@ def test_acceleration_and_weights(data, capsys):
     assert "none (acceleration needs an even number of local_passes" in capsys.readouterr().out
     assert run("train", "numbers.csv", *options, "--acceleration", "momentum", "--local-passes", 3) == 2
     assert "even number of local_passes" in capsys.readouterr().err
+
+
+def test_the_command_starts_without_any_extra():
+    """Without grpc, cryptography, mpi4py and matplotlib everything that does not need them works."""
+    extras = ["grpc", "cryptography", "tomli_w", "mpi4py", "matplotlib", "pandas"]
+    script = f"import sys; sys.modules.update(dict.fromkeys({extras}))\n"
+    script += "from glmesh.cli import main; main(['topology', 'ring'])"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert "ring, 16 nodes" in shown.stdout

@@ -5,13 +5,16 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser
 from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
-from glmesh.federation.config import Site
 from glmesh.files import model_files
+
+if TYPE_CHECKING:
+    from glmesh.federation.config import Site
 
 HELP = "start all nodes of a federation on this machine, to try it out"
 

@@ -101,7 +101,9 @@ class Contract:
         """Return the contract that plain data describes; InvalidInput names what is wrong in it."""
         try:
             columns = tuple(Column(**one) for one in tree.get("columns", ()))
-            rest = {key: tuple(v) if isinstance(v, list) else v for key, v in tree.items() if key != "columns"}
+            rest: dict[str, Any] = {
+                key: tuple(v) if isinstance(v, list) else v for key, v in tree.items() if key != "columns"
+            }
             rest["labels"] = tuple(_label(one) for one in rest.get("labels", ()))
             return Contract(columns=columns, **rest)
         except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 
 from glmesh import Network, Problem, Run, solve
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import L1, GroupLasso
+from glmesh.functions import L1, GroupLasso, Table
 from glmesh.methods import Consensus, DAdmm, Dapg, Dgd, Diging, Extra, Nids, PgExtra
 from glmesh.methods.consensus.base import Copies
 from glmesh.methods.consensus.samples import Constants, Pool, Samples
@@ -270,6 +270,13 @@ def test_the_grid_finds_a_step_that_is_no_slower_than_the_theorys() -> None:
                       callback=lambda run, most=theory.communications: run.communications >= most)  # fmt: skip
         assert tuned.objective <= theory.objective * (1 + 1e-9)
         assert tuned.communications <= theory.communications + 20
+
+
+def test_diging_with_subgradients_refuses_a_bound() -> None:
+    X, y = np.eye(6), np.ones(6)
+    bounded = Problem.glm(X, y, penalty=Table(l1=np.array(0.1), lo=np.array(0.0)), alpha=1.0)
+    with pytest.raises(UnsuitablePair, match="has a kink or a bound"):
+        solve(bounded, method=Diging(subgradients=True), n_nodes=3)
 
 
 def test_subgradients_bring_diging_near_the_lasso() -> None:

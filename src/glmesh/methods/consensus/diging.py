@@ -75,7 +75,8 @@ class Diging(Consensus):
         """Raise UnsuitablePair unless the objective is smooth; with `subgradients` an L1 penalty is accepted too."""
         penalty = problem.spec.penalty
         table = None if isinstance(penalty, list) else penalty.as_table()
-        if not self.subgradients or table is None or not np.isinf(table.support_bound).all():
+        unbounded = table is not None and bool(np.isneginf(table.lo).all() and np.isposinf(table.hi).all())
+        if not (self.subgradients and unbounded):
             super().check(problem)
 
     def _gradients(self, block: Samples, w: Matrix) -> Matrix:

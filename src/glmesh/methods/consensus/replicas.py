@@ -124,10 +124,12 @@ class Replicas(HostedNodes[Samples, Copies]):
         return x, 0.0
 
     def data_of(self, k: int) -> list[object]:
-        """Return [columns], the samples of the k-th node of this process."""
+        """Return [columns, labels, weights] of the k-th node of this process."""
         sizes = np.cumsum([0] + [block.size for block in self.blocks])
         number = int(np.searchsorted(sizes, k, side="right")) - 1
-        return [self.blocks[number].node_columns(k - int(sizes[number]))]
+        block, at = self.blocks[number], k - int(sizes[number])
+        own = slice(int(block.starts[at]), int(block.starts[at + 1]))
+        return [block.node_columns(at), block.y[own], block.weight[own]]
 
     def restart(self) -> None:
         """Begin anew from the present copies: forget all that the method kept of earlier rounds."""

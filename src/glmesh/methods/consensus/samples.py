@@ -109,6 +109,8 @@ class Pool:
             info,
             self.columns.take(own),
             starts.astype(np.uint64),
+            self.y[own],
+            self.weight[own],
             loss,
             np.array(bends),
             l2 / n_nodes,
@@ -139,6 +141,8 @@ class Samples:
     info: NetworkInfo
     columns: Columns  # p x m: a column per sample
     starts: Unsigned  # samples of the hosted nodes: starts[k]..starts[k + 1]
+    y: Vector  # (m,) labels; -1 or 1 of two classes
+    weight: Vector  # (m,) weights of the samples
     loss: Smooth  # of all hosted samples
     bends: Vector  # (n_hosted,) upper bound of the second derivative of each node's losses
     l2: Vector  # quadratic penalty in F_k, a K-th of the whole; one number, or (p,)
