@@ -58,6 +58,8 @@ def _per_node(value: ArrayLike | None, block: Block) -> Vector:
 
     `value` is one number for all nodes, or K numbers.
     """
+    if isinstance(value, int | float):
+        return np.full(block.size, value)
     values = np.atleast_1d(np.asarray(value))
     n_nodes = block.info.n_nodes
     if len(values) not in (1, n_nodes):
