@@ -1,12 +1,13 @@
 """Threads that divide the nodes of a block; the bits a node computes do not depend on the thread."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+
+from glmesh.types import Indices, Vector
 
 
 class ThreadPool:
@@ -21,13 +22,15 @@ class ThreadPool:
         self._pool = ThreadPoolExecutor(n_jobs) if n_jobs > 1 else None
         self.map: Callable[..., Iterator[Any]] = map if self._pool is None else self._pool.map
 
-    def spans(self, work: ArrayLike) -> list[slice]:
+    def spans(self, work: Sequence[float] | Indices | Vector) -> list[slice]:
         """Return at most `n_jobs` contiguous ranges of nodes that share the sum of `work` (one entry per node) evenly.
 
         Where there is no work, one range holds all nodes.
         """
+        if self._pool is None:
+            return [slice(0, len(work))]
         done = np.cumsum(np.asarray(work, dtype=np.float64))
-        if self._pool is None or not len(done) or done[-1] <= 0:
+        if not len(done) or done[-1] <= 0:
             return [slice(0, len(done))]
         cuts = np.searchsorted(done, done[-1] * np.arange(1, self.n_jobs) / self.n_jobs, side="left") + 1
         bounds = np.unique(np.concatenate([[0], np.minimum(cuts, len(done)), [len(done)]]))
