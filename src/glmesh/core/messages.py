@@ -129,7 +129,8 @@ class Halo:
             own = np.repeat(self.own, counts) == self.neighbours
             weights = scale * weights + np.where(own, 1.0 - scale, 0.0)
 
-        spans = threads.spans(np.diff(self.pointers.astype(np.int64)))
+        ends = self.pointers.astype(np.int64)
+        spans = threads.spans(ends[1:] - ends[:-1])
         pointers = [self.pointers[span.start : span.stop + 1] for span in spans]
         shared = repeat(self.neighbours), repeat(weights), repeat(vectors)
         list(threads.map(mix, pointers, *shared, [out[span] for span in spans]))
