@@ -36,7 +36,10 @@ ROW_WIDTH = RECORD_WIDTH + len(Guard._fields)  # numbers of a row: BoundTerms, t
 
 @dataclass(slots=True)
 class CertificateRecord:
-    """Part of a message about certificate round T: what the sender knows of it, and what the receiver seems to lack."""
+    """Part of a message between neighbours that make a certificate, a proven bound of the duality gap of round T.
+
+    It says how far the sender is with its share of the proof, and carries the numbers that the receiver seems to lack.
+    """
 
     round: int  # T, the round that the certificate is about
     end: tuple[int, int]  # version and digest of the sender's end of the link at T

@@ -68,7 +68,7 @@ class TreeGather:
         self._turn_at_root(block)
 
     def column(self, number: int) -> Vector | None:
-        """Return None: rows are added up on the way, so no node knows those of all others."""
+        """Return None, where a flood returns entry `number` of every node: along a tree only sums of entries arrive."""
         return None
 
     def totals(self) -> Vector:

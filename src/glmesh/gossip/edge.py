@@ -92,7 +92,7 @@ class Offer:
 
 
 class Outcome(enum.Enum):
-    """What an offer that was received did to the flow of this end of the link."""
+    """What a neighbour's offer to exchange estimates did to this node's record of the flow over their link."""
 
     NOTHING = "nothing"  # flow unchanged
     COMMITTED = "committed"  # both ends exchanged flow

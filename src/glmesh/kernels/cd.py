@@ -130,9 +130,11 @@ def _group_step(design, node, x, j, curvature, slopes):
 
 @kernel
 def _pass(design, task, memory, scratch, node, pass_):
-    """Make one pass of coordinate descent over the units of a node that are awake; return whether any variable moved.
+    """Make pass number `pass_` of coordinate descent over one node's units (columns or groups) in place.
 
-    Writes x, the residual, the path length and wake-up lengths in `memory`, and the count of nonzeros visited.
+    Units that sleep, because the residual has moved too little since they last stood still, are skipped. The pass
+    writes x, the residual, the lengths in `memory` that decide which units sleep, and the count of nonzeros visited.
+    Return whether any variable moved.
     """
     bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.indptr
     x, wake, k, first, last, q = task.x, memory.wake, node.k, node.first, node.last, node.q

@@ -240,7 +240,7 @@ class Parabola:
         return Parabola(block.f, w, loss + weighted_sum(0.5 * l2 * w + linear, w), l2 * w + linear - v, bend)
 
     def step(self) -> Step:
-        """Return the step from w to the least point of the parabola: Newton's step."""
+        """Return Newton's step: from the coefficients w to the minimum of this second-order model of the objective."""
         direction = -solve_symmetric(self.bend, self.slopes)
         return Step(self.w, self.value, direction, -weighted_sum(self.slopes, direction))
 

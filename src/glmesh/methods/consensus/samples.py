@@ -121,9 +121,10 @@ class Pool:
 
 
 def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
-    """Return (l2, linear, rest) of a penalty l2/2 w^2 + linear w + rest, by coefficient.
+    """Return (l2, linear, rest) of a penalty l2/2 w^2 + linear w + rest(w).
 
-    The rest has a kink or a bound, and is None if nothing has; a penalty that is no table is all rest.
+    l2 and linear are numbers, or have shape (p,). The rest holds all kinks and bounds, and is None without any; a
+    penalty that is no table of (l1, l2, linear, lo, hi) per coefficient, as the group Lasso, is all rest.
     """
     zero, table = np.zeros(()), penalty.as_table()
     if table is None:
