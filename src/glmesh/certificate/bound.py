@@ -80,10 +80,11 @@ _LOCAL_GAP = len(BoundTerms._fields)  # column of a record with the local gap of
 
 
 def node_record(block: Block, k: int, at: NodePoint, radius: float, *, by_samples: bool) -> BoundTerms:
-    """Return the record of the k-th hosted node, its terms of the bound.
+    """Return the terms of the bound of the duality gap that the k-th hosted node computes by itself.
 
-    `radius` bounds the distance of w_k from every w that is to be certified. With an infinite radius, as in the first
-    record, only the spreads are computed, from which the next radius follows.
+    `at` is the node's point: its variables, estimate and gradient w_k, and how far v and w spread over its neighbours.
+    `radius` bounds the distance of w_k from the one dual point w that is certified for all nodes. It is infinite in a
+    first record, whose terms that depend on it are infinite: from the spreads in it the next radius follows.
     """
     g, columns = block.terms[k], block.node_columns(k)
     common = (*block.f.conjugate_ray(at.w), at.spread_v, at.spread_w)

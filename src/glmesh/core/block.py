@@ -271,7 +271,10 @@ class Block:
 
     @cached_property
     def designs(self) -> list[Design]:
-        """Columns, units and separable terms as the kernel of the local solves reads them, one per range of `spans`."""
+        """Columns, units and separable terms as the kernel of the local solves reads them: a `Design` per thread.
+
+        Each is of a range of hosted nodes (`spans`); together the ranges are all hosted nodes.
+        """
         unit_starts, bounds, norms = self.units
         columns, kind = self.columns, np.int64(self.kind)
         stored = columns.indptr, columns.indices, columns.data

@@ -50,7 +50,10 @@ class ConjugateOf(Smooth):
         return self.gradient(v)
 
     def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """Return (l2, linear) of the penalty r as vectors of length `size`; r has no other terms (`is_quadratic`)."""
+        """Return (l2, linear) of the penalty l2/2 w^2 + linear w, vectors of length `size`.
+
+        To be called if the penalty has no other terms (`is_quadratic`).
+        """
         return np.broadcast_to(self.penalty.l2, size), np.broadcast_to(self.penalty.linear, size)
 
     def majorant(self, v: Vector) -> Vector:

@@ -62,7 +62,10 @@ class Anchored(ConjugateOf):
         return there
 
     def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """Return (l2, linear) of the penalty r as vectors of length `size`, with zeros for the intercept."""
+        """Return (l2, linear) of the penalty l2/2 w^2 + linear w, vectors of length `size`.
+
+        The last entry of both belongs to the intercept, and is zero.
+        """
         l2, linear = self.free.quadratic(size - 1)
         return np.append(l2, 0.0), np.append(linear, 0.0)
 
