@@ -17,7 +17,7 @@ from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.gossip.flows import FlowGossip
 from glmesh.network import mixing, topology
 from tests.cases import SOAK, cases, prop
-from tests.faulty import advance, data, least_value, problem_of, violation
+from tests.faulty import advance, data, least_value, problem_of, settle, violation
 from tests.transports.test_faulty import fault_plans
 
 RING = [(k, (k + 1) % 6) for k in range(6)]
@@ -32,15 +32,6 @@ HEALED = 60  # rounds after which generated plans are quiet
 def edges(run: Run) -> dict:
     node_flows = [own_flows for state in run.states for own_flows in state.gossip.node_flows]
     return {(edge.me, edge.peer): edge for own_flows in node_flows for edge in own_flows.edges.values()}
-
-
-def settle(run: Run, tol: float, most: int) -> Run:
-    """Advance until the measured gap is within tol of the objective, but not further than so many rounds."""
-    for _ in range(0, most, 20):
-        advance(run, 20)
-        if run.measure().gap <= tol * abs(run.measure().objective):
-            break
-    return run
 
 
 @prop(300)
@@ -163,6 +154,7 @@ def test_the_reset_model_oscillates(penalty):
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
 def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, record_property):
     """30 % dropout, 5 % one-way loss, two joins, one leave, a partition of 50 rounds, new columns: for ever."""
+    tol = 1e-6 if SOAK else 1e-5
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(120, 64)), rng.normal(size=(120, 4))
     y = X[:, :6] @ rng.normal(size=6) + new @ [1.0, -1.0, 0.0, 0.5] + 0.1 * rng.normal(size=120)
@@ -180,9 +172,9 @@ def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, reco
 
     problem = Problem.glm(X, y, penalty=penalty, alpha=10.0)
     options = {"topology": "torus", "n_nodes": 16, "faults": plan, "callback": grow, "record_every": 100}
-    result = solve(problem, **options, tol=1e-6, stop="certificate", max_rounds=30_000)
+    result = solve(problem, **options, tol=tol, stop="certificate", max_rounds=30_000)
     assert result.status is Status.CERTIFIED
-    assert result.certificate.relative <= 1e-6
+    assert result.certificate.relative <= tol
     assert [event.kind for event in result.events] == ["join", "add_columns", "join", "leave"]
     assert len(result.certificate.members) == 15
     gone = Run(problem, n_nodes=16).partition.columns_of(6)
@@ -194,7 +186,7 @@ def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, reco
         else Ridge(alpha=10.0, fit_intercept=False)
     ).fit(final, y)
     assert not result.coef[gone].any()
-    np.testing.assert_allclose(result.coef[kept], exact.coef_, atol=2e-4)
+    np.testing.assert_allclose(result.coef[kept], exact.coef_, atol=2e-4 if SOAK else 1e-3)
     residual = final @ exact.coef_ - y
     term = np.abs(exact.coef_).sum() if penalty == "l1" else 0.5 * exact.coef_ @ exact.coef_
     best = 0.5 * residual @ residual + 10.0 * term
