@@ -43,7 +43,9 @@ def test_no_certificate_was_ever_false(record_property):
                     "until": int(rng.integers(rounds // 10, 4 * rounds // 5)),
                 }
             ],
-            "join": [{"node": n_nodes - 1, "round": int(rng.integers(1, 2 * rounds // 5))}] if rng.random() < 0.5 else [],
+            "join": [{"node": n_nodes - 1, "round": int(rng.integers(1, 2 * rounds // 5))}]
+            if rng.random() < 0.5
+            else [],
             "leave": [],
         }
         leaver = int(rng.integers(n_nodes))
@@ -58,7 +60,7 @@ def test_no_certificate_was_ever_false(record_property):
         run = Run(problem, topology=graph, partition=partition, faults=plan, certify=True, tol=1e-6, method=method)
         watch = Watch(run)
         for _ in range(rounds):
-            if run.rounds == rounds // 4 and seed % 5 == 0 and split == "features":
+            if run.rounds == (120 if SOAK else 50) and seed % 5 == 0 and split == "features":
                 run.add_columns((leaver + 1) % n_nodes, rng.normal(size=(24, 2)))
             next(run)
             watch.look()

@@ -16,7 +16,7 @@ from glmesh import Cola, Network, Problem, Run, Status, solve
 from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.gossip.flows import FlowGossip
 from glmesh.network import mixing, topology
-from tests.cases import SOAK, cases, prop
+from tests.cases import SOAK, prop
 from tests.faulty import advance, data, least_value, problem_of, settle, violation
 from tests.transports.test_faulty import fault_plans
 

@@ -1,4 +1,4 @@
-"""`glmesh paper`: all experiments, quickly (on a third of the samples and features unless it is a soak) and offline; what theory guarantees is asserted, claims get a verdict."""
+"""`glmesh paper`: all experiments, quickly and offline; what theory guarantees is asserted, claims get a verdict."""
 
 from __future__ import annotations
 
