@@ -37,6 +37,15 @@ def advance(run: Run, rounds: int) -> Run:
     return run
 
 
+def settle(run: Run, tol: float, most: int) -> Run:
+    """Advance until the measured gap is within tol of the objective, but not further than so many rounds."""
+    for _ in range(0, most, 20):
+        advance(run, 20)
+        if run.measure().gap <= tol * abs(run.measure().objective):
+            break
+    return run
+
+
 def least_value(f, g, A: np.ndarray, constant: np.ndarray) -> float:
     """min f(Ax + c) + g(x) by accelerated proximal gradients from a feasible point, to machine precision."""
     x = g.prox(np.zeros(A.shape[1]), 1.0)

@@ -13,13 +13,14 @@ from glmesh.certificate.unreliable import last_record
 from glmesh.linalg.columns import Columns
 from glmesh.network import topology
 from glmesh.problem.node_data import CompositeObjective
-from tests.cases import cases
+from tests.cases import SOAK, cases
 from tests.faulty import advance, data, least_value, problem_of, violation
 
 
 def test_no_certificate_was_ever_false(record_property):
     """Random problems, graphs and plans; every certificate that any node ever concludes is held against the truth."""
     certified = runs = 0
+    rounds = 500 if SOAK else 200
     for seed in range(cases(300)):
         rng = np.random.default_rng(seed)
         n_nodes = int(rng.integers(3, 9))
@@ -39,25 +40,27 @@ def test_no_certificate_was_ever_false(record_property):
                     "delay": float(rng.choice([0, 0.1])),
                     "duplicate": float(rng.choice([0, 0.1])),
                     "model": str(rng.choice(["freeze", "freeze", "reset"])),
-                    "until": int(rng.integers(50, 400)),
+                    "until": int(rng.integers(rounds // 10, 4 * rounds // 5)),
                 }
             ],
-            "join": [{"node": n_nodes - 1, "round": int(rng.integers(1, 200))}] if rng.random() < 0.5 else [],
+            "join": [{"node": n_nodes - 1, "round": int(rng.integers(1, 2 * rounds // 5))}]
+            if rng.random() < 0.5
+            else [],
             "leave": [],
         }
         leaver = int(rng.integers(n_nodes))
         if rng.random() < 0.5 and nx.is_connected(graph.subgraph(set(graph) - {leaver})):
             stay = max([entry["round"] for entry in plan["join"] if entry["node"] == leaver], default=0) + 30
             model = str(rng.choice(["freeze", "reset"]))
-            plan["leave"] = [{"node": leaver, "round": stay + int(rng.integers(200)), "model": model}]
+            plan["leave"] = [{"node": leaver, "round": stay + int(rng.integers(2 * rounds // 5)), "model": model}]
         # some nodes have no columns at all
         parts = np.array_split(rng.permutation(problem.n), n_nodes - 1)
         partition = [*parts, []] if seed % 4 == 0 else [[], *parts] if seed % 4 == 1 else "shuffled"
         method = Cola(gossip="flows")  # also where the plan happens to be harmless
         run = Run(problem, topology=graph, partition=partition, faults=plan, certify=True, tol=1e-6, method=method)
         watch = Watch(run)
-        for _ in range(500):
-            if run.rounds == 120 and seed % 5 == 0 and split == "features":
+        for _ in range(rounds):
+            if run.rounds == (120 if SOAK else 50) and seed % 5 == 0 and split == "features":
                 run.add_columns((leaver + 1) % n_nodes, rng.normal(size=(24, 2)))
             next(run)
             watch.look()

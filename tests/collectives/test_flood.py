@@ -14,7 +14,7 @@ from glmesh.collectives.tree import TreeGather
 from glmesh.core.messages import Halo, Outbox, Rounds
 from glmesh.network import mixing, topology
 from glmesh.transports import LocalTransport
-from tests.cases import prop
+from tests.cases import SOAK, prop
 
 TOPOLOGIES = ("ring", "path", "grid", "complete", "star", "erdos-renyi", "exponential")
 
@@ -73,7 +73,7 @@ def test_a_certificate_of_300_nodes() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 10))
     problem = Problem.glm(X, X @ rng.normal(size=10), alpha=100.0)
-    run = Run(problem, topology="complete", n_nodes=300, certify=True)
+    run = Run(problem, topology="complete" if SOAK else "star", n_nodes=300, certify=True)
     best = problem.objective(np.linalg.solve(X.T @ X + 100.0 * np.eye(10), X.T @ problem.parts[0].y))
     for _ in range(60):
         next(run)

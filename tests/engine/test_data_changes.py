@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from glmesh import Cola, Network, Problem, Run, Status, solve, theory
 from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.network import mixing
-from tests.faulty import advance, data, problem_of, violation
+from tests.faulty import advance, data, problem_of, settle, violation
 
 
 @pytest.mark.parametrize("gossip", ["matrix", "flows"])
@@ -40,7 +40,7 @@ def test_columns_come_and_go(gossip, pooled, split):
     run.remove_columns(gone)
     np.testing.assert_array_equal(run.x, np.delete(before, gone))
     assert violation(run) < 1e-12
-    advance(run, 2500 if gossip == "matrix" else 1500)
+    settle(run, 1e-12, 2500)
     full = np.insert(X, new[0], more, axis=0) if by_samples else np.insert(X.T, new[0], more.T, axis=0).T
     target = np.insert(y, new[0], labels) if by_samples else y
     final = (np.delete(full, gone, axis=0), np.delete(target, gone)) if by_samples else (np.delete(full, gone, 1), y)

@@ -16,8 +16,8 @@ from glmesh import Cola, Network, Problem, Run, Status, solve
 from glmesh.errors import InvalidInput, InvalidNetwork
 from glmesh.gossip.flows import FlowGossip
 from glmesh.network import mixing, topology
-from tests.cases import SOAK, cases, prop
-from tests.faulty import advance, data, least_value, problem_of, violation
+from tests.cases import SOAK, prop
+from tests.faulty import advance, data, least_value, problem_of, settle, violation
 from tests.transports.test_faulty import fault_plans
 
 RING = [(k, (k + 1) % 6) for k in range(6)]
@@ -118,18 +118,18 @@ def test_suboptimality_falls_for_every_p_and_faster_for_larger_p(penalty, method
     X, y = data(60, 40, seed=1)
     problem = Problem.glm(X, y, penalty=penalty, alpha=5.0)
     best = solve(problem, topology="complete", n_nodes=8, tol=1e-11, max_rounds=20_000).objective
-    curves = {}
+    curves, rounds = {}, 240 if SOAK else 160
     for p in (0.3, 0.5, 0.7, 0.9, 1.0):
         runs = []
-        for seed in range(4):
+        for seed in range((4 if SOAK else 2) if p < 1 else 1):  # without faults all seeds are the same run
             plan = {"seed": seed, "random": [{"dropout": 1 - p}]} if p < 1 else None
-            options = {"stop": "rounds", "max_rounds": 240, "record_every": 20}
+            options = {"stop": "rounds", "max_rounds": rounds, "record_every": 20}
             result = solve(problem, method=chosen, n_nodes=8, faults=plan, **options)
             runs.append((result.history["objective"] - best) / best)
         curves[p] = np.mean(runs, axis=0)
     for p, curve in curves.items():
         assert ((np.diff(curve[1:]) < 0) | (curve[1:-1] < 1e-12)).all(), (p, curve)
-        record_property(f"{penalty}, {method}, p = {p}: suboptimality after 240 rounds", f"{curve[-1]:.1e}")
+        record_property(f"{penalty}, {method}, p = {p}: suboptimality after {rounds} rounds", f"{curve[-1]:.1e}")
     order = list(curves) if method == "printed" else [0.3, 0.5, 0.7]  # momentum overshoots now and then
     for slow, fast in itertools.pairwise(order):
         assert ((curves[fast][3:] < curves[slow][3:]) | (curves[fast][3:] < 1e-12)).all(), (slow, fast)
@@ -154,6 +154,7 @@ def test_the_reset_model_oscillates(penalty):
 @pytest.mark.parametrize("penalty", ["l1", "l2"])
 def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, record_property):
     """30 % dropout, 5 % one-way loss, two joins, one leave, a partition of 50 rounds, new columns: for ever."""
+    tol = 1e-6 if SOAK else 1e-5
     rng = np.random.default_rng(0)
     X, new = rng.normal(size=(120, 64)), rng.normal(size=(120, 4))
     y = X[:, :6] @ rng.normal(size=6) + new @ [1.0, -1.0, 0.0, 0.5] + 0.1 * rng.normal(size=120)
@@ -171,9 +172,9 @@ def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, reco
 
     problem = Problem.glm(X, y, penalty=penalty, alpha=10.0)
     options = {"topology": "torus", "n_nodes": 16, "faults": plan, "callback": grow, "record_every": 100}
-    result = solve(problem, **options, tol=1e-6, stop="certificate", max_rounds=30_000)
+    result = solve(problem, **options, tol=tol, stop="certificate", max_rounds=30_000)
     assert result.status is Status.CERTIFIED
-    assert result.certificate.relative <= 1e-6
+    assert result.certificate.relative <= tol
     assert [event.kind for event in result.events] == ["join", "add_columns", "join", "leave"]
     assert len(result.certificate.members) == 15
     gone = Run(problem, n_nodes=16).partition.columns_of(6)
@@ -185,7 +186,7 @@ def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, reco
         else Ridge(alpha=10.0, fit_intercept=False)
     ).fit(final, y)
     assert not result.coef[gone].any()
-    np.testing.assert_allclose(result.coef[kept], exact.coef_, atol=2e-4)
+    np.testing.assert_allclose(result.coef[kept], exact.coef_, atol=2e-4 if SOAK else 1e-3)
     residual = final @ exact.coef_ - y
     term = np.abs(exact.coef_).sum() if penalty == "l1" else 0.5 * exact.coef_ @ exact.coef_
     best = 0.5 * residual @ residual + 10.0 * term
@@ -205,7 +206,7 @@ def test_a_node_leaves_for_good(model, split):
     own = run.partition.columns_of(2)
     x_before, share = run.x[own], run.nodes.by_id.share(2)
     assert np.abs(x_before).max() > 0
-    advance(run, 1200)
+    settle(run, 1e-7, 1200)
     assert not run.members[2]
     assert {float(b) for b in run.states[0].gossip.members_seen[run.members]} == {5.0}
     event = run.events[0]
@@ -257,7 +258,7 @@ def test_joiners_start_at_zero_and_nodes_disagree_about_k_for_a_while():
     assert members_seen[2] == 5.0
     advance(run, 10)
     assert set(run.states[0].gossip.members_seen) == {6.0}
-    advance(run, 1000)
+    settle(run, 1e-9, 1000)
     assert violation(run) < 1e-12
     best = solve(problem_of("l2"), n_nodes=6, topology="complete", tol=1e-10, max_rounds=10_000)
     np.testing.assert_allclose(run.x, best.x, atol=1e-4)
@@ -284,7 +285,7 @@ def test_everybody_hears_of_leavers(graph, plan, model):
     run = Run(problem_of("l2"), topology=graph, faults=plan, certify=True)
     advance(run, 25)
     run.add_columns(2, np.random.default_rng(1).normal(size=(40, 2)))
-    advance(run, 900)
+    settle(run, 1e-6, 900)
     members_seen = np.concatenate([state.gossip.members_seen for state in run.states])[run.members]
     assert (members_seen == run.members.sum()).all()
     assert violation(run) < 1e-12
@@ -395,9 +396,10 @@ def test_the_result_holds_the_plan_and_who_was_there():
 
 
 def test_churn_for_a_long_time_neither_drifts_nor_grows(record_property):
-    """20,000 rounds on 64 nodes: dropout, loss, copies, delays, resets, links, for ever."""
+    """20,000 rounds on 64 nodes in a soak: dropout, loss, copies, delays, resets, links, for ever."""
     rng = np.random.default_rng(7)
-    X, y = rng.normal(size=(30, 128)), rng.normal(size=30)
+    n_nodes, rounds = (64, 20_000) if SOAK else (24, 400)
+    X, y = rng.normal(size=(30, 2 * n_nodes)), rng.normal(size=30)
     problem = Problem.glm(X, y, penalty="l1", alpha=3.0)
     plan = {
         "seed": 11,
@@ -405,11 +407,10 @@ def test_churn_for_a_long_time_neither_drifts_nor_grows(record_property):
             {"dropout": 0.1, "loss": 0.02, "duplicate": 0.02, "delay": 0.02, "links": 0.02},
             {"dropout": 0.0005, "model": "reset"},
         ],
-        "join": [{"node": 63, "round": 100}, {"node": 20, "round": 300}],
+        "join": [{"node": n_nodes - 1, "round": 100}, {"node": 20, "round": 300}],
         "leave": [{"node": 5, "round": 200}, {"node": 6, "round": 350, "model": "reset"}],
     }
-    rounds = cases(20_000) if SOAK else 600
-    run = Run(problem, n_nodes=64, faults=plan, certify=True, tol=1e-6, n_blocks=1)
+    run = Run(problem, n_nodes=n_nodes, faults=plan, certify=True, tol=1e-6, n_blocks=1)
     advance(run, rounds // 4)
     tracemalloc.start()
     advance(run, rounds // 4)  # long enough for everything that is kept to be replaced once
@@ -424,6 +425,6 @@ def test_churn_for_a_long_time_neither_drifts_nor_grows(record_property):
     for (a, b), edge in edges(run).items():
         np.testing.assert_array_equal(edge.flow, -edges(run)[b, a].flow)
     assert end < middle + 1_000_000, (middle, end)
-    record_property("rounds of churn on 64 nodes", rounds)
+    record_property(f"rounds of churn on {n_nodes} nodes", rounds)
     record_property("violation of the invariant at the end", f"{violation(run):.1e}")
     record_property("peaks of memory in bytes, before and after the middle", f"{middle}, {end}")

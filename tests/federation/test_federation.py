@@ -78,7 +78,7 @@ def _best(parts: list[tuple[np.ndarray, np.ndarray]], alpha: float) -> float:
 
 def test_faults_in_one_long_lived_federation(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """SIGKILL and restart, SIGSTOP, a lost disk and a late joiner; the certificate at the end is true."""
-    K, alpha, kills, away = 5, (0.003 if SOAK else 0.03), (30 if SOAK else 3), (200 if SOAK else 20)
+    K, alpha, kills, away = 5, (0.003 if SOAK else 0.03), (30 if SOAK else 2), (200 if SOAK else 20)
     X, y = _classification(500, 30)
     parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(500), K)]
     rng = np.random.default_rng(1)
@@ -325,7 +325,10 @@ def test_sigterm_pauses_a_node(tmp_path: Path) -> None:
         at = peers.saved(1)["state"].round
         assert at >= 10
         peers.start(1)
-        assert peers.wait(60) == [0] * 3, peers.output()
+        if SOAK:
+            assert peers.wait(240) == [0] * 3, peers.output()
+        else:  # it takes part again; to its end a run with restarts goes in the test of faults
+            peers.until(lambda: peers.round(1) >= at + 20, 60)
         assert peers.events(1, "resumed")[0]["round"] == at
 
 

@@ -10,6 +10,7 @@ from glmesh import Problem, Run, solve
 from glmesh.engine.path import solve_path
 from glmesh.errors import InvalidInput
 from glmesh.linalg.columns import Columns
+from tests.cases import SOAK
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(60, 7))
@@ -39,10 +40,11 @@ def test_the_gap_bounds_what_no_step_of_the_intercept_can_better(loss):
     """These have no form split by features: the intercept is compared with those beside it."""
     y = LABELS if loss in ("hinge", "smoothed_hinge") else Y
     problem = Problem.glm(X, y, loss=loss, split="samples", fit_intercept=True)
-    result = solve(problem, n_nodes=4, tol=1e-5, max_rounds=20_000, record_every=5)
-    assert result.relative_gap <= 1e-5
+    tol = 1e-5 if SOAK else 1e-4
+    result = solve(problem, n_nodes=4, tol=tol, max_rounds=20_000, record_every=5)
+    assert result.relative_gap <= tol
     for step in (-0.1, -1e-3, 1e-3, 0.1):
-        assert problem.objective(result.coef, result.intercept + step) >= result.objective * (1 - 1e-5)
+        assert problem.objective(result.coef, result.intercept + step) >= result.objective * (1 - tol)
 
 
 def test_the_gap_is_never_below_the_truth():

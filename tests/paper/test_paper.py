@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +13,34 @@ import pytest
 
 from glmesh import paper
 from glmesh.bench import Trace
-from glmesh.bench.data import VARIABLE
+from glmesh.bench.data import VARIABLE, DataSet
 from glmesh.cli import main
 from glmesh.cli.paper import NAMES
+from glmesh.methods.consensus import step_search
 from glmesh.paper import Findings, Settings
 from glmesh.paper.experiment import common_goal, falls, rises
+from tests.cases import SOAK
+
+
+class Brief(Settings):
+    """A third of the samples, features and rounds of quick experiments."""
+
+    def load(self, *names: str) -> DataSet:
+        data = super().load(*names)
+        m, p = data.X.shape
+        return replace(data, X=data.X[: m // 3][:, : p // 3], y=data.y[: m // 3])
+
+    def pick(self, quick: int, full: int) -> int:
+        return super().pick(quick, full) // 3
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Findings], Path, float]:
     folder, began = tmp_path_factory.mktemp("paper"), time.process_time()
-    outcomes = paper.run(list(NAMES), Settings(quick=True), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        if not SOAK:
+            patch.setattr(step_search, "FIRST_TRIAL", 20)
+        outcomes = paper.run(list(NAMES), Settings(quick=True) if SOAK else Brief(quick=True), folder)
     return {outcome.name: outcome for outcome in outcomes}, folder, time.process_time() - began
 
 

@@ -37,8 +37,8 @@ class SklearnCoordinateDescent(NodewiseSolver):
     >>> import glmesh
     >>> from glmesh.solvers import SklearnCoordinateDescent
     >>> problem = glmesh.Problem.glm(np.eye(4), np.array([3.0, 2.0, 1.0, 0.0]), penalty="l1", alpha=0.5)
-    >>> result = glmesh.solve(problem, method=glmesh.Cola(solver=SklearnCoordinateDescent()), n_nodes=2, tol=1e-9)
-    >>> [round(float(value), 6) for value in result.coef]
+    >>> result = glmesh.solve(problem, method=glmesh.Cola(solver=SklearnCoordinateDescent()), n_nodes=2, tol=1e-6)
+    >>> [round(float(value), 4) for value in result.coef]
     [2.5, 1.5, 0.5, 0.0]
     """
 
