@@ -59,6 +59,7 @@ def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[s
     offset, delimiter = _separator_line(sample)
     if offset:
         sample = re.split("\r\n|\r|\n", sample, maxsplit=1)[-1]
+    sample = sample.removeprefix("# ")  # as NumPy begins a header
     delimiter = "\t" if tab else delimiter or _delimiter(sample, whole)
     try:
         lines = _rows(sample, delimiter, whole, offset, strict=whole)
@@ -179,10 +180,9 @@ def _names(cells: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int]:
     """Return (names of the columns, number of columns) of a table with a header.
 
     A name is empty where the header's cell is; so is that of a first column of row names that R leaves out of the
-    header. NumPy writes "# " before the first name.
+    header.
     """
     names = [cell.strip() for cell in cells[0]]
-    names[0] = names[0].lstrip("#").strip() if names[0].startswith("#") else names[0]
     rest = cells[1:]
     if rest and all(len(row) == len(names) + 1 for row in rest) and any(row[-1].strip() for row in rest):
         names = ["", *names]
