@@ -43,7 +43,8 @@ class _Counted(io.RawIOBase):
         """Return the next bytes."""
         content: bytes = self._stream.read(size)
         if content:
-            self.lines += content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
+            returns = content.count(b"\r")
+            self.lines += content.count(b"\n") + (returns and returns - content.count(b"\r\n"))
             self.quotes += content.count(b'"')
             self.lines -= self._last == b"\r" and content[:1] == b"\n"  # one line end, in two pieces
             self._last = content[-1:]
@@ -53,11 +54,12 @@ class _Counted(io.RawIOBase):
 
 
 def read_text(
-    path: Path, layout: Layout, missing: tuple[str, ...], chosen: Chosen
+    path: Path, layout: Layout, missing: tuple[str, ...], chosen: Chosen, quoted: bool = False
 ) -> tuple[list[ColumnData], bool] | None:
     """Return (columns, whether each row is one line without quotes), None if the file is not as its first lines are.
 
-    pyarrow takes quotes more lightly than the other reader, which looks at the lines again where there are any.
+    If `quoted`, cells may span lines, which takes longer. pyarrow takes quotes more lightly than the other reader,
+    which looks at the lines again where there are any. One thread takes less work than several, and is fast enough.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -66,9 +68,12 @@ def read_text(
     as_numbers = {k for k, kind in enumerate(layout.kinds) if kind == "number" and k != chosen.ids}
     options = {
         "read_options": csv.ReadOptions(
-            skip_rows=layout.first_line - 1, column_names=names, encoding=layout.encoding.removesuffix("-sig")
+            use_threads=False,
+            skip_rows=layout.first_line - 1,
+            column_names=names,
+            encoding=layout.encoding.removesuffix("-sig"),
         ),
-        "parse_options": csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
+        "parse_options": csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=quoted),
         "convert_options": csv.ConvertOptions(
             column_types={name: pa.float64() if k in as_numbers else pa.string() for k, name in enumerate(names)},
             null_values=list(missing),
@@ -81,6 +86,8 @@ def read_text(
             table = csv.read_csv(counted, **options)
         except (pa.ArrowException, UnicodeError):
             return None
+    if not quoted and counted.quotes != layout.quotes:
+        return read_text(path, layout, missing, chosen, quoted=True)
     if not table.num_rows or all(column[-1].as_py() in (None, "") for column in table.columns):
         return None
     marks, kept = frozenset(missing), chosen.kept

@@ -14,6 +14,8 @@ from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
 from glmesh.files.columns import ColumnData
 from glmesh.types import Indices, Labels
 
+_ROWS = 2048  # [rows] that are put together at a time
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -125,8 +127,9 @@ def assemble(
             "expected columns separated by ',', ';', tab or '|'"
         )
     X = np.empty((len(columns[0].values), len(features)))
-    for j, k in enumerate(features):
-        X[:, j] = columns[k].values
+    for start in range(0, len(X), _ROWS):  # row by row in the end, so column by column only where it fits a cache
+        for j, k in enumerate(features):
+            X[start : start + _ROWS, j] = columns[k].values[start : start + _ROWS]
     texts = tuple(
         TextColumn(
             called(k) if names is None else names[k], line(found[0]), found[1], columns[k].levels, columns[k].looks

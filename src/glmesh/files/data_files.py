@@ -3,12 +3,13 @@
 | name ends in                                    | holds                                         | X         |
 |-------------------------------------------------|-----------------------------------------------|-----------|
 | `.svm` `.libsvm` `.svmlight` `.txt` or anything | svmlight text, `label index:value ...`        | csr_array |
-| `.csv` `.tsv`                                   | a table of numbers, with or without a header  | ndarray   |
+| `.csv` `.tsv`                                   | a table of text, with or without a header     | ndarray   |
+| `.parquet` `.feather`                           | a table, read by pyarrow (an extra)           | ndarray   |
 | `.npz`                                          | `X, y`                                        | ndarray   |
 | `.npz`                                          | `data, indices, indptr, shape` (scipy's), `y` | csr_array |
 
-Each may be compressed further: `.svm.xz`, `.csv.gz`, `.svm.bz2`. All numbers become float64; whether they are
-finite is for the problem to check. Reading needs no scikit-learn.
+Text and .npz may be compressed further: `.svm.xz`, `.csv.gz`, `.svm.bz2`. All numbers become float64; whether they are
+finite is for the contract or the problem to check. Reading needs no scikit-learn.
 """
 
 import zipfile
