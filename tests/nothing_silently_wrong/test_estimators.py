@@ -84,6 +84,7 @@ RIGHT = {
     "fit_nodes: a part without rows": lambda: logistic([*parts(), (ROWS[:0], ILL[:0])]),
     "fit_nodes: arrays go by position": lambda: logistic([(X.to_numpy(), y.to_numpy()) for X, y in parts()]),
     "fit_nodes: y without a name at one site": lambda: logistic(changed(1, y=lambda y: y.to_numpy())),
+    "fit_nodes: y that has the name of a feature": lambda: logistic([(X, y.rename("age")) for X, y in parts()]),
     "fit_nodes: columns that are named by numbers have no names": lambda: logistic(
         [(X.set_axis(range(4), axis=1), y) for X, y in parts()]
     ),
@@ -205,6 +206,7 @@ REFUSED = {
         lambda: ridge([(ROWS, COST, np.ones(9))]),
         r"part 0: X has 60 rows, sample_weight has shape \(9,\)",
     ),
+    "fit_nodes: no rows at all": (lambda: logistic([(ROWS[:0], ILL[:0])] * 2), "none of the 2 parts has a row"),
     # splits
     "fit_nodes: widths that differ": (
         lambda: ridge([(ROWS.to_numpy()[:, :3], COST), (ROWS.to_numpy()[:, 3:], COST)]),
@@ -256,6 +258,7 @@ REFUSED = {
         lambda: glmesh.Ridge().fit(ROWS.set_axis(["a", "b", "a", "c"], axis=1), COST),
         "X has the column 'a' twice",
     ),
+    "lasso_path: NaN": (lambda: glmesh.lasso_path(gap(ROWS, 4), COST), "X holds NaN at row 4, column 'age'"),
     "predict: NaN": (
         lambda: REFERENCE.predict(gap(ROWS, 4)),
         "X holds NaN at row 4, column 'age'",

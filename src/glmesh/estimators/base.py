@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # options of `validate_data`: NaN and infinity are left to `check_finite`, which says where they are
-_MATRIX: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "ensure_all_finite": False}
+MATRIX_CHECKS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "ensure_all_finite": False}
 _BY_FEATURES = (
     "fit_nodes takes parts as rows unless told otherwise: say split='features' if every part holds columns of its own "
     "of the same samples, in the same order."
@@ -80,7 +80,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         named_matrix(X, "X")  # refuses text and missing values of a data frame by the name of the column
         check_known(y, "y")
         check_known(sample_weight, "sample_weight")
-        rows, targets = validate_data(self, X, y, **_MATRIX, **checks)
+        rows, targets = validate_data(self, X, y, **MATRIX_CHECKS, **checks)
         check_finite(rows, "X", None)
         self._target = target_name(y)
         weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
@@ -97,6 +97,8 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not len(parts):
             raise InvalidData("parts is empty: give one (X, y) per node")
         checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
+        if not any(len(y) for (_, y, _), _ in checked):
+            raise InvalidData(f"none of the {len(parts)} parts has a row; give at least one sample")
         objective = self._objective(TrainingData([data for data, _ in checked], pooled=False, split="features"))
         split = self._split_of_parts(objective)
         targets = [target_name(part[1]) for part in parts]
@@ -167,7 +169,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return X w + b: shape (m,) of a regressor, (m, n_functions) of a classifier."""
         check_is_fitted(self)
         named_matrix(X, "X")
-        X = validate_data(self, X, **_MATRIX, reset=False)
+        X = validate_data(self, X, **MATRIX_CHECKS, reset=False)
         check_finite(X, "X", None)
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
@@ -238,7 +240,7 @@ def _checked_part(
     X, names = named_matrix(X, f"part {k}: X")
     check_known(y, f"part {k}: y")
     try:
-        X = check_array(X, ensure_min_samples=0, **_MATRIX)
+        X = check_array(X, ensure_min_samples=0, **MATRIX_CHECKS)
         y = np.asarray(y, dtype=np.float64 if numeric else None)
         if y.shape != (X.shape[0],):
             raise ValueError(f"X has {X.shape[0]} rows, y has shape {y.shape}")

@@ -85,6 +85,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         self
             The fitted estimator.
         """
+        return self._fit(self._labelled_parts(parts, classes))
+
+    def _labelled_parts(self, parts: Sequence[Any], classes: ArrayLike | None) -> TrainingData:
+        """Check data that is given node by node, and that the labels of all nodes fit each other, or are `classes`."""
         data = self._validated_parts(parts, numeric=False)
         labels = self._labels_of_parts(data)
         if classes is None:
@@ -93,7 +97,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             )
         else:
             _check_classes(labels, np.unique(np.asarray(classes)).tolist())
-        return self._fit(data)
+        return data
 
     def _fit(self, data: TrainingData) -> Self:
         """Solve one problem per linear function on checked data, set the fitted attributes, and return self."""

@@ -117,7 +117,9 @@ def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split:
     """
     if not any(names for _, names in parts):
         return list(parts)
-    by_samples, known = split == "samples", all(targets)
+    features = {name for _, names in parts for name in names or ()}
+    # a target made from a column, as in frame["age"] > 60, keeps that column's name, which says nothing of the target
+    by_samples, known = split == "samples", all(name and name not in features for name in targets)
     offers = {
         f"part {k}": Contract(
             targets[k] if known else "",
@@ -157,7 +159,7 @@ def check_labels(labels: Sequence[Sequence[Any] | np.ndarray[Any, Any]], advice:
     samples; the parts with other labels are named. `advice` says what would do.
     """
     held = {
-        f"part {k}": tuple(one if isinstance(one, str) else float(one) for one in np.asarray(own).tolist())
+        f"part {k}": tuple(float(one) if isinstance(one, int | float) else str(one) for one in np.asarray(own).tolist())
         for k, own in enumerate(labels)
         if len(own)
     }
