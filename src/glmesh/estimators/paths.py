@@ -8,9 +8,10 @@ from sklearn.utils import check_X_y
 
 from glmesh.engine.path import Path, solve_path
 from glmesh.errors import InvalidInput
-from glmesh.estimators.base import run_options
+from glmesh.estimators.base import MATRIX_CHECKS, run_options
 from glmesh.estimators.least_squares import ElasticNet, ElasticNetRegressor, Lasso, net_objective
 from glmesh.estimators.objective import TrainingData
+from glmesh.problem.named import check_finite, check_known, named_matrix
 from glmesh.types import Data, Matrix, Vector
 
 PathResult = tuple[Vector, Matrix, Vector] | tuple[Vector, Matrix, Vector, list[int]]
@@ -126,7 +127,10 @@ def enet_path(
 
 def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLike, return_n_iter: bool) -> PathResult:
     """Return what `lasso_path` and `enet_path` return, with the parameters of `model`."""
-    rows, targets = check_X_y(X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=True)
+    X, names = named_matrix(X, "X")
+    check_known(y, "y")
+    rows, targets = check_X_y(X, y, **MATRIX_CHECKS, y_numeric=True)
+    check_finite(rows, "X", names)
     rough = TrainingData([(rows, targets.astype(np.float64), np.ones(len(targets)))], pooled=True, split="features")
     objective = net_objective(model, rough, 1.0, model.l1_ratio)
     split = objective.choose(model.split, rows.shape[0], rows.shape[1], model.stop)
