@@ -8,7 +8,22 @@ import sys
 from collections.abc import Sequence
 
 from glmesh import __version__
-from glmesh.cli import bench, demo, doctor, federation, keys, node, paper, predict, report, status, topology, train, up
+from glmesh.cli import (
+    bench,
+    cluster,
+    demo,
+    doctor,
+    federation,
+    keys,
+    node,
+    paper,
+    predict,
+    report,
+    status,
+    topology,
+    train,
+    up,
+)
 from glmesh.cli.options import INTERRUPTED, USAGE, Parser, examples
 from glmesh.errors import GlmeshError
 
@@ -49,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except GlmeshError as error:
+        if list(sys.argv[1:] if argv is None else argv)[:1] == ["train"] and cluster.launched() > 1:
+            return cluster.fail(error)  # the other ranks wait for this one
         message = str(error)
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)

@@ -47,7 +47,7 @@ HELP = "fit a model to a data file, over a simulated network"
 
 def run(options: Namespace) -> int:
     """Fit a model to a data file, in this process or on the ranks of an MPI program; return the exit code."""
-    if options.runtime == "mpi":
+    if options.runtime == "mpi" or cluster.launched() > 1:
         return cluster.run(options, train)
     return train(options, SINGLE_PROCESS)
 

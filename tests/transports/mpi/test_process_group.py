@@ -108,8 +108,7 @@ def test_impossible_options_are_refused_by_all_ranks(four):
         assert told["one rank's label"].startswith(
             f"InvalidData: {label}" if rank == 3 else f"RankFailed: rank 3 of 4: {label}"
         )
-        what = "warm_start needs 40 finite variables (Result.x), got shape (39,)"
-        assert told["one rank's options"] == (f"{'InvalidInput' if rank == 2 else 'RankFailed: rank 2 of 4'}: {what}")
+        assert "rank 2 has warm_start (digest " in told["one rank's options"]
         assert told["again"] == "3"
 
 
