@@ -118,7 +118,8 @@ def _refuse_text(table: DataTable) -> None:
     if held:
         raise Mismatch(
             f"{table.where}: column{'s' if len(held) > 1 else ''} {listed(held)} hold text; write numbers instead (one "
-            "0/1 column per level, the same levels in all files), or take the columns out"
+            "0/1 column per level, the same levels in all files), or take the columns out",
+            private=next((f"line {one.line} holds {one.cell!r}" for one in table.text_columns if one.name in held), ""),
         )
 
 
@@ -129,7 +130,7 @@ def _refuse_kinds(table: DataTable, contract: Contract) -> None:
             values = _column(table, k)
             wrong = ~(np.isnan(values) | (values == 0) | (values == 1))
             if wrong.any():
-                line = table.first_line + int(np.argmax(wrong))
+                line = table.line(int(np.argmax(wrong)))
                 raise Mismatch(
                     f"{table.where}: column {column.name!r} must hold 0 and 1 only, and does not",
                     private=f"line {line} holds {values[np.argmax(wrong)]:g}",
