@@ -67,7 +67,7 @@ def run(options: Namespace) -> int:
         return exit_code(result)
     print(f"\n{_certificate(result)}\n\n{_comparison(result, X, y, alpha)}\n\n{_curve(result)}")
     if draws:
-        plot.convergence(result.history, path=options.out, title="Lasso on a ring of 16 nodes")
+        plot.convergence(result.history, path=options.out, title="Lasso on a ring of 16 nodes", tol=TOL)
         print(f"\nThe same as a picture: {options.out}")
     elif not options.no_plot:
         print("\nNo picture, because matplotlib is missing: pip install 'glmesh[plot]'")
@@ -114,5 +114,6 @@ def _curve(result: Result) -> str:
         height=10,
         title="duality gap, relative to the objective",
         xlabel="communications",
+        goal=TOL,
         ascii=plain(sys.stdout),
     )

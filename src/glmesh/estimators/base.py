@@ -217,7 +217,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             result.history | {key: self._unit * result.history[key] for key in ("objective", "gap")}
             for result in results
         ]
-        return figures.training(histories, path=path, title=type(self).__name__)
+        return figures.training(histories, path=path, title=type(self).__name__, tol=results[0].tol)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file of plain arrays, as `glmesh train` does.
