@@ -47,7 +47,7 @@ def launch(n_ranks: int, arguments: list[str], folder: Path, code: int = 0) -> t
     """(what it printed, its errors); it must end with this exit code."""
     process = start(n_ranks, arguments, folder)
     try:
-        out, errors = process.communicate(timeout=600 if SOAK else 120)
+        out, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == code, (out, errors)
