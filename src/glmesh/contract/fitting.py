@@ -40,13 +40,14 @@ class Fitted:
 
 
 def fit(table: DataTable, contract: Contract) -> Fitted:
-    """Return the table in the contract's order, labels included; Mismatch names what does not fit."""
+    """Return the table in the contract's order, labels included; Mismatch names what does not fit or is missing."""
     if contract.header and contract.target and table.target != contract.target:
         found = "its target has no name" if table.target is None else f"its target is {table.target!r}"
         raise Mismatch(
             f"{table.where}: {found}, the contract's is {contract.target!r}; name the column {contract.target!r}"
         )
     fitted = fit_features(table, contract)
+    _refuse_missing(fitted.table)
     y, labels = _labels(fitted.table, contract)
     return replace(fitted, table=replace(fitted.table, y=y), labels=labels)
 
@@ -120,6 +121,22 @@ def _refuse_text(table: DataTable) -> None:
             f"{table.where}: column{'s' if len(held) > 1 else ''} {listed(held)} hold text; write numbers instead (one "
             "0/1 column per level, the same levels in all files), or take the columns out",
             private=next((f"line {one.line} holds {one.cell!r}" for one in table.text_columns if one.name in held), ""),
+        )
+
+
+def _refuse_missing(table: DataTable) -> None:
+    """Raise Mismatch if a feature or the target lacks a value; columns of sparse X are left to the problem."""
+    holes = np.isnan(table.X) if isinstance(table.X, np.ndarray) else np.zeros((0, 0), dtype=np.bool_)
+    names = [table.columns[k] for k in np.flatnonzero(holes.any(axis=0))]
+    rows = np.flatnonzero(holes.any(axis=1)) if names else np.flatnonzero(table.missing_labels)
+    if len(rows):
+        one = holes.sum() == 1 if names else len(rows) == 1
+        what = f"column{'s' if len(names) > 1 else ''} {listed(names)} {'has' if len(names) == 1 else 'have'}"
+        what = what if names else f"the target {table.target or ''!r} has"
+        raise Mismatch(
+            f"{table.where}: {what} {'a missing value' if one else 'missing values'}; fill them in, or take the rows "
+            f"{'or columns ' if names else ''}out",
+            private=f"the first is in line {table.line(int(rows[0]))}",
         )
 
 
