@@ -6,12 +6,13 @@ from argparse import Namespace
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from glmesh.contract import Contract, DataTable, agree, fit
+from glmesh.contract.contract import doubled
 from glmesh.engine.scatter import load as load_part
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
+from glmesh.files.describe import describe
 from glmesh.parallel import ProcessGroup
 from glmesh.types import Labels, SampleMatrix, Vector
 
@@ -25,13 +26,13 @@ class Rows:
     said: Labels  # (m,) targets as the file has them
     weight: Vector | None = None  # (m,) sample weights; None: all are 1
     contract: Contract | None = None  # names, target and labels; None: the file is no table, and has no names
-    remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns
+    remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns, and what `describe` finds in them
 
 
 def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Rows:
     """Read DATA, or this rank's part of it; put its columns in the order that all ranks share, by name.
 
-    What is missing, not finite or no number is refused with its line and column.
+    What is missing or no number is refused with its line and column.
     """
     path = options.data.replace("{rank}", str(processes.rank)) if options.runtime == "mpi" else options.data
     if options.runtime == "mpi" and not (is_table(path) and path != options.data):
@@ -51,18 +52,17 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
         header=options.header,
         encoding=options.encoding,
     )
-    _refuse_missing(table)
     if not is_table(path):
         y = np.asarray(table.y, dtype=np.float64)
         return Rows(table.X, y, y, table.weight)
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
+    _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)
     contract = _agreed(offer, processes, classifies=classifies)
     fitted = fit(table, contract)
     assert table.y is not None  # as a target was asked for
-    return Rows(
-        fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + list(table.left_out))
-    )
+    found = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(table) if one.kind != "labels"]
+    return Rows(fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + found))
 
 
 def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
@@ -77,25 +77,20 @@ def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Co
     return verdict.contract
 
 
-def _refuse_missing(table: DataTable) -> None:
-    """Raise InvalidData with line and column of the first value, target or weight that is missing or not finite."""
-    what = "is missing or not a finite number; fill it in, or take the row out"
-    stored = table.X.tocoo() if sp.issparse(table.X) else None
-    if stored is not None:
-        wrong = ~np.isfinite(stored.data)
-        cells = list(zip(stored.row[wrong].tolist(), stored.col[wrong].tolist(), strict=True))
-    else:
-        numbers = ~np.isin(table.columns, table.texts)  # text is refused for what it is
-        cells = [tuple(cell) for cell in np.argwhere(~np.isfinite(table.X) & numbers)[:1].tolist()]
-    if cells:
-        row, column = min(cells)
-        name = f"column {table.names[column]!r}" if table.names else f"column {column}"
-        raise InvalidData(f"{table.where}, line {table.line(row)}, {name}: the value {what}")
-    y, weight = table.y, table.weight
-    bad = table.missing_labels if y is None or y.dtype.kind != "f" else ~np.isfinite(y)
-    if bad.any():
-        name = f"target {table.target!r}" if table.target else "target"
-        raise InvalidData(f"{table.where}, line {table.line(int(np.argmax(bad)))}, {name}: the value {what}")
-    if weight is not None and not (np.isfinite(weight) & (weight >= 0)).all():
-        row = int(np.argmin(np.isfinite(weight) & (weight >= 0)))
+def _check(table: DataTable) -> None:
+    """Raise InvalidData for two columns of one name, an infinite value or a weight that is none, with its line."""
+    twice = doubled(table.names or ())
+    if twice:
+        raise InvalidData(f"{table.where}: has the column {twice[0]!r} twice; rename one of them, or take it out")
+    endless = np.argwhere(np.isinf(table.X))
+    if len(endless):
+        row, column = endless[0].tolist()
+        raise InvalidData(
+            f"{table.where}, line {table.line(row)}, column {table.columns[column]!r}: expected a finite number, got "
+            f"{table.X[row, column]:g}; mend it, or take the row out"
+        )
+    weight = np.ones(1) if table.weight is None else table.weight
+    wrong = ~((weight >= 0) & (weight < np.inf))
+    if wrong.any():
+        row = int(np.argmax(wrong))
         raise InvalidData(f"{table.where}, line {table.line(row)}: expected a sample weight >= 0, got {weight[row]:g}")

@@ -26,7 +26,6 @@ from glmesh.files import data_files
 from glmesh.parallel.processes import SINGLE_PROCESS
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
-from tests.cases import SOAK
 from tests.ranks import X, Y, cases, figures, flat, lasso
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
