@@ -30,7 +30,7 @@ def add_options(parser: Parser) -> None:
         "answer is as good as asked for. The result is compared with scikit-learn's on the pooled data.",
         "glmesh demo",
         "glmesh demo --no-plot",
-        "glmesh demo --files .    three hospitals' tables, and the commands that make a federation of them",
+        "glmesh demo --files hospitals",
     )
     add = parser.add_argument
     add("--out", default="glmesh-demo.png", metavar="FILE", help="the convergence plot (default glmesh-demo.png)")
