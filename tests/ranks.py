@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,21 @@ import numpy as np
 import scipy.sparse as sp
 from mpi4py import MPI
 
-from glmesh import Cola, GlmeshError, Lasso, Network, Problem, Result, Run, methods, solve
+from glmesh import (
+    Cola,
+    GlmeshError,
+    Lasso,
+    LassoCV,
+    LinearSVC,
+    LogisticRegression,
+    Network,
+    Problem,
+    Result,
+    Ridge,
+    Run,
+    methods,
+    solve,
+)
 from glmesh.engine.path import solve_path
 from glmesh.engine.scatter import load, scatter
 from glmesh.engine.solve import advance
@@ -168,6 +183,52 @@ def refuse(folder: Path) -> None:
     (folder / f"refuse-{me}.txt").write_text("\n".join(f"{name}: {text}" for name, text in told.items()))
 
 
+def rows(folder: Path) -> None:
+    """Fits on rows that all ranks have and on rows of each rank's own; every rank writes coefficients and refusals."""
+    with ranks() as all_ranks:
+        me, size = all_ranks.rank, all_ranks.size
+    mine = np.array_split(np.arange(60), size)[me]
+    texts = np.where(Y > 0.5, "ill", np.where(Y < -0.5, "well", "maybe"))
+    fitted = {
+        "lasso": Lasso(alpha=0.1, tol=1e-3, n_nodes=6, runtime="mpi").fit(X[mine], Y[mine], rows="own"),
+        "classes": LogisticRegression(tol=1e-3, n_nodes=6, class_weight="balanced", runtime="mpi").fit(
+            X[mine], texts[mine], 1.0 + mine % 3, rows="own"
+        ),
+        "svm": LinearSVC(tol=1e-3, n_nodes=6, runtime="mpi").fit(sp.csr_array(X[mine]), SIGNS[mine], rows="own"),
+    }
+    np.savez(folder / f"rows-{me}.npz", **{name: fit.coef_ for name, fit in fitted.items()})
+    other = X.copy()
+    other[3, 4] += me
+    holed = X.copy()
+    holed[0, 0] = np.nan if me == 1 else 0.0
+    tried: dict[str, Any] = {
+        "own rows as if all": lambda: Lasso(runtime="mpi").fit(X[mine], Y[mine]),
+        "one cell": lambda: Lasso(runtime="mpi").fit(other, Y),
+        "all rows as if own": lambda: Lasso(runtime="mpi").fit(X, Y, rows="own"),
+        "rows": lambda: Lasso(runtime="mpi").fit(X, Y, rows="own" if me == 1 else "all"),
+        "C": lambda: LogisticRegression(C=1.0 + me, runtime="mpi").fit(X, SIGNS),
+        "class": lambda: (Lasso if me == 0 else Ridge)(runtime="mpi").fit(X, Y),
+        "width": lambda: Lasso(runtime="mpi").fit(X[mine][:, : 40 - me], Y[mine], rows="own"),
+        "missing at one": lambda: Lasso(runtime="mpi").fit(holed, Y),
+        "simulation": lambda: Lasso().fit(X, Y, rows="own"),
+        "folds": lambda: LassoCV(runtime="mpi").fit(X, Y, rows="own"),
+        "solve": lambda: solve(lasso(), n_nodes=6, runtime="mpi", record_every=1 + me),
+        "method": lambda: solve(lasso(), n_nodes=6, runtime="mpi", method=Cola(acceleration=["auto", "none"][me > 0])),
+        "alpha": lambda: solve(Problem.glm(X, Y, alpha=1.0 + me), n_nodes=6, runtime="mpi"),
+        "data": lambda: solve(Problem.glm(other, Y), n_nodes=6, runtime="mpi"),
+        "tol of one": lambda: solve(lasso(), n_nodes=6, runtime="mpi", tol=-1.0 if me == 1 else 1e-4),
+        "path": lambda: solve_path(lasso(), [2.0, 1.0 + me], n_nodes=6, runtime="mpi"),
+    }
+    told = {}
+    for name, call in tried.items():
+        try:
+            call()
+            told[name] = "nothing was refused"
+        except (GlmeshError, ValueError) as error:
+            told[name] = " ".join(str(error).split())
+    (folder / f"rows-{me}.json").write_text(json.dumps(told))
+
+
 def hold(folder: Path) -> None:
     """Each rank brings a part of a file, and writes what it holds of it in the end."""
     with ranks() as all_ranks:
@@ -203,4 +264,4 @@ def resume(folder: Path) -> None:
 
 if __name__ == "__main__":
     for name in sys.argv[2:]:
-        {"equal": equal, "refuse": refuse, "hold": hold, "resume": resume}[name](Path(sys.argv[1]))
+        {"equal": equal, "refuse": refuse, "hold": hold, "rows": rows, "resume": resume}[name](Path(sys.argv[1]))

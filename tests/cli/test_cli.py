@@ -291,7 +291,7 @@ def test_a_run_shorter_than_its_plan_names_the_events_to_come():
 
 def test_acceleration_and_weights(data, capsys):
     options = ["--model", "lasso", "--nodes", 6, "--seed", 3]
-    assert run("train", "numbers.csv", *options, "--acceleration", "sums", "--weights", "optimal") == 0
+    assert run("train", "numbers.csv", *options, "--acceleration", "sums", "--mixing", "optimal") == 0
     assert re.search(r"^  acceleration +sums \(as asked for\)$", capsys.readouterr().out, re.MULTILINE)
     assert run("train", "numbers.csv", *options, "--local-passes", 3) == 0
     assert "none (acceleration needs an even number of local_passes" in capsys.readouterr().out

@@ -187,7 +187,7 @@ def test_interrupt_before_the_run_leaves_nothing(data, capsys, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("glmesh.files.data_files.load", stop)
+    monkeypatch.setattr("glmesh.cli.train_data.read_table", stop)
     assert run("train", "numbers.csv", "--model", "ridge") == 130
     assert capsys.readouterr().err == "\nglmesh: interrupted\n"
     assert not os.path.exists("glmesh-model.npz")

@@ -54,7 +54,7 @@ def test_convergence(tmp_path: Path) -> None:
     [
         (history(1), [1, 1]),
         (history(0), [0, 0]),
-        (spoiled(objective=0.0, consensus=0.0), [0, 0]),
+        (spoiled(objective=0.0, consensus=0.0), [0, 1]),
         (spoiled(gap=np.nan, certificate=np.nan), [0, 1]),
         (spoiled(gap=np.inf, consensus=-1.0), [1, 0]),
         (spoiled(gap=1e-320, consensus=1.7e308), [2, 1]),
@@ -66,6 +66,45 @@ def test_convergence_of_odd_histories(tmp_path: Path, spoilt: History, lines: li
     figure.set_layout_engine("none")  # half of the time
     figure.savefig(tmp_path / "c.png", dpi=20)
     assert [len(axes.lines) for axes in figure.axes] == lines
+
+
+def ended_at_zero() -> History:
+    """As Newton's method ends: the gap is exactly 0 from one record to the next."""
+    return {key: values[[0, 20, 40]] for key, values in history().items()} | {
+        "gap": np.array([4.0, 0.04, 0.0]),
+        "consensus": np.array([0.0, 1e-20, 0.0]),
+    }
+
+
+def test_a_gap_of_zero_lies_at_the_floor_and_the_end_and_the_goal_are_marked() -> None:
+    left, right = plot.convergence(ended_at_zero(), tol=1e-4).axes
+    goal, curve = left.lines[:2]
+    floor = left.get_ylim()[0]
+    assert np.asarray(curve.get_ydata())[-1] == floor < 1e-4
+    assert left.yaxis.get_major_formatter()(floor, 0) == "0"
+    assert floor in left.get_yticks()
+    assert np.asarray(goal.get_ydata()).tolist() == [1e-4, 1e-4]
+    ends = [tuple(np.asarray(one.get_offsets())[0]) for one in left.collections]
+    assert ends == [(80.0, floor)]
+    assert [text.get_text() for text in left.texts] == ["goal 0.0001", "0"]
+    assert np.asarray(right.lines[0].get_ydata())[0] == right.get_ylim()[0]
+
+
+def test_training_draws_zeros_ends_and_the_goal() -> None:
+    figure = plot.training([ended_at_zero(), history()], tol=1e-4)
+    for axes in (figure.axes[2], figure.axes[3]):
+        assert np.asarray(axes.lines[1].get_ydata())[-1] == axes.get_ylim()[0]
+        assert np.asarray(axes.lines[0].get_ydata()).tolist() == [1e-4, 1e-4]
+    assert all(len(axes.collections) == 2 for axes in figure.axes)
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+def test_a_curve_in_text_has_zeros_at_its_floor_an_end_and_a_goal(ascii: bool) -> None:
+    lines = plot.curve([0, 1, 2], [1.0, 0.01, 0.0], height=8, goal=1e-3, ascii=ascii).split("\n")
+    bottom = lines[-3]
+    assert bottom.lstrip().startswith("0 ")
+    assert bottom.endswith("o" if ascii else "●")
+    assert sum("goal" in line for line in lines) == 1
 
 
 def test_convergence_without_certificates() -> None:
@@ -200,15 +239,15 @@ def test_curve(ascii: bool) -> None:
 
 def test_curve_falls_from_corner_to_corner() -> None:
     lines = plot.curve([0, 1, 2], [1e2, 1, 1e-2], width=14, height=5, ascii=True).split("\n")
-    assert [line[9:] for line in lines[:5]] == [".", " .", "  .", "   .", "    ."]
+    assert [line[9:] for line in lines[:5]] == [".", " .", "  .", "   .", "    o"]
     assert [line[:9] for line in lines[:5:2]] == ["  1e+02 +", "  1e+00 +", "  1e-02 +"]
 
 
 @pytest.mark.parametrize(
     ("xs", "ys", "shows"),
     [
-        ([], [], "nothing above zero"),
-        ([1, 2, 3], [0, -1, np.nan], "nothing above zero"),
+        ([], [], "nothing to draw"),
+        ([1, 2, 3], [-2, -1, np.nan], "nothing to draw"),
         ([5], [3.0], "3.0e+00"),
         ([1, 2, 3], [1e-4] * 3, "1.0e-04"),
         ([1, 2, 3], [0.012, 0.018, 0.015], "1.8e-02"),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from glmesh import __version__
 from glmesh.cli import (
     bench,
+    cluster,
     demo,
     describe,
     doctor,
@@ -65,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except GlmeshError as error:
+        if list(sys.argv[1:] if argv is None else argv)[:1] == ["train"] and cluster.launched() > 1:
+            return cluster.fail(error)  # the other ranks wait for this one
         message = str(error)
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)

@@ -1,39 +1,128 @@
 """`train` as one of the ranks of `mpiexec`: one of them speaks for all, and the end of a rank is not the last word."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from glmesh.cli.failures import CHECKPOINT
-from glmesh.cli.options import USAGE
-from glmesh.errors import GlmeshError
+from glmesh.cli.options import INTERRUPTED, USAGE
+from glmesh.engine.agreement import agree, digest, versions
+from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.parallel import ProcessGroup
 from glmesh.transports.mpi import ranks
 
+PATIENCE = 5.0  # [s] that a rank which has failed waits for the others to hear of it, before it ends them
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # variables by which an mpiexec says it
+_OWN = ("--command", "--threads", "--quiet")  # what ranks may differ in
+_ENDS = 65_536  # [bytes] of either end of a file that are compared
 # program of the process that stands by: at the end of its input it prints what it read, unless that ends in a full stop
 _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.endswith('.') else said)"
+
+
+def launched() -> int:
+    """Return the number of ranks that an mpiexec started this process as one of; 1 without one."""
+    sizes = (os.environ.get(name, "") for name in _SIZES)
+    return next((int(size) for size in sizes if size.isdecimal()), 1)
 
 
 def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -> int:
     """Call `command(options, ranks)` on every rank of an MPI program; return the exit code of this rank.
 
-    Of the ranks that fail, the first prints the error; ranks other than 0 are quiet.
+    All ranks compare their options first. Of the ranks that fail, the first prints the error; ranks other than 0 are
+    quiet.
     """
-    with_all = ranks()
-    options = Namespace(**vars(options) | {"quiet": options.quiet or with_all.rank > 0})
+
+    def work(with_all: ProcessGroup) -> int:
+        agree(with_all, versions() | _said(options), {"--runtime": "add --runtime mpi at all ranks"})
+        if options.runtime != "mpi":
+            raise InvalidInput(
+                f"mpiexec has started {with_all.size} ranks, and each would train alone and write the same files; "
+                "add --runtime mpi, or start one without mpiexec"
+            )
+        quiet = options.quiet or with_all.rank > 0
+        with Sentinel(options, on=with_all.rank == 0 and with_all.size > 1):
+            return command(Namespace(**vars(options) | {"quiet": quiet}), with_all)
+
+    return _together(work)
+
+
+def fail(error: GlmeshError) -> int:
+    """End all ranks of an MPI program with an error that this rank met before it met the others; return its exit code.
+
+    Without this, the others would wait for it for ever.
+    """
+
+    def work(with_all: ProcessGroup) -> int:
+        raise error
+
+    return _together(work)
+
+
+def _together(work: Callable[[ProcessGroup], int]) -> int:
+    """Return the exit code of `work(ranks)`; if it fails, say why at one rank, and end ranks that do not hear it."""
+    with _interruptible():
+        with_all = ranks()
+    with_all.patience = PATIENCE
     try:
-        with with_all, Sentinel(options, on=with_all.rank == 0 and with_all.size > 1):
-            return command(options, with_all)
-    except (GlmeshError, OSError) as error:
-        failed = with_all.failures
-        if with_all.rank != min(failed, default=0):
-            return USAGE
-        where = "" if len(failed) in (0, with_all.size) else f"rank {with_all.rank} of {with_all.size}: "
-        print("glmesh: error:", where + " ".join(str(error).split()), file=sys.stderr)
-        return USAGE
+        with with_all:
+            return work(with_all)
+    except (GlmeshError, OSError, MemoryError) as error:
+        failed, code = with_all.failures, USAGE
+        if with_all.rank == min(failed, default=0) or with_all.unheard:
+            words = " ".join(str(error).split())
+            named = len(failed) in (0, with_all.size) or words.startswith("rank ")
+            where = "" if named else f"rank {with_all.rank} of {with_all.size}: "
+            print(f"glmesh: error: {where}{words}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        if not with_all.unheard:
+            raise
+        code = INTERRUPTED
+        print("\nglmesh: interrupted", file=sys.stderr, flush=True)
+    if with_all.unheard:
+        with_all.abort(code)
+    return code
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end this process at once: the start of MPI waits for all ranks, and Python would not hear it there."""
+    listens = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not listens or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _said(options: Namespace) -> dict[str, object]:
+    """Return what all ranks must have been told alike, by the names of the options; and which file they see."""
+    said = {"DATA" if name == "data" else f"--{name.replace('_', '-')}": value for name, value in vars(options).items()}
+    said = {name: value for name, value in said.items() if name not in _OWN}
+    if "{rank}" not in options.data:
+        said["the file"] = _identity(options.data)
+    return said
+
+
+def _identity(path: str) -> str:
+    """Return words that tell files apart: the size, and a digest of both ends."""
+    try:
+        with open(path, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            ends = stream.read(_ENDS)
+            stream.seek(max(size - _ENDS, 0))
+            return f"{path} of {size:,} bytes and digest {digest(ends + stream.read(_ENDS))[:8]}"
+    except OSError as error:
+        return f"{path}: {error.strerror}"
 
 
 class Sentinel:

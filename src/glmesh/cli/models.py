@@ -28,33 +28,63 @@ class Choice:
     loss: Loss
     penalty: str  # name
     splits: tuple[Split, ...]  # at least one
+    only: str = ""  # why there is one split only
 
     def split_for(self, n_samples: int, n_features: int) -> Split:
         """Return the allowed split with the shorter message: m numbers split by features, p split by samples."""
         return shorter(self.splits, n_samples, n_features)
 
+    def why(self, split: Split, n_samples: int, n_features: int) -> str:
+        """Return words for people on why this split was taken for data of this shape."""
+        if self.only:
+            return self.only
+        a, b = (n_features, n_samples) if split == "samples" else (n_samples, n_features)
+        return f"whose messages have {a:,} numbers (the other way {b:,})"
+
 
 def choose(options: Namespace) -> Choice:
     """Return the loss, the penalty and the splits that the options of `train` ask for.
 
-    InvalidInput or UnsuitablePair is raised, before any data is read, if --model, --loss, --penalty, ... do not fit.
+    InvalidInput or UnsuitablePair is raised, before any data is read, if --model, --loss, --penalty, --split, ... do
+    not go together; a split that was asked for is never changed.
     """
     name, usual = MODELS[options.model] if options.model else (options.loss, "l2")
     loss, penalty = parse_loss(name), options.penalty or usual
     refused = refusals(loss, penalty, options.alpha, options.l1_ratio, options.intercept)
-    if options.split != "auto":
-        reason = refused[options.split]
-        if reason is not None:
-            raise reason
-        return Choice(loss, penalty, (options.split,))
     splits = tuple(split for split, reason in refused.items() if reason is None)
     if not splits:
         raise UnsuitablePair(
             f"the {loss.name} loss is not smooth, so it is split by samples, which needs an L2 part in the penalty "
             "and alpha > 0; or take a smooth loss: squared, logistic, huber, squared_hinge"
         )
-    apart = options.intercept and (options.stop == "certificate" or options.faults)  # then samples would not do
-    return Choice(loss, penalty, ("features",) if apart and "features" in splits else splits)
+    wanted = splits if options.split == "auto" else (options.split,)
+    reason = None if options.split == "auto" else refused[options.split]
+    if reason is not None:
+        raise UnsuitablePair(f"--split {options.split}: {_as_options(str(reason))}")
+    moving = "--stop certificate" if options.stop == "certificate" else "--faults" if options.faults else ""
+    if options.intercept and moving and wanted != ("features",):  # split by samples there is neither
+        if "features" in wanted:
+            return Choice(loss, penalty, ("features",), f"as an intercept with {moving} needs it")
+        remedy = "--split features, " if "features" in splits else ""
+        raise UnsuitablePair(
+            f"--intercept does not go with {moving} split by samples; use {remedy}"
+            f"{'--stop gap' if moving == '--stop certificate' else 'no --faults'}, or a column of ones instead of "
+            "--intercept, which is penalised as the others are"
+        )
+    if len(splits) == 1 and options.split == "auto":
+        return Choice(loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha")
+    return Choice(loss, penalty, wanted)
+
+
+def _as_options(text: str) -> str:
+    """Return a refusal of the Python interface in the words of the command line."""
+    for ours, theirs in (
+        ("split='features'", "--split features"),
+        ("split='samples'", "--split samples"),
+        ("penalty='elasticnet' with l1_ratio < 1 (and alpha > 0)", "--penalty elasticnet (and --alpha above 0)"),
+    ):
+        text = text.replace(ours, theirs)
+    return text
 
 
 def parse_loss(text: str) -> Loss:

@@ -26,12 +26,13 @@ from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
 from glmesh.cli.predict import score
 from glmesh.cli.progress import Progress, certified
+from glmesh.cli.train_data import Rows, read
 from glmesh.cli.train_options import add_options
+from glmesh.contract import Contract
+from glmesh.contract.fitting import spoken
 from glmesh.engine.result import Result
-from glmesh.engine.scatter import load as load_part
 from glmesh.engine.scatter import scatter, shape_of
 from glmesh.errors import InvalidInput
-from glmesh.files import data_files
 from glmesh.files.model_files import Model
 from glmesh.formatting import size
 from glmesh.network import Plan, topology
@@ -47,7 +48,10 @@ HELP = "fit a model to a data file, over a simulated network"
 
 def run(options: Namespace) -> int:
     """Fit a model to a data file, in this process or on the ranks of an MPI program; return the exit code."""
-    if options.runtime == "mpi":
+    if options.weights is not None:
+        print("glmesh: warning: --weights is now --mixing; the old name goes in the next release", file=sys.stderr)
+        options.mixing = options.weights
+    if options.runtime == "mpi" or cluster.launched() > 1:
         return cluster.run(options, train)
     return train(options, SINGLE_PROCESS)
 
@@ -73,9 +77,12 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     clock = {name: value for name, value in given.items() if value is not None}
 
     _tell(options, f"Reading {options.data}")
-    problem, shape, pooled = _read(options, choice, processes)
+    rows_read = read(options, processes, classifies=choice.loss.classifies)
+    problem, shape = _problem(options, choice, rows_read, processes)
     split = problem.spec.split
-    _tell(options, _introduction(options, choice, shape, split) + plan_text(plan))
+    for remark in rows_read.remarks:
+        _tell(options, f"  {remark}")
+    _tell(options, _introduction(options, choice, shape, split, rows_read) + plan_text(plan))
     if options.checkpoint:
         _tell(options, checkpoint_text(options, done))
     progress = Progress(stop=options.stop, tol=options.tol, max_rounds=options.max_rounds, quiet=options.quiet)
@@ -91,7 +98,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
         callback=progress,
         record_every=options.record_every,
         network=Network(**clock) if clock else None,
-        mixing=options.weights,
+        mixing=options.mixing,
         partition=options.partition,
         faults=plan,
         checkpoint=make_checkpoint(options),
@@ -101,34 +108,29 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     )
     if first:
         progress.finish(result)
-        model = _model(options, choice, split, plan, result)
+        model = _model(options, choice, split, plan, result, rows_read.contract)
         _write(options, model, result)
+        pooled = (rows_read.X, rows_read.said) if options.runtime == "simulation" else None
         _tell(options, _summary(options, model, result, pooled, virtual=bool(clock)))
     return exit_code(result)
 
 
-def _read(options: Namespace, choice: Choice, processes: ProcessGroup) -> tuple[Problem, Shape, Any]:
-    """Return (problem, (samples, features, nonzeros or None), (X, y)); the last is None if data is in parts."""
+def _problem(options: Namespace, choice: Choice, rows: Rows, processes: ProcessGroup) -> tuple[Problem, Shape]:
+    """Return (problem, (samples, features, nonzeros or None)) of the samples of all processes."""
     fit: dict[str, Any] = {
         "loss": choice.loss,
         "penalty": choice.penalty,
         "alpha": options.alpha,
         "l1_ratio": options.l1_ratio,
         "fit_intercept": options.intercept,
+        "sample_weight": rows.weight,
     }
-
-    def split_for(shape: Shape) -> Split:
-        """Return the split of --split or, with "auto", the one with the shorter message for data of this shape."""
-        return options.split if options.split != "auto" else choice.split_for(*shape[:2])
-
+    shape = shape_of(rows.X, processes)
+    fit["split"] = choice.split_for(*shape[:2])
     if options.runtime == "simulation":
-        X, y = data_files.load(options.data, target=options.target)
-        shape = (*X.shape, int(X.nnz) if hasattr(X, "nnz") else None)
-        return Problem.glm(X, y, split=split_for(shape), **fit), shape, (X, y)
-    X, y = load_part(options.data, processes, target=options.target)
-    shape = shape_of(X, processes)
+        return Problem.glm(rows.X, rows.y, **fit), shape
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
-    return scatter(X, y, processes, split=split_for(shape), **spread, **fit), shape, None
+    return scatter(rows.X, rows.y, processes, **spread, **fit), shape
 
 
 def exit_code(result: Result) -> int:
@@ -152,19 +154,32 @@ def _tell(options: Namespace, text: str) -> None:
         print(text, file=sys.stdout, flush=True)
 
 
-def _introduction(options: Namespace, choice: Choice, shape: Shape, split: str) -> str:
+def _introduction(options: Namespace, choice: Choice, shape: Shape, split: Split, rows: Rows) -> str:
     """Return lines for people on the data, the objective and the network, before the run."""
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
+    chosen = f"  split auto: by {split}, {choice.why(split, *shape[:2])}\n" if options.split == "auto" else ""
     return (
-        f"  {count(shape[0], 'sample')}, {count(shape[1], 'feature')}{stored}\n"
+        f"  {count(shape[0], 'sample')}, {count(shape[1], 'feature')}{stored}{_named(rows.contract)}\n"
         f"  {loss_text(choice.loss)} loss, {choice.penalty} penalty, alpha {options.alpha:g}{intercept}\n"
         f"  split by {split} over {count(options.nodes, 'node')}, topology {options.topology}\n"
+        f"{chosen}"
     )
 
 
-def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, result: Result) -> Model:
-    """Return the model to be saved: coefficients, objective, and figures of the run as `info`."""
+def _named(contract: Contract | None) -> str:
+    """Return words on the target, its labels and the columns that are no features; empty for a file without names."""
+    if contract is None or not contract.header:
+        return "" if contract is None else "; no header, so columns go by position"
+    labels = f" ({spoken(contract.labels)})" if 0 < len(contract.labels) <= 2 else ""
+    weights = f", sample weights {contract.weight}" if contract.weight else ""
+    return f"; target {contract.target}{labels}{weights}"
+
+
+def _model(
+    options: Namespace, choice: Choice, split: str, plan: Plan | None, result: Result, contract: Contract | None
+) -> Model:
+    """Return the model to be saved: coefficients, objective, names and labels, and figures of the run as `info`."""
     info: dict[str, Any] = {
         "glmesh": __version__,
         "status": result.status.name.lower(),
@@ -188,8 +203,9 @@ def _model(options: Namespace, choice: Choice, split: str, plan: Plan | None, re
         penalty=choice.penalty,
         alpha=options.alpha,
         l1_ratio=float(result.problem.spec.l1_ratio or 0.0),
-        classes=result.problem.classes,
+        classes=contract.labels if contract is not None and contract.labels else result.problem.classes,
         info={key: value for key, value in info.items() if not isinstance(value, float) or isfinite(value)},
+        contract=contract,
     )
 
 
@@ -199,7 +215,8 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.history:
         write_history(options.history, result.history)
     if options.plot:
-        plot.convergence(result.history, path=options.plot, title=_title(options), presence=result.presence)
+        title, presence = _title(options), result.presence
+        plot.convergence(result.history, path=options.plot, title=title, presence=presence, tol=result.tol)
 
 
 def _title(options: Namespace) -> str:
@@ -239,6 +256,7 @@ def _summary(options: Namespace, model: Model, result: Result, pooled: Any, *, v
         ("communications", f"{result.communications:,}, {size(result.bytes)} over all links, {time}"),
         ("objective", f"{result.objective:.8g}"),
         *_gaps(result, certifying=options.stop == "certificate"),
+        ("", "(this is about the optimiser on these rows; whether the data are right it cannot say)"),
         ("coefficients", f"{nonzero:,} of {len(model.coef):,} are not zero"),
     ]
     if options.intercept:

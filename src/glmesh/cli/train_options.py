@@ -1,5 +1,7 @@
 """The options of `glmesh train`, and the help that teaches them."""
 
+import argparse
+
 from glmesh.cli.failures import CHECKPOINT, EVERY
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, number, whole
@@ -19,8 +21,9 @@ where the squared loss is half the square, and L1 and L2 are l1_ratio 1 and 0. (
 alpha, multiply that alpha by the number of samples; for its C, use alpha = 1/C.) Two labels make a classification; \
 the larger is the positive class. The run stops when the objective is proven to be within a share TOL of the best.
 
-DATA is svmlight text (.svm, .libsvm, ...), a table of numbers (.csv, .tsv) or .npz with X and y; .gz, .bz2 and .xz \
-of these will do too."""
+DATA is svmlight text (.svm, .libsvm, ...), a table of numbers (.csv, .tsv, .parquet, .feather) or .npz with X and y; \
+.gz, .bz2 and .xz of text will do too. Labels may be texts. The model keeps the names of the columns, so that `glmesh \
+predict` finds them in any order."""
 
 _AFTER = """\
 exit codes:
@@ -45,7 +48,12 @@ def add_options(parser: Parser) -> None:
     )
     add = parser.add_argument
     add("data", metavar="DATA", help="the file to learn from")
-    add("--target", metavar="COLUMN", help="column of a .csv that holds y, by name or position (default: the last)")
+    add("--target", metavar="COLUMN", help="column of a table that holds y, by name or position (default: the last)")
+    add("--sample-weight", metavar="COLUMN", help="column of a table with a factor >= 0 of each sample's loss")
+    add("--ids", metavar="COLUMN", help="column of a table with the names of the rows, which is no feature")
+    add("--header", choices=("auto", "yes", "no"), default="auto", help="whether the first line of a table has the "
+        "names of its columns (default auto: if it holds text)")  # fmt: skip
+    add("--encoding", default="utf-8", metavar="NAME", help="of a table: utf-8 (default), latin-1, utf-16, ...")
 
     add = parser.add_argument_group("what to fit").add_argument
     add("--model", choices=MODELS, metavar="NAME", help=f"{', '.join(MODELS)}")
@@ -54,13 +62,15 @@ def add_options(parser: Parser) -> None:
     add("--penalty", choices=("l1", "l2", "elasticnet"), help="instead of the model's own (l2 with --loss)")
     add("--alpha", type=number(), default=1.0, help="weight of the penalty (default 1)")
     add("--l1-ratio", type=number(0, 1), metavar="R", help="share of L1 in elasticnet (default 0.5)")
-    add("--intercept", action="store_true", help="fit an unpenalised intercept")
+    add("--intercept", action="store_true", help="fit an unpenalised intercept (with --stop certificate or "
+        "--faults: split by features)")  # fmt: skip
 
     spread = parser.add_argument_group("how to spread it")
     add_network(spread)
     add = spread.add_argument
     add("--split", choices=("features", "samples", "auto"), default="auto", help="what a node holds: some columns "
-        "of all samples, or some samples; auto takes what is possible and makes the shorter messages")  # fmt: skip
+        "of all samples, or some samples; auto takes what is possible and makes the shorter messages, and says which; "
+        "a split that you ask for is never changed")  # fmt: skip
     add("--topology", default="ring", metavar="NAME", help="who talks to whom: ring, torus, complete, ... "
         "(`glmesh topology list` shows all)")  # fmt: skip
     add("--partition", choices=("shuffled", "contiguous", "balanced"), default="shuffled",
@@ -70,8 +80,10 @@ def add_options(parser: Parser) -> None:
     add("--acceleration", choices=("auto", "momentum", "sums", "newton", "none"), default="auto",
         help="momentum, exact sums or Newton's method (for networks that stand still), none (the published method), or "
         "whichever is best (default)")  # fmt: skip
-    add("--weights", choices=("metropolis", "best-constant", "optimal"), default="metropolis",
+    mixings = ("metropolis", "best-constant", "optimal")
+    add("--mixing", choices=mixings, default="metropolis",
         help="how much nodes weigh what their neighbours say (default metropolis)")  # fmt: skip
+    add("--weights", choices=mixings, help=argparse.SUPPRESS)  # the old name of --mixing
     add("--local-passes", type=whole(1), metavar="N", help="passes of a node over its data each round (default 2, or 1 "
         "without acceleration); acceleration needs an even number")  # fmt: skip
     add("--gossip-steps", type=whole(1), default=1, metavar="N", help="exchanges with the neighbours each round")

@@ -10,18 +10,16 @@ The file is an archive (`glmesh.files.archive`) of kind "checkpoint" with
 | `state`    | all that changes from round to round                                        |
 """
 
-import hashlib
-from dataclasses import dataclass, fields, is_dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
 import networkx as nx
-import numpy as np
 import scipy.sparse as sp
 
 from glmesh.core import HostedNodes
 from glmesh.core import state as regroup
+from glmesh.engine.agreement import digest as digest  # also for the checkpoints of sites
 from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.engine.setup import RunOptions
 from glmesh.errors import InvalidInput, UnreadableFile
@@ -213,36 +211,6 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
 def own_classes(*parts: object) -> list[str]:
     """Return the names of the classes of those `parts` that no checkpoint can hold, as they are not glmesh's own."""
     return [type(part).__name__ for part in parts if archive.name_of(type(part), PACKAGE) is None]
-
-
-def digest(tree: object) -> str:
-    """Return a digest of nested plain data, arrays and dataclasses: 24 hexadecimal digits, equal for equal data."""
-    hasher = blake2b(digest_size=12)
-    _feed(hasher, tree)
-    return hasher.hexdigest()
-
-
-def _feed(hasher: hashlib.blake2b, tree: object) -> None:
-    """Update a hash with the types and values of nested plain data, arrays and dataclasses."""
-    if isinstance(tree, np.generic):
-        tree = tree.item()  # as it is after reading a file
-    if isinstance(tree, np.ndarray):
-        hasher.update(f"array {tree.shape} {tree.dtype.str}".encode())
-        hasher.update(np.ascontiguousarray(tree).data)
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        hasher.update(type(tree).__name__.encode())
-        for one in fields(tree):
-            _feed(hasher, (one.name, getattr(tree, one.name)))
-    elif isinstance(tree, dict):
-        _feed(hasher, list(tree.items()))
-    elif isinstance(tree, list | tuple):
-        hasher.update(f"list {len(tree)}".encode())
-        for part in tree:
-            _feed(hasher, part)
-    elif type(tree).__repr__ is object.__repr__:  # a method of a user; its repr is an address
-        _feed(hasher, (type(tree).__name__, vars(tree)))
-    else:
-        hasher.update(f"{type(tree).__name__} {tree!r};".encode())
 
 
 def _spec(problem: Problem) -> ProblemSpec:

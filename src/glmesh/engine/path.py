@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glmesh.engine.agreement import agree, versions
 from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
@@ -67,12 +68,14 @@ def solve_path(
     `alphas` are best given from large to small. tol, max_rounds (per weight), stop, record_every and runtime are those
     of `solve`; the other options those of `Run`.
     """
-    if stop not in ("gap", "certificate"):
-        raise InvalidInput(f"stop must be 'gap' or 'certificate', got {stop!r}")
-    weights = np.asarray(alphas, dtype=np.float64)
-    if weights.ndim != 1 or not len(weights) or not (weights > 0).all():
-        raise InvalidInput("alphas must be positive numbers, at least one")
     with process_group(runtime) as processes:
+        loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
+        agree(processes, versions() | loop | {"alphas": np.asarray(alphas)})
+        if stop not in ("gap", "certificate"):
+            raise InvalidInput(f"stop must be 'gap' or 'certificate', got {stop!r}")
+        weights = np.asarray(alphas, dtype=np.float64)
+        if weights.ndim != 1 or not len(weights) or not (weights > 0).all():
+            raise InvalidInput("alphas must be positive numbers, at least one")
         first = problem.with_alpha(float(weights[0]))
         certify = stop == "certificate"
         with Run(first, certify=certify, tol=tol if certify else None, processes=processes, **options) as run:

@@ -7,9 +7,11 @@ from os import PathLike
 from typing import Any
 
 import networkx as nx
+import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.core import Method, Setup, Transport
+from glmesh.engine.agreement import agree, of_fields, of_problem
 from glmesh.engine.driver import Driver
 from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
@@ -26,6 +28,8 @@ from glmesh.validation import whole_number
 DEFAULT_NODES = 16
 # numbers touched in a round, below which a second thread costs more than it brings: benchmarks/reports/simulator.md
 WORTH_A_THREAD = 200_000
+# what would do where the data of ranks differ that must be the same
+OWN_ROWS = "pass the same rows on all ranks; rows of each rank's own go through `scatter`, or fit(..., rows='own')"
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,31 @@ class RunOptions:
     n_blocks: int = 1
     processes: ProcessGroup = SINGLE_PROCESS
 
+    def said(self) -> dict[str, object]:
+        """Return what all processes of a run must have been given alike, by name; n_jobs and n_blocks may differ."""
+        start = self.warm_start.x if isinstance(self.warm_start, Result) else self.warm_start
+        mixing = self.mixing.matrix if isinstance(self.mixing, Mixing) else self.mixing
+        return {
+            "n_nodes": self.n_nodes,
+            "topology": self.topology,
+            "seed": self.seed,
+            **of_fields("method", self.method),
+            "mixing": mixing,
+            "partition": self.partition,
+            "warm_start": None if start is None else np.asarray(start),
+            "network": self.network,
+            "certify": self.certify,
+            "tol": self.tol,
+            "faults": None if self.faults is None else Plan.of(self.faults).to_dict(),
+        }
+
 
 def start(problem: Problem, options: RunOptions) -> Driver:
-    """Check the options in the order in which they depend on each other; return the driver of a run before round 0."""
+    """Check the options in the order in which they depend on each other; return the driver of a run before round 0.
+
+    The processes of a run first compare what they were given: Mismatch names the first difference.
+    """
+    agree(options.processes, options.said() | of_problem(problem), {"data of shape": OWN_ROWS, "data": OWN_ROWS})
     method = Cola() if options.method is None else options.method
     if not callable(getattr(method, "prepare", None)) or not callable(getattr(method, "round", None)):
         raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {options.method!r}")

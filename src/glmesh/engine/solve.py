@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.core import Method
+from glmesh.engine.agreement import agree, versions
 from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
@@ -125,13 +126,17 @@ def solve(
     >>> result.status.name, result.coef.shape
     ('CONVERGED', (20,))
     """
-    if stop not in ("gap", "certificate", "rounds"):
-        raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
-    if not isinstance(tol, int | float | np.number) or not tol >= 0:
-        raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
-    max_rounds, record_every = whole_number(max_rounds, "max_rounds", 0), whole_number(record_every, "record_every", 1)
-    checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
     with process_group(runtime) as processes:
+        loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
+        written = {"checkpoint": checkpoint is not None, "checkpoint_every": checkpoint_every}
+        agree(processes, versions() | loop | written)
+        if stop not in ("gap", "certificate", "rounds"):
+            raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
+        if not isinstance(tol, int | float | np.number) or not tol >= 0:
+            raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
+        max_rounds = whole_number(max_rounds, "max_rounds", 0)
+        record_every = whole_number(record_every, "record_every", 1)
+        checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
         saved = checkpoint is not None and processes.broadcast(Path(checkpoint).exists())
         run = Run(
             problem,

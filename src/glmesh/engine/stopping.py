@@ -13,6 +13,7 @@ import numpy as np
 from glmesh.engine.result import Status
 from glmesh.engine.run import Run
 
+GRACE = 15.0  # [s] from a signal to the end of all waiting: half of what schedulers give a job between TERM and KILL
 Entry = dict[str, Any]  # a record of the history
 
 
@@ -73,10 +74,11 @@ class Wishes:
 
     A context manager: its signal handlers are in place until it is left. All processes of a cluster must stop in the
     same round, so they tell each other at records, when they measure together anyway; there SIGTERM, by which a
-    scheduler ends a job, counts as Ctrl-C.
+    scheduler ends a job, counts as Ctrl-C. Ranks that wait for each other GRACE seconds after a signal give up.
     """
 
     def __init__(self, run: Run, callback: Callable[[Run], object] | None) -> None:
+        self._processes = run.processes
         self._alone, self._callback = run.processes.size == 1, callback
         self._signals = (signal.SIGINT,) if self._alone else (signal.SIGINT, signal.SIGTERM)
         self._interrupted = self._wished = False
@@ -93,6 +95,7 @@ class Wishes:
     def _on_interrupt(self, *_: object) -> None:
         """Note that the user or a scheduler wants the run to end, and restore the signal handlers from before."""
         self._interrupted = True
+        self._processes.hurry(GRACE)
         self.__exit__()
 
     def __exit__(self, *_: object) -> None:
@@ -113,5 +116,6 @@ class Wishes:
             return None
         wishes = run.processes.all_gather([(self._interrupted, self._wished)])
         if any(interrupted for interrupted, _ in wishes):
+            self._processes.hurry()  # all have heard: what is left to do is done in peace
             return Status.INTERRUPTED
         return Status.STOPPED_BY_CALLBACK if any(wished for _, wished in wishes) else None

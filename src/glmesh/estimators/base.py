@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,18 +17,22 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from glmesh.engine.agreement import agree, digest, versions
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
-from glmesh.errors import InvalidData, UnsuitablePair
+from glmesh.engine.solve import process_group
+from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnsuitablePair
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
 from glmesh.problem import Split
 from glmesh.problem.named import check_finite, check_known, in_order, named_matrix, target_name
 from glmesh.types import Data, SampleMatrix, Vector
+from glmesh.validation import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_MAY_DIFFER = ("n_jobs", "verbose", "random_state")  # parameters that ranks need not share; `solve` compares the seed
 # options of `validate_data`: NaN and infinity are left to `check_finite`, which says where they are
 MATRIX_CHECKS: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "ensure_all_finite": False}
 _BY_FEATURES = (
@@ -63,7 +67,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- what subclasses say
 
     @abstractmethod
-    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, rows: str = "all") -> Self:
         """Learn from pooled X of shape (m, p) and y of shape (m,), dealt out over a simulated network; return self."""
 
     @abstractmethod
@@ -131,6 +135,57 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # --- fitting
 
+    def _learn(self, validated: Callable[[], TrainingData], rows: str = "all") -> Self:
+        """Check the data and fit, with all ranks of an MPI program if runtime="mpi"; what fails at one fails at all.
+
+        `validated` returns the checked data; `rows` says whether ranks have "all" rows, which are compared, or their
+        "own".
+        """
+        one_of(rows, "rows", ("all", "own"))
+        if rows == "own" and self.runtime == "simulation":
+            raise InvalidInput("rows='own' is for the ranks of runtime='mpi'; one process has all rows: rows='all'")
+        with process_group(self.runtime) as processes:  # type: ignore[arg-type]
+            data = replace(validated(), processes=processes)
+            if processes.size > 1:
+                self._agree(data, rows)
+            return self._fit(self._own(data) if rows == "own" else data)
+
+    @abstractmethod
+    def _fit(self, data: TrainingData) -> Self:
+        """Solve on checked data, set the fitted attributes, and return self."""
+
+    def _agree(self, data: TrainingData, rows: str) -> None:
+        """Raise Mismatch unless all ranks have the same parameters, names and rows or, with rows="own", other rows."""
+        params = {name: value for name, value in self.get_params(deep=False).items() if name not in _MAY_DIFFER}
+        names = getattr(self, "feature_names_in_", None)
+        shapes = [X.shape for X, _, _ in data.parts]
+        said = versions() | {"estimator": type(self).__name__, "rows": rows} | params
+        said |= {"names of features": None if names is None else ", ".join(map(str, names))}
+        if rows == "all":
+            said |= {"X of shape": shapes[0] if len(shapes) == 1 else shapes, "data": data.parts}
+        else:
+            said |= {"features": shapes[0][1]}
+        same = "pass the same X and y on all ranks, or say fit(..., rows='own') if each rank has rows of its own"
+        agree(data.processes, said, {"X of shape": same, "data": same})
+        if rows == "own":
+            held = data.processes.all_gather([digest(data.parts) if shapes[0][0] else str(data.processes.rank)])
+            first = {one: rank for rank, one in reversed(list(enumerate(held)))}
+            twice = [(first[one], rank) for rank, one in enumerate(held) if first[one] != rank]
+            if twice:
+                raise Mismatch(
+                    f"rank {twice[0][1]} and rank {twice[0][0]} have the same rows, which rows='own' would count "
+                    "twice; give each rank rows of its own, or say rows='all'"
+                )
+
+    def _own(self, data: TrainingData) -> TrainingData:
+        """Return data of which each process has rows of its own, with the split that all rows together ask for."""
+        options = run_options(self, data)
+        K = options["n_nodes"] if isinstance(self.topology, str) else len(self.topology)
+        data = replace(data, deal={"n_nodes": K, "seed": options["seed"]}, split="features")
+        X = data.parts[0][0]
+        m = sum(data.processes.all_gather([int(X.shape[0])]))
+        return replace(data, split=self._objective(data).choose(self.split, m, X.shape[1], self.stop))
+
     def _start(self, size: int, turn: int = 0) -> Vector | None:
         """Return the variables, shape (size,), with which an earlier fit ended; None: begin at zero.
 
@@ -194,7 +249,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             result.history | {key: self._unit * result.history[key] for key in ("objective", "gap")}
             for result in results
         ]
-        return figures.training(histories, path=path, title=type(self).__name__)
+        return figures.training(histories, path=path, title=type(self).__name__, tol=results[0].tol)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a file of plain arrays, as `glmesh train` does.
@@ -274,5 +329,5 @@ def run_options(estimator: NetworkEstimator, data: TrainingData) -> dict[str, An
         "record_every": RECORD_EVERY,
         "seed": int(seed),
         "n_jobs": estimator.n_jobs,
-        "runtime": estimator.runtime,
+        "runtime": estimator.runtime if data.processes.size == 1 else data.processes,
     }

@@ -46,7 +46,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
 
     class_weight: Mapping[Any, float] | str | None = None
 
-    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, rows: str = "all") -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
         Parameters
@@ -57,13 +57,16 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             Labels, numbers or strings.
         sample_weight : array of shape (n_samples,) or None, default None
             Factors >= 0 of the samples' losses; None: 1.
+        rows : {"all", "own"}, default "all"
+            With runtime="mpi": whether every rank passes all rows (they are compared) or rows of its own, which are
+            put together in the order of ranks.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        return self._fit(self._validated(X, y, sample_weight))
+        return self._learn(lambda: self._validated(X, y, sample_weight), rows)
 
     def fit_nodes(self, parts: Sequence[Any], *, classes: ArrayLike | None = None) -> Self:
         """Learn from data that is apart; nothing but messages between neighbours leaves a node.
@@ -85,7 +88,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         self
             The fitted estimator.
         """
-        return self._fit(self._labelled_parts(parts, classes))
+        return self._learn(lambda: self._labelled_parts(parts, classes))
 
     def _labelled_parts(self, parts: Sequence[Any], classes: ArrayLike | None) -> TrainingData:
         """Check data that is given node by node, and that the labels of all nodes fit each other, or are `classes`."""
@@ -122,7 +125,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
 
     def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:
         """Return the distinct labels of all nodes, ascending, shape (n_classes,); raise ValueError for only one."""
-        labels = np.unique(np.concatenate([own for own in self._labels_of_parts(data) if len(own)]))
+        labels = np.unique(np.concatenate([own for own in data.of_all(self._labels_of_parts(data)) if len(own)]))
         if len(labels) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but there is one class only: "
@@ -154,10 +157,9 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
 
     def _class_weights(self, data: TrainingData) -> Vector:
         """Return the factor of the losses of each class that `class_weight` stands for, shape (n_classes,)."""
-        pool = data.parts[:1] if data.split == "features" else data.parts
-        y = np.concatenate([y for _, y, _ in pool])
+        y, weight = data.targets
         if self.class_weight == "balanced":
-            y = y[np.concatenate([weight for _, _, weight in pool]) > 0]
+            y = y[weight > 0]
         return np.asarray(compute_class_weight(self.class_weight, classes=self.classes_, y=y), dtype=np.float64)
 
     def decision_function(self, X: Data) -> Matrix:
@@ -275,7 +277,7 @@ class LinearSVC(NetworkClassifier):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None
@@ -385,7 +387,7 @@ class GLMClassifier(NetworkClassifier):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None

@@ -63,7 +63,7 @@ class ElasticNetCV(ElasticNetRegressor):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None
@@ -145,7 +145,7 @@ class ElasticNetCV(ElasticNetRegressor):
         del self._variables
         return self
 
-    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, rows: str = "all") -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
         Parameters
@@ -156,14 +156,18 @@ class ElasticNetCV(ElasticNetRegressor):
             Targets.
         sample_weight : array of shape (n_samples,) or None, default None
             Factors >= 0 of the samples' losses; None: 1.
+        rows : {"all"}, default "all"
+            Every rank of runtime="mpi" passes all rows; folds are drawn from all of them.
 
         Returns
         -------
         self
             The fitted estimator.
         """
+        if rows == "own":
+            raise InvalidInput("folds are drawn from all rows, so cross-validation needs rows='all'")
         self._forget()
-        return super().fit(X, y, sample_weight)
+        return super().fit(X, y, sample_weight, rows=rows)
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
         """Learn from data that is apart; nothing but messages between neighbours leaves a node.
@@ -232,7 +236,7 @@ class LassoCV(ElasticNetCV):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None

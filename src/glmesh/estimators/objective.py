@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
+from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, Split, refusals, shorter
 from glmesh.types import Indices, SampleMatrix, Vector
 from glmesh.validation import number_in
 
+T = TypeVar("T")
 Intercept = Literal["none", "free", "penalised"]
 
 
@@ -106,28 +111,42 @@ class TrainingData:
     parts: list[tuple[SampleMatrix, Vector, Vector]]  # (X, y, sample weights); a single one if pooled
     pooled: bool  # all data is in one part; else there is a part per node
     split: Split  # what a node holds
+    processes: ProcessGroup = SINGLE_PROCESS  # that fit together
+    deal: Mapping[str, Any] | None = (
+        None  # n_nodes and seed, where each process has rows of its own; None: all have all
+    )
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
         """Return these samples with other targets and sample weights, one vector of each per part."""
         new = [(X, y, w) for (X, _, _), y, w in zip(self.parts, targets, weights, strict=True)]
-        return TrainingData(new, self.pooled, self.split)
+        return replace(self, parts=new)
 
     def rows(self, chosen: list[Indices]) -> TrainingData:
         """Return the training data that has only the rows chosen[k] of each part k."""
         new = [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)]
-        return TrainingData(new, self.pooled, self.split)
+        return replace(self, parts=new)
+
+    def of_all(self, own: list[T]) -> list[T]:
+        """Return the entries of all processes where each has rows of its own, else those of this one."""
+        return own if self.deal is None else self.processes.all_gather(own)
+
+    @property
+    def targets(self) -> tuple[npt.NDArray[np.generic], Vector]:
+        """Return (y, weights) of all samples, each once; split by features all parts have the same samples."""
+        some = self.parts[:1] if self.split == "features" else self.parts
+        pool = self.of_all([(y, weight) for _, y, weight in some])
+        return np.concatenate([y for y, _ in pool]), np.concatenate([weight for _, weight in pool])
 
     @property
     def total_weight(self) -> float:
-        """Return the sum of the weights of all samples; split by features all parts have the same samples."""
-        if self.split == "features":
-            return float(self.parts[0][2].sum())
-        return float(sum(weight.sum() for _, _, weight in self.parts))
+        """Return the sum of the weights of all samples."""
+        some = self.parts[:1] if self.split == "features" else self.parts
+        return float(sum(self.of_all([float(weight.sum()) for _, _, weight in some])))
 
     def n_variables(self, objective: Objective) -> int:
         """Return the number of variables: samples if split by samples, else features and a penalised intercept."""
         if self.split == "samples":
-            return int(sum(X.shape[0] for X, _, _ in self.parts))
+            return sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts]))
         return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
 
     def problem(self, objective: Objective) -> Problem:
@@ -141,6 +160,8 @@ class TrainingData:
         options = objective.options() | {"split": self.split}
         if self.pooled:
             X, y, weight = parts[0]
+            if self.deal is not None:
+                return scatter(X, y, self.processes, sample_weight=weight, **self.deal, **options)
             return Problem.glm(X, y, sample_weight=weight, **options)
         return Problem.from_nodes(parts, **options)
 

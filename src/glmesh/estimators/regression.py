@@ -19,7 +19,7 @@ from glmesh.types import Data, Vector
 class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
     """Base class of all regressors: one linear function X w + b, which `predict` returns."""
 
-    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, rows: str = "all") -> Self:
         """Learn from pooled data, dealt out over a simulated network.
 
         Parameters
@@ -30,13 +30,16 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
             Targets.
         sample_weight : array of shape (n_samples,) or None, default None
             Factors >= 0 of the samples' losses; None: 1.
+        rows : {"all", "own"}, default "all"
+            With runtime="mpi": whether every rank passes all rows (they are compared) or rows of its own, which are
+            put together in the order of ranks.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        return self._fit(self._validated(X, y, sample_weight, y_numeric=True))
+        return self._learn(lambda: self._validated(X, y, sample_weight, y_numeric=True), rows)
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
         """Learn from data that is apart; nothing but messages between neighbours leaves a node.
@@ -54,7 +57,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         self
             The fitted estimator.
         """
-        return self._fit(self._validated_parts(parts, numeric=True))
+        return self._learn(lambda: self._validated_parts(parts, numeric=True))
 
     def _fit(self, data: TrainingData) -> Self:
         """Solve the problem on checked data, set the fitted attributes, and return self."""
@@ -128,7 +131,7 @@ class LinearSVR(NetworkRegressor):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None
@@ -234,7 +237,7 @@ class GLMRegressor(NetworkRegressor):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None

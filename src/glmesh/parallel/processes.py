@@ -6,6 +6,7 @@ operations between rounds. All processes call them in the same order and receive
 process would compute.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -36,6 +37,9 @@ class ProcessGroup:
 
     def refuse(self, *, network: Network | None, plan: Plan) -> None:
         """Raise InvalidInput for an option that these processes do not support; a single process supports all."""
+
+    def hurry(self, seconds: float = math.inf) -> None:
+        """Give up waiting for other processes after so many seconds from now; a single process waits for none."""
 
     def all_gather(self, parts: Sequence[T]) -> list[T]:
         """All-gather: return the entries of all processes, in node order."""

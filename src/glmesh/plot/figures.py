@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 INK = "#333333"  # of text
 BLUE, ORANGE, TINT, GREY, RULE = "#2563a8", "#d9822b", "#c9dcf0", "#9aa5b1", "#dde0e4"
+GREEN = "#2f7d4f"  # of the goal
+_DECADES = 7  # ticks of a log axis at most
 _LABELLED = 64  # [nodes] numbers of more than this are too small to read
 _RULED = 32  # [nodes] rows of a presence raster that have room for lines between them
 _COLUMNS = 600  # [columns] of a presence raster; more would be narrower than a pixel, and drop out
@@ -37,15 +39,16 @@ def convergence(
     path: Path | None = None,
     title: str | None = None,
     presence: Matrix | None = None,
+    tol: float | None = None,
 ) -> "Figure":
-    """Draw relative gap and consensus violation against communications and bytes, on a log scale.
+    """Draw relative gap and consensus violation against communications and bytes, on a log scale with a floor for 0.
 
     Parameters
     ----------
     history : mapping of str to array
         `Result.history`: equally long arrays `communications`, `bytes`, `objective`, `gap`, `consensus` and, where
-        nodes certified the gap themselves, `certificate` with NaN elsewhere. What is not finite and positive is left
-        out.
+        nodes certified the gap themselves, `certificate` with NaN elsewhere. Zeros lie at the floor of the axis; what
+        is negative or not finite is left out. The end of each curve is marked.
     path : str or path, optional
         File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
     title : str, optional
@@ -53,6 +56,8 @@ def convergence(
     presence : array of shape (n_rounds, K), optional
         `Result.presence`, with `round` in the history: adds which node was there in which round, unless all always
         were.
+    tol : float, optional
+        `Result.tol`, the relative gap that was the goal: drawn as a line; default: none.
 
     Returns
     -------
@@ -82,7 +87,7 @@ def convergence(
     curves = {"duality gap": _relative(history, "gap")}
     if "certificate" in history:
         curves["certified by the nodes"] = _relative(history, "certificate")
-    _panel(left, history, curves, "duality gap, relative to the objective")
+    _panel(left, history, curves, "duality gap, relative to the objective", tol)
     _panel(right, history, {"": np.asarray(history["consensus"])}, "consensus violation")
     if seen is not None:
         _raster(figure.add_subplot(grid[0, 0], sharex=left), history, seen)
@@ -166,7 +171,9 @@ def _relative(history: Mapping[str, Vector], key: str) -> Vector:
         return np.asarray(history[key]) / np.abs(history["objective"])
 
 
-def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vector], label: str) -> None:
+def _panel(
+    axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vector], label: str, goal: float | None = None
+) -> None:
     """Draw curves against communications with a log scale: the first as a line, the second as points.
 
     `label` is the heading; ticks show communications, and the bytes sent by then.
@@ -175,23 +182,24 @@ def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vec
 
     axes.set_title(label, color=INK, fontsize=11, loc="left")
     x, sent = np.asarray(history["communications"]), np.asarray(history["bytes"])
-    line = {"color": BLUE, "linewidth": 1.8}
-    points = {"color": ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
-    shown: list[Vector] = []
+    line: dict[str, Any] = {"color": BLUE, "linewidth": 1.8}
+    points: dict[str, Any] = {"color": ORANGE, "linestyle": "", "marker": "o", "markersize": 4}
+    floor = _log_axis(axes, list(curves.values()), goal)
+    shown = 0
     for style, (name, values) in zip((line, points), curves.items(), strict=False):
-        keep = np.isfinite(values) & (values > 0)
+        keep = np.isfinite(values) & (values >= 0)
         if keep.any():
-            single = {"marker": "o"} if keep.sum() == 1 else {}
-            shown.append(values[keep].clip(1e-300, 1e300))  # so that the limits are numbers too
-            axes.semilogy(x[keep], shown[-1], label=name, clip_on=False, **(style | single))
+            shown += 1
+            drawn = _above(values[keep], floor)
+            axes.plot(x[keep], drawn, label=name, clip_on=False, **style)
+            if style is line:
+                _end(axes, x[keep][-1], drawn[-1], values[keep][-1])
     if not shown:
-        axes.text(0.5, 0.5, "nothing above zero", color=INK, ha="center", transform=axes.transAxes)
+        axes.text(0.5, 0.5, "nothing to draw", color=INK, ha="center", transform=axes.transAxes)
         axes.set_axis_off()
         return
-    if len(shown) > 1:
-        axes.legend(frameon=False)
-    every = np.log10(np.concatenate(shown))  # to whole decades
-    axes.set_ylim(10.0 ** np.floor(every.min()), 10.0 ** (np.floor(every.max()) + 1))
+    if shown > 1:
+        axes.legend(frameon=False, loc="best")
     if x[-1] > x[0]:
         axes.set_xlim(x[0], x[-1])
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
@@ -199,8 +207,55 @@ def _panel(axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vec
         axes.set_xticks(x[:1])
     axes.set_xlabel("communications, and bytes sent", color=INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,.0f}\n{size(np.interp(tick, x, sent))}"))
-    axes.minorticks_off()
     plain_axes(axes)
+
+
+def _above(values: Vector, floor: float) -> Vector:
+    """Return values as a log axis can show them: zeros at the floor, all within what float64 has logarithms of."""
+    return np.where(values > 0, values.clip(1e-300, 1e300), floor)
+
+
+def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> float:
+    """Give axes a log scale that spans all curves and the goal in whole decades; draw the goal; return the floor.
+
+    The floor is where zeros lie: a decade below all else, and marked 0. There is none (nan) where no value is zero.
+    """
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    values = np.concatenate([np.asarray(curve, dtype=np.float64) for curve in curves])
+    values = values[np.isfinite(values) & (values >= 0)]
+    if not len(values):
+        return np.nan
+    goals = [goal] if goal is not None and 0 < goal < np.inf else []
+    decades = np.floor(np.log10(np.concatenate([values[values > 0].clip(1e-300, 1e300), goals])))
+    # up to 1 at least, so that what is tiny looks tiny
+    low, high = (int(decades.min()), max(int(decades.max()) + 1, 0)) if len(decades) else (-16, 0)
+    floor = 10.0 ** (low - 1) if (values == 0).any() else np.nan
+    step = -(-(high - low) // _DECADES)
+    ticks = [10.0**decade for decade in range(high, low - 1, -step) if step == 1 or decade > low - 1 + step // 2]
+    axes.set_yscale("log")
+    axes.set_ylim(10.0**low if np.isnan(floor) else floor, 10.0**high)
+    axes.yaxis.set_major_locator(FixedLocator(ticks if np.isnan(floor) else [*ticks, floor]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(lambda tick, _: "0" if tick == floor else f"$\\mathdefault{{10^{{{round(np.log10(tick))}}}}}$")
+    )
+    for one in goals:
+        axes.axhline(one, color=GREEN, linewidth=1.2, linestyle="--", label="_goal")
+        axes.annotate(
+            f"goal {one:.3g}", (0, one), xycoords=("axes fraction", "data"), xytext=(4, 3), color=GREEN, fontsize=9,
+            textcoords="offset points", ha="left", va="bottom",
+        )  # fmt: skip
+    return floor
+
+
+def _end(axes: "Axes", x: float, drawn: float, value: float) -> None:
+    """Mark the end of a curve with a dot and its value."""
+    axes.scatter([x], [drawn], s=36, color=BLUE, edgecolors="white", linewidths=0.8, zorder=5, clip_on=False)
+    axes.annotate(
+        f"{value:.2g}", (x, drawn), xytext=(7, 0), textcoords="offset points", color=BLUE, fontsize=9, ha="left",
+        va="center", annotation_clip=False,
+    )  # fmt: skip
 
 
 def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:
@@ -279,9 +334,15 @@ def _circle(nodes: list[Hashable]) -> dict[Hashable, Vector]:
 
 
 def training(
-    histories: Sequence[Mapping[str, Vector]], *, path: Path | None = None, title: str | None = None
+    histories: Sequence[Mapping[str, Vector]],
+    *,
+    path: Path | None = None,
+    title: str | None = None,
+    tol: float | None = None,
 ) -> "Figure":
     """Draw objective, relative gap and consensus violation against rounds (above) and bytes (below).
+
+    Gap and violation have a log scale with a floor for 0; the end of each curve is marked.
 
     Parameters
     ----------
@@ -291,6 +352,8 @@ def training(
         File to write, whole or not at all: .png, .pdf, .svg or what else matplotlib knows; default: none.
     title : str, optional
         Heading of the figure; default: none.
+    tol : float, optional
+        `Result.tol`, the relative gap that was the goal: drawn as a line; default: none.
 
     Returns
     -------
@@ -317,19 +380,18 @@ def training(
 
     for column, label in enumerate(("objective", "duality gap, relative", "consensus violation")):
         for row, against in enumerate(("round", "bytes")):
-            axes, any_shown = drawn.add_subplot(2, 3, 3 * row + column + 1), False
-            for history in histories:
-                values = (
-                    _relative(history, "gap")
-                    if column == 1
-                    else np.asarray(history[("objective", "", "consensus")[column]])
+            axes = drawn.add_subplot(2, 3, 3 * row + column + 1)
+            key = ("objective", "gap", "consensus")[column]
+            curves = [_relative(one, key) if column == 1 else np.asarray(one[key]) for one in histories]
+            floor = np.nan if column == 0 else _log_axis(axes, curves, tol if column == 1 else None)
+            for history, values in zip(histories, curves, strict=True):
+                keep = np.isfinite(values) & ((values >= 0) | (column == 0))
+                xs, ys = (
+                    np.asarray(history[against])[keep],
+                    values[keep] if column == 0 else _above(values[keep], floor),
                 )
-                keep = np.isfinite(values) & ((values > 0) | (column == 0))
-                any_shown |= bool(keep.any())
-                axes.plot(np.asarray(history[against])[keep], values[keep], color=BLUE, linewidth=1.4, alpha=0.8)
-            if column > 0 and any_shown:
-                axes.set_yscale("log")
-                axes.minorticks_off()
+                axes.plot(xs, ys, color=BLUE, linewidth=1.4, alpha=0.8, clip_on=False)
+                axes.scatter(xs[-1:], ys[-1:], s=20, color=BLUE, zorder=5, clip_on=False)
             if row == 0:
                 axes.set_title(label, color=INK, fontsize=11, loc="left")
             axes.set_xlabel("rounds" if against == "round" else "bytes sent", color=INK)

@@ -25,8 +25,11 @@ def curve(
     title: str = "",
     xlabel: str = "",
     ascii: bool = False,
+    goal: float | None = None,
 ) -> str:
-    """Return a text that draws y against x with y on a log scale, without what is not finite and positive.
+    """Return a text that draws y against x with y on a log scale, without what is negative or not finite.
+
+    A y of 0 lies at the floor, a decade below all else, and is marked 0; the end of the curve is marked too.
 
     Parameters
     ----------
@@ -40,6 +43,8 @@ def curve(
         A word below the axis, where there is room.
     ascii : bool, default False
         Whether to draw with plain characters instead of braille dots.
+    goal : float, optional
+        A y that is aimed at: drawn as a broken line that begins with "goal"; default: none.
 
     Returns
     -------
@@ -54,25 +59,35 @@ def curve(
             |   .....
             |        .....
             |             .....
-      1e-02 +                  ...
+      1e-02 +                  ..o
             +---------------------
              0                  20
     """
     x, y = np.asarray(xs, dtype=np.float64), np.asarray(ys, dtype=np.float64)
-    keep = np.isfinite(x) & np.isfinite(y) & (y > 0)
+    keep = np.isfinite(x) & np.isfinite(y) & (y >= 0)
     if not keep.any():
-        return "\n".join(filter(None, (title, "(nothing above zero)")))
-    x, logs = x[keep], np.log10(y[keep]).clip(-99, 99)  # as far as the labels reach
-    low, high = logs.min(), logs.max()
+        return "\n".join(filter(None, (title, "(nothing to draw)")))
+    x, y = x[keep], y[keep]
+    aims = [goal] if goal is not None and 0 < goal < np.inf else []
+    spans = np.log10([*y[y > 0], *aims, *([] if (y > 0).any() or aims else [1e-16])]).clip(
+        -99, 99
+    )  # labels reach no further
+    floor = float(np.floor(spans.min())) - 1
+    logs = np.where(y > 0, np.log10(np.where(y > 0, y, 1.0)).clip(-99, 99), floor)
+    zero = bool((y == 0).any())
+    low, high = floor if zero else float(spans.min()), float(spans.max())
     if high - low < 1e-6:
         low, high = low - 0.5, high + 0.5
     across = (x - x.min()) / (np.ptp(x) or 1.0)
     canvas = _Canvas(max(width - _MARGIN - 1, 1), height, ascii)
     dots = [canvas.dot(a, b) for a, b in zip(across, (logs - low) / (high - low), strict=True)]
+    for aim in np.log10(aims):
+        line = canvas.cell(canvas.dot(0, (aim - low) / (high - low)))[0]
+        canvas.rule(line, "goal")
     canvas.lines(pairwise(dots[:1] + dots))
-    labels = {
-        canvas.cell(canvas.dot(0, (at - low) / (high - low)))[0]: label for at, label in _ticks(low, high, height)
-    }
+    canvas.write(dots[-1], "o" if ascii else "●")
+    marks = [*_ticks(low, high, height), *([(low, "0")] if zero else [])]
+    labels = {canvas.cell(canvas.dot(0, (at - low) / (high - low)))[0]: label for at, label in marks}
     tick, rule, corner, dash = "+|+-" if ascii else "┤│└─"
     lines = [f"{title:^{width}}"] if title else []
     for i, row in enumerate(canvas.rows()):
@@ -144,6 +159,7 @@ class _Canvas:
         self._bits = np.array([[1]]) if ascii else _BRAILLE
         self._dots = np.zeros((height * self._bits.shape[0], width * self._bits.shape[1]), dtype=bool)
         self._text: dict[tuple[int, int], str] = {}
+        self._below: dict[tuple[int, int], str] = {}  # shown where there is no dot
 
     def dot(self, x: float, y: float) -> Dot:
         """Return the dot (from the top, from the left) at the point x, y of [0, 1]², origin at the bottom left."""
@@ -160,6 +176,11 @@ class _Canvas:
             down, across = np.linspace(top, bottom, n), np.linspace(left, right, n)
             self._dots[down.round().astype(int), across.round().astype(int)] = True
 
+    def rule(self, line: int, word: str) -> None:
+        """Draw a broken line below all else, with a word at its left end, where curves have not come down yet."""
+        self._below |= {(line, column): "-" if self._ascii else "╌" for column in range(0, self.width, 2)}
+        self._below |= {(line, i): letter for i, letter in enumerate(f"{word} "[: self.width])}
+
     def write(self, dot: Dot, text: str) -> None:
         """Put text over a dot, moved inside the canvas where it would stick out."""
         line, column = self.cell(dot)
@@ -171,6 +192,8 @@ class _Canvas:
         cells = self._dots.reshape(self._height, down, self.width, across)
         codes = np.einsum("idja,da->ij", cells, self._bits)
         glyphs = np.where(codes == 0, " ", "." if self._ascii else (codes + 0x2800).astype(np.uint32).view("U1"))
+        for place, letter in self._below.items():
+            glyphs[place] = letter if codes[place] == 0 else glyphs[place]
         for place, letter in self._text.items():
             glyphs[place] = letter
         return ["".join(line) for line in glyphs]

@@ -26,7 +26,6 @@ from glmesh.files import data_files
 from glmesh.parallel.processes import SINGLE_PROCESS
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
-from tests.cases import SOAK
 from tests.ranks import X, Y, cases, figures, flat, lasso
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -47,7 +46,7 @@ def launch(n_ranks: int, arguments: list[str], folder: Path, code: int = 0) -> t
     """(what it printed, its errors); it must end with this exit code."""
     process = start(n_ranks, arguments, folder)
     try:
-        out, errors = process.communicate(timeout=600 if SOAK else 120)
+        out, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == code, (out, errors)
@@ -108,8 +107,7 @@ def test_impossible_options_are_refused_by_all_ranks(four):
         assert told["one rank's label"].startswith(
             f"InvalidData: {label}" if rank == 3 else f"RankFailed: rank 3 of 4: {label}"
         )
-        what = "warm_start needs 40 finite variables (Result.x), got shape (39,)"
-        assert told["one rank's options"] == (f"{'InvalidInput' if rank == 2 else 'RankFailed: rank 2 of 4'}: {what}")
+        assert "rank 2 has warm_start (digest " in told["one rank's options"]
         assert told["again"] == "3"
 
 

@@ -1,9 +1,11 @@
 """Messages between ranks: requests, and the waiting for them.
 
 A rank that fails says so to all others, wherever those are waiting, and all end with the same message; so no error on
-one rank makes the others wait for ever. (A rank that is killed says nothing; then MPI ends the program.)
+one rank makes the others wait for ever. (A rank that is killed says nothing; then MPI ends the program.) No wait is
+inside MPI, so that a signal is heard at any time.
 """
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -29,12 +31,18 @@ class Communicator:
     """The messages between this rank and all others, to be used in a `with`; by default of all ranks of the program."""
 
     def __init__(self, comm: MPI.Intracomm | None = None) -> None:
-        self._comm = (MPI.COMM_WORLD if comm is None else comm).Dup()
+        self._comm, made = (MPI.COMM_WORLD if comm is None else comm).Idup()
+        looks = 0
+        while not made.Test():
+            looks = _pause(looks)
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self._news = {peer: np.zeros(_LONGEST, np.uint8) for peer in range(self.size) if peer != self.rank}
         self._made: list[Made] = []  # to be freed: persistent requests and datatypes
         self._pending: list[Sequence[MPI.Request]] = []  # requests under way when a rank failed: kept alive
         self.failures: dict[int, str] = {}
+        self.patience = math.inf  # [s] that a rank which has failed waits for the others to hear of it
+        self.unheard = False  # whether others had not heard of a failure when patience ended
+        self._deadline = math.inf  # [s] on the monotonic clock, at which `wait` is given up
 
     def __enter__(self) -> Self:
         self._heard = {peer: self._comm.Irecv(buffer, peer, _END) for peer, buffer in self._news.items()}
@@ -48,9 +56,10 @@ class Communicator:
         message[: len(content)] = content
         sent = [self._comm.Isend(message, peer, _END) for peer in self._news]
         requests = [*sent, *self._heard.values()]
-        looks = 0
-        while not MPI.Request.Testall(requests):
+        looks, end = 0, math.inf if error is None else time.monotonic() + self.patience
+        while not self.unheard and not MPI.Request.Testall(requests):
             looks = _pause(looks)
+            self.unheard = time.monotonic() > end
         said = {peer: _said(buffer) for peer, buffer in self._news.items()}
         self.failures = {peer: text for peer, text in (said | {self.rank: own}).items() if text not in ("", _BECAUSE)}
         if error is None and any(said.values()):
@@ -61,7 +70,16 @@ class Communicator:
 
     def _failed(self) -> RankFailed:
         rank, text = min(self.failures.items(), default=(-1, "a rank has ended early"))
-        return RankFailed(f"rank {rank} of {self.size}: {text}")
+        # what ranks found out together names the rank already
+        return RankFailed(text if text.startswith("rank ") else f"rank {rank} of {self.size}: {text}")
+
+    def hurry(self, seconds: float = math.inf) -> None:
+        """Raise KeyboardInterrupt from any wait that has not ended in so many seconds from now; by default never."""
+        self._deadline = time.monotonic() + seconds
+
+    def abort(self, code: int) -> None:
+        """End all ranks of the program with an exit code, whatever they are doing (MPI_Abort)."""
+        self._comm.Abort(code)
 
     def wait(self, requests: Sequence[MPI.Request]) -> None:
         """Wait until all requests are done; raise RankFailed if another rank has failed."""
@@ -73,6 +91,10 @@ class Communicator:
                 self._look_around(requests)
 
     def _look_around(self, requests: Sequence[MPI.Request]) -> None:
+        """Raise RankFailed if another rank has failed, KeyboardInterrupt after the deadline of `hurry`."""
+        if time.monotonic() > self._deadline:
+            self._pending.append(requests)
+            raise KeyboardInterrupt
         for peer, request in self._heard.items():
             if not request.Test():
                 continue

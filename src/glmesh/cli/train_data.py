@@ -1,0 +1,96 @@
+"""The data of `train`: a file with the names that it has, or what each rank of a cluster reads of it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.contract import Contract, DataTable, agree, fit
+from glmesh.contract.contract import doubled
+from glmesh.engine.scatter import load as load_part
+from glmesh.errors import InvalidData, InvalidInput, Mismatch
+from glmesh.files.data_files import is_table, read_table
+from glmesh.files.describe import describe
+from glmesh.parallel import ProcessGroup
+from glmesh.types import Labels, SampleMatrix, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Samples of this process, in the order of the contract that the tables of all processes keep."""
+
+    X: SampleMatrix  # (m, p)
+    y: Vector  # (m,) targets; positions among the labels where these are texts
+    said: Labels  # (m,) targets as the file has them
+    weight: Vector | None = None  # (m,) sample weights; None: all are 1
+    contract: Contract | None = None  # names, target and labels; None: the file is no table, and has no names
+    remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns, and what `describe` finds in them
+
+
+def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Rows:
+    """Read DATA, or this rank's part of it; put its columns in the order that all ranks share, by name.
+
+    What is missing or no number is refused with its line and column.
+    """
+    path = options.data.replace("{rank}", str(processes.rank)) if options.runtime == "mpi" else options.data
+    if options.runtime == "mpi" and not (is_table(path) and path != options.data):
+        for option in ("sample_weight", "ids"):
+            if getattr(options, option) is not None:
+                raise InvalidInput(
+                    f"{path}: --{option.replace('_', '-')} names a column of a table; give one table for each rank, "
+                    "with {rank} in its name"
+                )
+        X, y = load_part(options.data, processes, target=options.target)
+        return Rows(X, y, y)
+    table = read_table(
+        path,
+        target=options.target,
+        ids=options.ids,
+        weight=options.sample_weight,
+        header=options.header,
+        encoding=options.encoding,
+    )
+    if not is_table(path):
+        y = np.asarray(table.y, dtype=np.float64)
+        return Rows(table.X, y, y, table.weight)
+    keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
+    _check(table)
+    offer = Contract.like(table, classifies=classifies, **keys)
+    contract = _agreed(offer, processes, classifies=classifies)
+    fitted = fit(table, contract)
+    assert table.y is not None  # as a target was asked for
+    found = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(table) if one.kind != "labels"]
+    return Rows(fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + found))
+
+
+def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
+    """Return the contract that the tables of all ranks keep; Mismatch, at all ranks, names the rank that differs."""
+    if processes.size == 1:
+        return offer
+    offers = {f"rank {rank}": one for rank, one in enumerate(processes.all_gather([offer]))}
+    verdict = agree(offers, classifies=classifies)
+    if verdict.contract is None:
+        rank, what = min(verdict.culprits.items())
+        raise Mismatch(f"{rank} {what}; give the files of all ranks the same columns, names and labels")
+    return verdict.contract
+
+
+def _check(table: DataTable) -> None:
+    """Raise InvalidData for two columns of one name, an infinite value or a weight that is none, with its line."""
+    twice = doubled(table.names or ())
+    if twice:
+        raise InvalidData(f"{table.where}: has the column {twice[0]!r} twice; rename one of them, or take it out")
+    endless = np.argwhere(np.isinf(table.X))
+    if len(endless):
+        row, column = endless[0].tolist()
+        raise InvalidData(
+            f"{table.where}, line {table.line(row)}, column {table.columns[column]!r}: expected a finite number, got "
+            f"{table.X[row, column]:g}; mend it, or take the row out"
+        )
+    weight = np.ones(1) if table.weight is None else table.weight
+    wrong = ~((weight >= 0) & (weight < np.inf))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise InvalidData(f"{table.where}, line {table.line(row)}: expected a sample weight >= 0, got {weight[row]:g}")

@@ -1,0 +1,131 @@
+"""What the processes of a run must have in common, compared before any work; and digests of plain data and arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from os import PathLike
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.errors import Mismatch
+from glmesh.parallel import ProcessGroup
+from glmesh.problem import Problem, Shard
+
+ALIKE = "give all ranks the same"  # what would do, where ranks differ
+_LONGEST = 60  # [characters] of a value in a message
+
+
+def agree(processes: ProcessGroup, said: Mapping[str, object], remedies: Mapping[str, str] | None = None) -> None:
+    """Raise Mismatch, at all processes alike, unless they all say the same; one all-gather.
+
+    `said` has a value for each name, in the order in which differences are to be named; a value is plain data, an
+    array, a sparse matrix, a graph or a dataclass. `remedies` says of some names what would do, instead of ALIKE.
+    """
+    if processes.size == 1:
+        return
+    told = processes.all_gather([{name: _spoken(value) for name, value in said.items()}])
+    for name in dict.fromkeys(name for one in told for name in one):
+        expected = told[0].get(name, "none")
+        for rank, one in enumerate(told):
+            if one.get(name, "none") != expected:
+                remedy = (remedies or {}).get(name, ALIKE)
+                raise Mismatch(f"rank {rank} has {name} {one.get(name, 'none')}, rank 0 has {expected}; {remedy}")
+
+
+def versions() -> dict[str, object]:
+    """Return the versions that decide the bits of a result, by name of the package."""
+    return {"glmesh": getattr(sys.modules["glmesh"], "__version__", None), "numpy": np.__version__}
+
+
+def of_problem(problem: Problem) -> dict[str, object]:
+    """Return what processes must have in common of a problem, by name: objective, shapes, names and the data itself.
+
+    Of a Shard, whose data is each process's own, the objective, the number of variables and the partition.
+    """
+    spec = problem.spec
+    said: dict[str, object] = {
+        "split": spec.split,
+        "loss": spec.loss,
+        "penalty": spec.penalty_name,
+        "alpha": spec.alpha,
+        "l1_ratio": spec.l1_ratio,
+        "fit_intercept": spec.fit_intercept,
+        "penalties": spec.penalty if spec.penalty_name == "custom" else None,
+    }
+    if isinstance(problem, Shard):
+        return said | {"variables": problem.n, "partition": [problem.dealt.order, problem.dealt.starts]}
+    shapes = [(part.columns.d, part.columns.n) for part in problem.parts]
+    return said | {
+        "parts": len(shapes),
+        "data of shape": shapes[0] if len(shapes) == 1 else shapes,
+        "names of features": getattr(problem, "feature_names", None),
+        "data": [(part.columns, part.y, part.weight) for part in problem.parts],
+    }
+
+
+def of_fields(name: str, value: object) -> dict[str, object]:
+    """Return what is to be compared of a dataclass, field by field ("method.gamma"); of anything else, itself."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return {name: value}
+    return {name: type(value).__name__} | {f"{name}.{one.name}": getattr(value, one.name) for one in fields(value)}
+
+
+def digest(tree: object) -> str:
+    """Return a digest of nested plain data, arrays and dataclasses: 24 hexadecimal digits, equal for equal data."""
+    hasher = blake2b(digest_size=12)
+    _feed(hasher, tree)
+    return hasher.hexdigest()
+
+
+def _spoken(value: object) -> str:
+    """Return a value as a message has it: plain values as they are written, all else by kind and digest."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str | int | float | np.number | PathLike):
+        text = str(value).removesuffix(".0")  # enough digits to tell floats apart
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}... (digest {digest(text)[:8]})"
+    if isinstance(value, tuple) and all(isinstance(one, int) for one in value):
+        return " x ".join(map(str, value))
+    return f"(digest {digest(_plain(value))[:8]})"
+
+
+def _plain(value: Any) -> object:
+    """Return graphs and sparse matrices as arrays, whose digest can be taken; all else as it is."""
+    if isinstance(value, nx.Graph):
+        return [list(value), sorted(map(sorted, value.edges()))]
+    if sp.issparse(value):
+        one = sp.csr_array(value)
+        return [one.shape, one.indptr, one.indices, one.data]
+    return value
+
+
+def _feed(hasher: hashlib.blake2b, tree: object) -> None:
+    """Update a hash with the types and values of nested plain data, arrays and dataclasses."""
+    if isinstance(tree, np.generic):
+        tree = tree.item()  # as it is after reading a file
+    if isinstance(tree, np.ndarray):
+        hasher.update(f"array {tree.shape} {tree.dtype.str}".encode())
+        hasher.update(np.ascontiguousarray(tree).data)
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        hasher.update(type(tree).__name__.encode())
+        for one in fields(tree):
+            _feed(hasher, (one.name, getattr(tree, one.name)))
+    elif isinstance(tree, dict):
+        _feed(hasher, list(tree.items()))
+    elif isinstance(tree, list | tuple):
+        hasher.update(f"list {len(tree)}".encode())
+        for part in tree:
+            _feed(hasher, part)
+    elif type(tree).__repr__ is object.__repr__:  # a method of a user; its repr is an address
+        _feed(hasher, (type(tree).__name__, vars(tree)))
+    else:
+        hasher.update(f"{type(tree).__name__} {tree!r};".encode())

@@ -1,0 +1,158 @@
+"""Files and options that do not fit `glmesh train`: right, or refused with where, what and what would do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from glmesh.cli import demo_files
+from glmesh.files import model_files
+from tests.cli.calls import FAST, fails, run
+
+HEADER = "age,bmi,male,ill"
+rng = np.random.default_rng(4)
+X = np.column_stack([rng.normal(0.5, 1, 60).round(3), rng.normal(0, 1, 60).round(3), rng.integers(0, 2, 60)])
+ILL = (X @ [1.0, -1.0, 0.5] + rng.normal(0, 0.5, 60) > 0.4).astype(int)
+BY_SAMPLES, BY_FEATURES = ["--split", "samples"], ["--split", "features"]
+BOTH = ["--split samples", "--split features"]
+LINES = [",".join(f"{value:g}" for value in (*row, y)) for row, y in zip(X, ILL, strict=True)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(header: str = HEADER, lines: list[str] = LINES, name: str = "ill.csv") -> str:
+    Path(name).write_text("\n".join([*([header] if header else []), *lines]) + "\n")
+    return name
+
+
+def with_cell(place: int, column: int, cell: str) -> list[str]:
+    """The lines, with another cell in one of them."""
+    rows = [line.split(",") for line in LINES]
+    rows[place][column] = cell
+    return [",".join(row) for row in rows]
+
+
+# name of the case: (header, lines, options, words that the refusal has)
+REFUSED = {
+    "a missing value": (HEADER, with_cell(4, 1, "NA"), [], ["ill.csv", "line 6", "bmi", "missing"]),
+    "a missing label": (HEADER, with_cell(4, 3, ""), [], ["ill.csv", "line 6", "missing"]),
+    "text in a column": (HEADER, with_cell(4, 1, "high"), [], ["ill.csv", "bmi", "text"]),
+    "infinity": (HEADER, with_cell(4, 1, "inf"), [], ["ill.csv, line 6", "bmi", "finite"]),
+    "three labels": (HEADER, with_cell(4, 3, "2"), [], ["classes"]),
+    "an unknown target": (HEADER, LINES, ["--target", "dead"], ["ill.csv", "dead", "age"]),
+    "an unknown weight": (HEADER, LINES, ["--sample-weight", "w"], ["ill.csv", "'w'"]),
+    "a negative weight": ("w,bmi,male,ill", LINES, ["--sample-weight", "w"], ["ill.csv, line ", "weight >= 0"]),
+    "unknown ids": (HEADER, LINES, ["--ids", "patient"], ["ill.csv", "patient"]),
+    "a doubled column": ("age,age,male,ill", LINES, [], ["ill.csv", "age"]),
+    "text labels for a regression": (
+        HEADER, [line[:-1] + "ny"[int(line[-1])] for line in LINES], ["--model", "ridge"], ["ill", "text"],
+    ),
+    "l1 split by samples": (HEADER, LINES, ["--penalty", "l1", *BY_SAMPLES], BOTH),
+    "alpha 0 split by samples": (HEADER, LINES, ["--alpha", "0", *BY_SAMPLES], BOTH),
+    "an svm split by features": (HEADER, LINES, ["--model", "svm", *BY_FEATURES], BOTH),
+    "an intercept that is to be proven": (
+        HEADER, LINES, ["--intercept", *BY_SAMPLES, "--stop", "certificate"], ["--intercept", "--split features"],
+    ),
+    "an svm's intercept that is to be proven": (
+        HEADER, LINES, ["--model", "svm", "--intercept", "--stop", "certificate"], ["--intercept", "use --stop gap"],
+    ),
+    "an svm without penalty": (HEADER, LINES, ["--model", "svm", "--alpha", "0"], ["alpha > 0"]),
+    "an unknown encoding": (HEADER, LINES, ["--encoding", "latin-9000"], ["latin-9000"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_with_where_and_what(capsys, case):
+    header, lines, options, words = REFUSED[case]
+    model = [] if "--model" in options else ["--model", "logistic"]
+    said = fails(capsys, "train", write(header, lines), *model, *options, *FAST)
+    assert all(word in said for word in words), said
+    assert not Path("glmesh-model.npz").exists()
+
+
+def test_text_labels_weights_and_ids_make_sklearns_model_with_names(capsys):
+    weights = 1 + np.arange(60) % 3
+    lines = [f"p{k},{weights[k]},{line[:-1]}{'ill' if line[-1] == '1' else 'well'}" for k, line in enumerate(LINES)]
+    options = ["--sample-weight", "w", "--ids", "patient", "--tol", 1e-10, *FAST]
+    assert run("train", write("patient,w,age,bmi,male,state", lines), "--model", "logistic", *options) == 0
+    shown = capsys.readouterr().out
+    assert "60 samples, 3 features; target state (ill, well), sample weights w" in shown
+    model = model_files.load("glmesh-model.npz")
+    assert model.names == ("age", "bmi", "male")
+    assert model.classes == ("ill", "well")
+    peer = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(X, np.where(ILL, "ill", "well"), weights)
+    np.testing.assert_allclose(model.coef, peer.coef_[0], atol=1e-4)
+    assert run("predict", "glmesh-model.npz", "ill.csv", "--out", "p.txt") == 0
+    assert set(Path("p.txt").read_text().split()) <= {"ill", "well"}
+
+
+def test_a_header_of_years_is_read_as_it_was_said():
+    header = "2018,2019,2020,2021"
+    assert run("train", write(header), "--header", "yes", "--model", "ridge", "--tol", 1e-9, *FAST, "--quiet") == 0
+    model = model_files.load("glmesh-model.npz")
+    assert model.names == ("2018", "2019", "2020")
+    np.testing.assert_allclose(model.coef, Ridge(alpha=1.0, fit_intercept=False).fit(X, ILL).coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "logistic"], "split auto: by samples, whose messages have 3 numbers (the other way 60)"),
+        (["--model", "lasso"], "split auto: by features, the only one for squared loss, l1 penalty and this alpha"),
+        (
+            ["--model", "logistic", "--intercept", "--stop", "certificate", "--tol", 0.1],
+            "split auto: by features, as an intercept with --stop certificate needs it",
+        ),
+    ],
+)
+def test_a_split_that_was_left_open_is_said_with_its_reason(capsys, options, words):
+    assert run("train", write(), *options, *FAST) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_a_split_that_was_asked_for_is_taken(capsys):
+    for split in ("samples", "features"):
+        assert run("train", write(), "--model", "logistic", "--split", split, "--tol", 1e-2, *FAST) == 0
+        shown = capsys.readouterr().out
+        assert f"split by {split} over" in shown
+        assert "split auto" not in shown
+
+
+def test_the_summary_says_what_the_proof_covers(capsys):
+    assert run("train", write(), "--model", "logistic", *FAST) == 0
+    assert "about the optimiser on these rows; whether the data are right it cannot say" in capsys.readouterr().out
+
+
+def test_a_column_that_looks_wrong_is_named_before_the_run(capsys):
+    lines = [f"7,{line}" for line in LINES]
+    assert run("train", write(f"ward,{HEADER}", lines), "--model", "logistic", *FAST) == 0
+    shown = capsys.readouterr().out
+    assert "ward" in shown.split("split by")[0]
+
+
+def test_the_old_name_of_mixing_works_and_warns(capsys):
+    assert run("train", write(), "--model", "logistic", "--weights", "optimal", *FAST, "--quiet") == 0
+    assert "--weights is now --mixing" in capsys.readouterr().err
+    assert run("train", write(), "--model", "logistic", "--mixing", "optimal", *FAST, "--quiet") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_demos_files_are_those_of_the_readme(capsys):
+    assert run("demo", "--files", "hospitals") == 0
+    shown = capsys.readouterr().out
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for command in shown.split("machine:\n")[1].splitlines()[1:]:
+        assert command.strip() in readme
+    for name, (n, _) in demo_files.HOSPITALS.items():
+        lines = (Path("hospitals") / f"{name}.csv").read_text().splitlines()
+        assert (lines[0], len(lines)) == (demo_files.HEADER, n + 1)
+    assert "is there already" in fails(capsys, "demo", "--files", "hospitals")
+    assert run("train", "hospitals/alice.csv", "--model", "logistic", *FAST, "--quiet") == 0
+    assert model_files.load("glmesh-model.npz").names == tuple(demo_files.HEADER.split(",")[:-1])
