@@ -14,11 +14,12 @@ finite is for the problem to check. Reading needs no scikit-learn.
 import zipfile
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
+from glmesh.contract import MISSING, DataTable
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import svmlight, tables
 from glmesh.files.streams import is_compressed, kind_of, opened
@@ -73,6 +74,36 @@ def load(
     """
     X, y, _ = _load(Path(path), target, None, n_features)
     return X, y
+
+
+def read_table(
+    path: str | PathLike[str],
+    *,
+    target: str | int | None = None,
+    ids: str | None = None,
+    weight: str | None = None,
+    header: Literal["auto", "yes", "no"] = "auto",
+    encoding: str = "utf-8",
+    missing: tuple[str, ...] = MISSING,
+    n_features: int | None = None,
+    has_target: bool = True,
+) -> DataTable:
+    """Read a data file with the names that it has."""
+    path = Path(path)
+    if is_table(path):
+        return tables.read_table(
+            path,
+            tables.DELIMITER[kind_of(path)],
+            target=target,
+            ids=ids,
+            weight=weight,
+            header=header,
+            encoding=encoding,
+            missing=missing,
+            has_target=has_target,
+        )
+    X, y, names = _load(path, target, ids, n_features)
+    return DataTable(str(path), X, None, y, ids=names)
 
 
 def load_named(

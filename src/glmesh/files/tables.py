@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from glmesh.contract import DataTable
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
 from glmesh.files.streams import opened
 from glmesh.types import Matrix, Vector
@@ -130,3 +131,60 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def read_table(
+    path: Path,
+    delimiter: str,
+    *,
+    target: str | int | None,
+    ids: str | None,
+    weight: str | None,
+    header: str,
+    encoding: str,
+    missing: tuple[str, ...],
+    has_target: bool,
+) -> DataTable:
+    """Read a table with the names of its columns; columns with text are NaN in X and listed in `texts`."""
+    with opened(path) as stream, io.TextIOWrapper(stream, encoding.replace("utf-8", "utf-8-sig"), newline="") as text:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(text, delimiter=delimiter) if row]
+    named = header == "yes" or (
+        header == "auto" and any(cell not in missing and not _is_number(cell) for cell in rows[0])
+    )
+    names = rows.pop(0) if named else None
+    if not rows:
+        raise no_samples(path)
+    width = len(rows[0])
+    columns = list(zip(*rows, strict=True))
+    at = {key: names.index(key) for key in (ids, weight) if names and key}
+    label: int | None = None
+    if isinstance(target, str) and names and target in names:
+        label = names.index(target)
+    elif target is not None and (isinstance(target, int) or target.lstrip("-").isdigit()):
+        label = range(width)[int(target)]
+    elif target is None and has_target:
+        label = max(k for k in range(width) if k not in at.values())
+    elif has_target:
+        raise InvalidInput(f"{path}: no column {target!r}")
+
+    def numbers(k: int) -> Vector | None:
+        try:
+            return np.array([np.nan if cell in missing else float(cell) for cell in columns[k]])
+        except ValueError:
+            return None
+
+    features = [k for k in range(width) if k != label and k not in at.values()]
+    values = {k: numbers(k) for k in range(width)}
+    X = np.column_stack([np.full(len(rows), np.nan) if values[k] is None else values[k] for k in features])
+    y = None if label is None else values[label] if values[label] is not None else np.array(columns[label])
+    return DataTable(
+        str(path),
+        X,
+        None if names is None else tuple(names[k] for k in features),
+        y,
+        None if names is None or label is None else names[label],
+        None if ids is None else list(columns[at[ids]]),
+        None if weight is None else values[at[weight]],
+        tuple(names[k] if names else f"column {k}" for k in features if values[k] is None),
+        1 + named,
+    )
