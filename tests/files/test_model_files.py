@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from glmesh.contract import Column, Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files import model_files
 from glmesh.files.model_files import Model
@@ -21,9 +22,17 @@ MODEL = Model(
     l1_ratio=0.3,
     classes=(2.0, 7.0),
     info={"nodes": 16, "gap": 3.1e-4, "topology": "ring of Zürich"},
+    contract=Contract(
+        "ill", (Column("age", low=0.0, high=130.0, unit="years"), Column("größe"), Column("b")), (2.0, 7.0)
+    ),
+    federation="three hospitals",
+    digest="00ff",
+    sites=("alice", "bob"),
+    without=("dora",),
 )
 X = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.25, 0.0]])
 META = {"loss": "hinge", "penalty": "l2", "alpha": 1.0, "l1_ratio": 0.0, "classes": None, "info": {}}
+ORIGIN = {"contract": None, "federation": "", "digest": "", "sites": [], "without": []}
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -105,7 +114,19 @@ def test_every_truncation_and_flipped_byte_is_noticed(tmp_path: Path) -> None:
         (None, "not a glmesh model"),
         ([1], "not a glmesh model"),
         ({"format": "other"}, "not a glmesh model"),
-        ({"format": "glmesh-model", "version": 3}, "version 3, expected 2; upgrade glmesh"),
+        ({"format": "glmesh-model", "version": 4}, "version 4, expected 1 to 3; upgrade glmesh"),
+        ({"format": "glmesh-model", "version": 3} | META, r"KeyError\('contract'\)"),
+        (
+            {"format": "glmesh-model", "version": 3} | META | ORIGIN | {"contract": {"target": "y", "colour": 1}},
+            "colour",
+        ),
+        (
+            {"format": "glmesh-model", "version": 3}
+            | META
+            | ORIGIN
+            | {"contract": Contract("y", (Column("a"),)).to_dict()},
+            "1 names for 2 coefficients",
+        ),
         ({"format": "glmesh-model", "version": 1}, r"KeyError\('loss'\)"),
         ({"format": "glmesh-model", "version": 1} | META | {"classes": [1]}, "lacks or spoils"),
         ({"format": "glmesh-model", "version": 1} | META | {"alpha": "much"}, "lacks or spoils"),
@@ -140,3 +161,30 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     np.savez(tmp_path / "m.npz", coef=np.ones(2), intercept=0.0, meta=np.array([{"format": "glmesh-model"}]))
     with pytest.raises(UnreadableFile, match=r"key 'meta' cannot be read .* pickled"):
         model_files.load(tmp_path / "m.npz")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_files_are_read_and_say_what_they_lack(tmp_path: Path, version: int) -> None:
+    text = json.dumps({"format": "glmesh-model", "version": version} | META)
+    np.savez(tmp_path / "m.npz", meta=np.frombuffer(text.encode(), dtype=np.uint8), coef=np.ones(2), intercept=0.0)
+    loaded = model_files.load(tmp_path / "m.npz")
+    assert (loaded.contract, loaded.names, loaded.sites, loaded.is_share) == (None, None, (), False)
+    assert loaded.lacks == f"is a model file of version {version}, which has no names of features, target and sites"
+    loaded.save(tmp_path / "again.npz")
+    assert "trained on data without names" in model_files.load(tmp_path / "again.npz").lacks
+
+
+def test_a_model_with_names_lacks_nothing_and_columns_by_position_have_no_names(tmp_path: Path) -> None:
+    assert (MODEL.names, MODEL.lacks) == (("age", "größe", "b"), "")
+    numbered = replace(MODEL, contract=Contract("", tuple(Column(f"column {k}") for k in range(3)), header=False))
+    numbered.save(tmp_path / "m.npz")
+    assert model_files.load(tmp_path / "m.npz").names is None
+
+
+def test_one_sites_share_of_a_features_split_is_known_in_every_version(tmp_path: Path) -> None:
+    share = replace(MODEL, contract=replace(MODEL.contract, split="features"))
+    share.save(tmp_path / "m.npz")
+    assert model_files.load(tmp_path / "m.npz").is_share
+    assert not MODEL.is_share
+    assert replace(MODEL, contract=None, info={"node": "alice", "split": "features"}).is_share
+    assert not replace(MODEL, contract=None, info={"split": "features"}).is_share, "`glmesh train` has all columns"

@@ -8,10 +8,22 @@ The file is an npz archive of plain arrays, so NumPy alone can read it and nothi
 | `intercept` | float64 ()   | added to X @ coef                          |
 | `meta`      | uint8 (n,)   | everything else, as JSON in UTF-8          |
 
-`meta` is an object with `format` = "glmesh-model", `version` = 2, and the fields of `Model` other than the arrays:
-`loss`, `penalty`, `alpha`, `l1_ratio`, `classes` (numbers or texts, or null) and `info`. With c > 2 classes, each
-against the rest, `coef` is (c, p) and `intercept` (c,). A reader refuses a version that it does not know; version 1
-had two classes, both numbers.
+With c > 2 classes, each against the rest, `coef` is (c, p) and `intercept` (c,). `meta` is an object:
+
+| field                       | holds                                                                                  |
+|-----------------------------|----------------------------------------------------------------------------------------|
+| `format`, `version`         | "glmesh-model", 3                                                                      |
+| `loss`, `penalty`           | names of what was minimised                                                            |
+| `alpha`, `l1_ratio`         | weight of the penalty, share of L1 in it                                               |
+| `classes`                   | labels, numbers or texts; null for a regression                                        |
+| `contract`                  | names of the features in the order of `coef`, target, labels (`Contract.to_dict`);     |
+|                             | its `split` is "features" if `coef` is one site's share; null: columns have no names   |
+| `federation`, `digest`      | name of the federation and digest of its file; "" without                              |
+| `sites`, `without`          | members whose rows (or columns) are in the model, and those whose are not; [] without  |
+| `info`                      | texts and numbers about the run, by name                                               |
+
+A reader refuses a version that it does not know. Version 2 lacks `contract`, `federation`, `digest`, `sites` and
+`without`; version 1 also had two classes at most, both numbers.
 """
 
 import json
@@ -24,13 +36,14 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit
 
+from glmesh.contract import Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
 from glmesh.types import Data, Matrix, Vector
 
 FORMAT = "glmesh-model"
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +64,16 @@ class Model:
         Labels, of the negative and the positive side where there are two; None for a regression.
     info : dict, default {}
         Anything worth keeping about the run: texts and numbers by name.
+    contract : Contract, optional
+        Names of the features in the order of the coefficients, target and labels. Its split is "features" if the
+        coefficients are one site's share, and "samples" if they are all there are, however they were trained. None, or
+        a contract without header: columns go by position.
+    federation, digest : str, default ""
+        Name of the federation that trained the model, and the digest of its file.
+    sites, without : tuple of str, default ()
+        Members of the federation whose data are in the model, and those whose data are not.
+    version : int, default 3
+        Version of the file that the model was read from.
 
     Examples
     --------
@@ -69,6 +92,33 @@ class Model:
     l1_ratio: float
     classes: tuple[float | str, ...] | None = None
     info: dict[str, str | float | int] = field(default_factory=dict)
+    contract: Contract | None = None
+    federation: str = ""
+    digest: str = ""
+    sites: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    version: int = VERSION
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the p features, in the order of the coefficients; None: columns go by position."""
+        return self.contract.names if self.contract is not None and self.contract.header else None
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the coefficients are those of one site's columns only, of a federation that is split by features."""
+        if self.contract is not None:
+            return self.contract.split == "features"
+        return "node" in self.info and self.info.get("split") == "features"  # as files of version 2 say it
+
+    @property
+    def lacks(self) -> str:
+        """Words on names that the model does not have, and why; "" if it has all."""
+        if self.names is not None:
+            return ""
+        if self.version < VERSION:
+            return f"is a model file of version {self.version}, which has no names of features, target and sites"
+        return "has no names of features, since it was trained on data without names"
 
     def decision(self, X: Data) -> Vector:
         """Return X @ coef + intercept, of shape (m,), or (m, c) with c > 2 classes.
@@ -157,6 +207,11 @@ class Model:
             "l1_ratio": float(self.l1_ratio),
             "classes": self.classes and [_label(label) for label in self.classes],
             "info": self.info,
+            "contract": self.contract and self.contract.to_dict(),
+            "federation": self.federation,
+            "digest": self.digest,
+            "sites": list(self.sites),
+            "without": list(self.without),
         }
         text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
         arrays: dict[str, Any] = {
@@ -216,6 +271,8 @@ def load(path: str | PathLike[str]) -> Model:
             l1_ratio=float(meta["l1_ratio"]),
             classes=_classes(meta["classes"], coef),
             info=dict(meta["info"]),
+            **(_origin(meta, coef.shape[-1]) if meta["version"] >= 3 else {}),
+            version=meta["version"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFile(f"{path}: key 'meta' lacks or spoils a field ({error!r}); save the model again") from error
@@ -229,11 +286,20 @@ def _meta(array: np.ndarray[Any, Any], path: Path) -> dict[str, Any]:
         meta = None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise UnreadableFile(f"{path}: not a glmesh model; expected a file that Model.save wrote")
-    if meta.get("version") not in (1, VERSION):
+    if meta.get("version") not in range(1, VERSION + 1):
         raise UnreadableFile(
-            f"{path}: is a glmesh model of version {meta.get('version')}, expected {VERSION}; upgrade glmesh"
+            f"{path}: is a glmesh model of version {meta.get('version')}, expected 1 to {VERSION}; upgrade glmesh"
         )
     return meta
+
+
+def _origin(meta: dict[str, Any], p: int) -> dict[str, Any]:
+    """Return the fields of `Model` that came with version 3; raise ValueError if p coefficients have other names."""
+    contract = None if meta["contract"] is None else Contract.of(meta["contract"])
+    if contract is not None and contract.columns and len(contract.columns) != p:
+        raise ValueError(f"{len(contract.columns)} names for {p} coefficients")
+    names = {key: tuple(str(name) for name in meta[key]) for key in ("sites", "without")}
+    return {"contract": contract, "federation": str(meta["federation"]), "digest": str(meta["digest"]), **names}
 
 
 def _label(label: Any) -> float | str:
