@@ -80,7 +80,9 @@ def test_the_doctor_finds_what_is_wrong(
     monkeypatch.chdir(tmp_path)
     _tables(tmp_path)
     keys.make(tmp_path / "keys", ["alice", "bob"], days=10)
-    assert main(["federation", "init", "fed.toml", "--model", "lasso"]) == 0
+    assert main(["federation", "init", "fed.toml", "--model", "lasso"]) == 2
+    assert "--split features can do it" in capsys.readouterr().err
+    assert main(["federation", "init", "fed.toml", "--model", "lasso", "--split", "features", "--aligned"]) == 0
     assert "split by features" in capsys.readouterr().out
     assert main(["federation", "add", "fed.toml", "alice=alice.csv", "bob=missing.csv"]) == 0
     capsys.readouterr()

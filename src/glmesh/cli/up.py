@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glmesh.cli.federation import needs_peers
-from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser
+from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, USAGE, Parser
 from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
 from glmesh.files import model_files
 
 if TYPE_CHECKING:
     from glmesh.federation.config import Site
+
+_OTHERS = 45.0  # [s] that the other nodes have to end by themselves after one has failed
 
 HELP = "start all nodes of a federation on this machine, to try it out"
 
@@ -43,7 +45,7 @@ def run(options: Namespace) -> int:
     if missing:
         raise InvalidInput(f"{missing[0]}: no such file; `glmesh federation add {path} NAME=DATA` writes it")
     sites = {name: Site.read(file) for name, file in files.items()}
-    began = time.monotonic()
+    began, started = time.monotonic(), time.time()
     nodes: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, file in files.items():
@@ -59,20 +61,22 @@ def run(options: Namespace) -> int:
                 node.terminate()
         for node in nodes.values():
             node.wait()
-    return _tell(nodes, sites, time.monotonic() - began)
+    return _tell(nodes, sites, time.monotonic() - began, started)
 
 
 def _wait(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], began: float) -> None:
     """Print how far the first node is, until all nodes have ended or one has failed."""
     from glmesh.federation.monitor.history import read_lines
 
-    shown = ""
+    shown, failed = "", None
     while any(node.poll() is None for node in nodes.values()):
         time.sleep(0.5)
         path = next(iter(sites.values())).state / "history.jsonl"
         entries = read_lines(path) if path.exists() else []
-        if any(node.poll() not in (None, 0) for node in nodes.values()):
-            return  # one that fails is told of; the others would wait for it
+        if any(node.poll() not in (None, REACHED, PARTIAL) for node in nodes.values()):
+            failed = failed or time.monotonic()  # one that is refused tells the others, which then end by themselves
+            if time.monotonic() > failed + _OTHERS:
+                return
         if not entries:
             line = f"{sum(node.poll() is None for node in nodes.values())} nodes are starting"
         else:
@@ -84,21 +88,28 @@ def _wait(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], b
             shown = line
 
 
-def _tell(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], seconds: float) -> int:
+def _tell(nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], seconds: float, started: float) -> int:
     """Print how each node ended and where its model is; return the exit code."""
     from glmesh.federation.monitor.history import read_lines
+    from glmesh.federation.node.training import without_text
 
-    good = True
     for name, node in nodes.items():
-        if node.returncode != 0:
-            good = False
-            log = sites[name].state / "log.jsonl"
-            errors = [e for e in read_lines(log) if e["event"] in ("error", "end")] if log.exists() else []
+        log = sites[name].state / "log.jsonl"
+        events = [e for e in read_lines(log) if e["time"] >= started] if log.exists() else []
+        for event in events:
+            if event["event"] == "data":
+                print(f"{name}: {event['why']}")
+        if node.returncode not in (REACHED, PARTIAL):
+            errors = [e for e in events if e["event"] in ("error", "end")]
             why = f": {errors[-1]['why']}" if errors else ""
             print(f"{name} ended with code {node.returncode}{why}")
             continue
         model = model_files.load(sites[name].state / "model.npz")
         gap = float(model.info.get("relative_gap", float("nan")))
-        print(f"{name}: relative gap proven to be at most {gap:.1e}; {sites[name].state / 'model.npz'}")
-    print(f"{len(nodes)} nodes, {duration(seconds)}")
-    return REACHED if good else OUT_OF_ROUNDS
+        left_out = f", {without_text(model.sites, model.without)}" if model.without else ""
+        print(f"{name}: relative gap proven to be at most {gap:.1e}{left_out}; {sites[name].state / 'model.npz'}")
+    print(
+        f"{len(nodes)} nodes, {duration(seconds)}. The proof is about the optimiser on these rows, not about the data."
+    )
+    codes = {node.returncode for node in nodes.values()}
+    return next((code for code in (USAGE, PARTIAL) if code in codes), REACHED if codes == {REACHED} else OUT_OF_ROUNDS)

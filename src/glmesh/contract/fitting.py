@@ -136,6 +136,24 @@ def _refuse_kinds(table: DataTable, contract: Contract) -> None:
                 )
 
 
+def refuse_missing(table: DataTable) -> None:
+    """Raise Mismatch if a feature, the target or a weight of a table that was put in order is missing somewhere."""
+    X = table.X.data if hasattr(table.X, "toarray") else table.X
+    holed = [] if not np.isnan(X).any() else [k for k in range(table.X.shape[1]) if np.isnan(_column(table, k)).any()]
+    columns = {table.columns[k]: _column(table, k) for k in holed}
+    for name, values in ((table.target or "the target", table.y), ("the sample weights", table.weight)):
+        if values is not None and values.dtype.kind == "f" and np.isnan(values).any():
+            columns[name] = np.asarray(values, dtype=np.float64)
+    if columns:
+        holes = np.isnan(np.column_stack(list(columns.values())))
+        row = int(np.argmax(holes.any(axis=1)))
+        raise Mismatch(
+            f"{table.where}: values are missing in {listed(list(columns))}; fill them in, or take the rows or the "
+            "columns out",
+            private=f"{int(holes.sum())} in all, the first in line {table.first_line + row}",
+        )
+
+
 def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[str | float, ...]]:
     """Return (targets as numbers, labels of the classes); refuse labels that the contract does not have."""
     if table.y is None:

@@ -73,6 +73,12 @@ def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], obje
             os.close(folder)
 
 
+def remove_parts(folder: str | PathLike[str]) -> None:
+    """Remove the hidden .part files that a killed process left in a folder; nobody else may be writing there."""
+    for part in Path(folder).glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
 def write_text(path: str | PathLike[str], text: str) -> None:
     """Write `text` to the file at `path` in UTF-8; an error or a crash leaves the old file."""
     write_atomically(path, lambda stream: stream.write(text.encode()))

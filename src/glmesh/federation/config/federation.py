@@ -84,7 +84,7 @@ class ProblemPart:
         if self.fit_intercept and self.split == "samples":
             raise UnsuitablePair(
                 "an unpenalised intercept needs split='features' between peers (every site holds other columns of the "
-                "same rows); sites that hold rows add a column of ones to all files instead, which is penalised a little"
+                "same rows); sites that hold rows can add a column of ones to all files instead, which is penalised"
             )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         return ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
@@ -171,7 +171,8 @@ class Federation:
             )
         if network.refused not in ("end", "without") or not network.meet_within > 0:
             raise InvalidInput(
-                f"refused must be 'end' or 'without' and meet_within > 0, got {network.refused!r}, {network.meet_within}"
+                f"refused must be 'end' or 'without' and meet_within > 0, got {network.refused!r}, "
+                f"{network.meet_within}"
             )
         if self.data is not None and self.data.split != part.split:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
@@ -197,10 +198,14 @@ class Federation:
         raise InvalidInput(f"{name!r} is no member; members are {', '.join(m.name for m in self.members)}")
 
     def entries(self) -> dict[str, str]:
-        """Return all settings that members must agree on, as texts by key; addresses may differ by site."""
+        """Return all settings that members must agree on, as texts by key; addresses may differ by site.
+
+        They are told to neighbours before these have shown that they know them, so the salt is digested.
+        """
         out: dict[str, str] = {}
         for title, part in (("problem", self.problem), ("network", self.network)):
             out |= {f"{title}.{one.name}": str(getattr(part, one.name)) for one in fields(part)}
+        out["network.salt"] = hashlib.blake2b(self.network.salt.encode(), digest_size=8).hexdigest()
         for key, value in ({} if self.data is None else self.data.to_dict()).items():
             rows = enumerate(value, 1) if key == "columns" else [("", value)]
             out |= {f"data.{key}.{k}".rstrip("."): json.dumps(one, sort_keys=True) for k, one in rows}
