@@ -1,6 +1,8 @@
 import json
 import os
 import struct
+import subprocess
+import sys
 import tempfile
 import zipfile
 from collections import namedtuple
@@ -501,3 +503,29 @@ def test_unreadable_to_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(UnreadableFile, match=r"cannot be read to its end \(no space left\)"):
         load(tmp_path / "c.glm")
+
+
+def test_leftovers_of_crashed_writers_are_removed_by_the_next_writer_of_the_same_file(tmp_path: Path) -> None:
+    name = str(tmp_path / "a.glm")
+    crash = f"from glmesh.files import archive as a; a.write_atomically({name!r}, lambda stream: a.os._exit(7))"
+    assert subprocess.run([sys.executable, "-c", crash], check=False).returncode == 7
+    left = list(tmp_path.iterdir())
+    assert [path.suffix for path in left] == [".part"]
+    other = tmp_path / ".b.glm.01234567.part"
+    other.write_bytes(b"")
+    archive.write_text(tmp_path / "a.glm", "whole")
+    assert sorted(tmp_path.iterdir()) == [other, tmp_path / "a.glm"]
+
+
+def test_a_part_that_is_being_written_is_no_leftover(tmp_path: Path) -> None:
+    path = tmp_path / "a.glm"
+
+    def slow(stream: Any) -> None:
+        stream.write(b"slow")
+        archive.write_text(path, "quick")
+        assert path.read_text() == "quick"
+        assert len(list(tmp_path.glob(".*.part"))) == 1
+
+    archive.write_atomically(path, slow)
+    assert path.read_text() == "slow"
+    assert list(tmp_path.iterdir()) == [path]

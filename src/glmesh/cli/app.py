@@ -8,7 +8,22 @@ import sys
 from collections.abc import Sequence
 
 from glmesh import __version__
-from glmesh.cli import bench, demo, doctor, federation, keys, node, paper, predict, report, status, topology, train, up
+from glmesh.cli import (
+    bench,
+    demo,
+    describe,
+    doctor,
+    federation,
+    keys,
+    node,
+    paper,
+    predict,
+    report,
+    status,
+    topology,
+    train,
+    up,
+)
 from glmesh.cli.options import EXIT_CODES, INTERRUPTED, USAGE, Parser, examples
 from glmesh.errors import GlmeshError
 
@@ -16,6 +31,7 @@ COMMANDS = {
     "demo": demo,
     "train": train,
     "predict": predict,
+    "describe": describe,
     "topology": topology,
     "bench": bench,
     "paper": paper,

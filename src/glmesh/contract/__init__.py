@@ -7,7 +7,7 @@ puts it in order, and `federation` carries contracts between sites. Problems and
 from glmesh.contract.agreement import Verdict, agree
 from glmesh.contract.contract import KINDS, MISSING, Column, Contract
 from glmesh.contract.fitting import Fitted, fit, fit_features
-from glmesh.contract.table import DataTable
+from glmesh.contract.table import DataTable, TextColumn
 
 __all__ = [
     "KINDS",
@@ -16,6 +16,7 @@ __all__ = [
     "Contract",
     "DataTable",
     "Fitted",
+    "TextColumn",
     "Verdict",
     "agree",
     "fit",

@@ -40,13 +40,14 @@ class Fitted:
 
 
 def fit(table: DataTable, contract: Contract) -> Fitted:
-    """Return the table in the contract's order, labels included; Mismatch names what does not fit."""
+    """Return the table in the contract's order, labels included; Mismatch names what does not fit or is missing."""
     if contract.header and contract.target and table.target != contract.target:
         found = "its target has no name" if table.target is None else f"its target is {table.target!r}"
         raise Mismatch(
             f"{table.where}: {found}, the contract's is {contract.target!r}; name the column {contract.target!r}"
         )
     fitted = fit_features(table, contract)
+    _refuse_missing(fitted.table)
     y, labels = _labels(fitted.table, contract)
     return replace(fitted, table=replace(fitted.table, y=y), labels=labels)
 
@@ -118,7 +119,24 @@ def _refuse_text(table: DataTable) -> None:
     if held:
         raise Mismatch(
             f"{table.where}: column{'s' if len(held) > 1 else ''} {listed(held)} hold text; write numbers instead (one "
-            "0/1 column per level, the same levels in all files), or take the columns out"
+            "0/1 column per level, the same levels in all files), or take the columns out",
+            private=next((f"line {one.line} holds {one.cell!r}" for one in table.text_columns if one.name in held), ""),
+        )
+
+
+def _refuse_missing(table: DataTable) -> None:
+    """Raise Mismatch if a feature or the target lacks a value; columns of sparse X are left to the problem."""
+    holes = np.isnan(table.X) if isinstance(table.X, np.ndarray) else np.zeros((0, 0), dtype=np.bool_)
+    names = [table.columns[k] for k in np.flatnonzero(holes.any(axis=0))]
+    rows = np.flatnonzero(holes.any(axis=1)) if names else np.flatnonzero(table.missing_labels)
+    if len(rows):
+        one = holes.sum() == 1 if names else len(rows) == 1
+        what = f"column{'s' if len(names) > 1 else ''} {listed(names)} {'has' if len(names) == 1 else 'have'}"
+        what = what if names else f"the target {table.target or ''!r} has"
+        raise Mismatch(
+            f"{table.where}: {what} {'a missing value' if one else 'missing values'}; fill them in, or take the rows "
+            f"{'or columns ' if names else ''}out",
+            private=f"the first is in line {table.line(int(rows[0]))}",
         )
 
 
@@ -129,29 +147,11 @@ def _refuse_kinds(table: DataTable, contract: Contract) -> None:
             values = _column(table, k)
             wrong = ~(np.isnan(values) | (values == 0) | (values == 1))
             if wrong.any():
-                line = table.first_line + int(np.argmax(wrong))
+                line = table.line(int(np.argmax(wrong)))
                 raise Mismatch(
                     f"{table.where}: column {column.name!r} must hold 0 and 1 only, and does not",
                     private=f"line {line} holds {values[np.argmax(wrong)]:g}",
                 )
-
-
-def refuse_missing(table: DataTable) -> None:
-    """Raise Mismatch if a feature, the target or a weight of a table that was put in order is missing somewhere."""
-    X = table.X.data if hasattr(table.X, "toarray") else table.X
-    holed = [] if not np.isnan(X).any() else [k for k in range(table.X.shape[1]) if np.isnan(_column(table, k)).any()]
-    columns = {table.columns[k]: _column(table, k) for k in holed}
-    for name, values in ((table.target or "the target", table.y), ("the sample weights", table.weight)):
-        if values is not None and values.dtype.kind == "f" and np.isnan(values).any():
-            columns[name] = np.asarray(values, dtype=np.float64)
-    if columns:
-        holes = np.isnan(np.column_stack(list(columns.values())))
-        row = int(np.argmax(holes.any(axis=1)))
-        raise Mismatch(
-            f"{table.where}: values are missing in {listed(list(columns))}; fill them in, or take the rows or the "
-            "columns out",
-            private=f"{int(holes.sum())} in all, the first in line {table.first_line + row}",
-        )
 
 
 def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[str | float, ...]]:

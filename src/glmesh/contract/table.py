@@ -6,7 +6,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glmesh.types import Indices, Labels, SampleMatrix, Vector
+from glmesh.types import Flags, Indices, Labels, SampleMatrix, Vector
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of a file that holds text, which no model takes as it is."""
+
+    name: str
+    line: int  # of the file, with the first cell that is no number
+    cell: str  # what stands there; for the site itself, not for others
+    levels: int  # distinct texts
+    looks: str = ""  # "dates", "names of rows" (all texts are distinct), or empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +32,11 @@ class DataTable:
     ids: list[str] | None = None  # names of the m rows; None: they have none
     weight: Vector | None = None  # (m,) sample weights; None: all are 1
     texts: tuple[str, ...] = ()  # names of columns that hold text, which X has NaN for
-    first_line: int = 1  # line of the file that holds row 0; rows follow line by line unless a cell spans lines
+    first_line: int = 1  # line of the file that holds row 0
+    lines: Indices | None = None  # (m,) line of the file where each row begins; None: they follow line by line
+    text_columns: tuple[TextColumn, ...] = ()  # more on the columns in `texts`
+    left_out: tuple[str, ...] = ()  # words on columns of the file that are not in the table: a column without a name
+    read_as: str = ""  # how the file was read: encoding, delimiter, decimal mark, header
 
     @property
     def m(self) -> int:
@@ -38,8 +53,19 @@ class DataTable:
         """Return the distinct values of y, ascending; empty without y. A missing value is no label."""
         if self.y is None:
             return ()
-        found = np.unique(self.y if self.y.dtype.kind != "f" else self.y[~np.isnan(self.y)])
+        found = np.unique(self.y[~self.missing_labels])
         return tuple(str(one) if found.dtype.kind in "UO" else float(one) for one in found)
+
+    @property
+    def missing_labels(self) -> Flags:
+        """Return where y is missing, (m,): NaN among numbers, "" among texts; empty without y."""
+        if self.y is None:
+            return np.empty(0, dtype=np.bool_)
+        return np.isnan(self.y) if self.y.dtype.kind == "f" else self.y == ""
+
+    def line(self, row: int) -> int:
+        """Return the line of the file, from 1, where a row begins."""
+        return self.first_line + row if self.lines is None else int(self.lines[row])
 
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
         """Return the table with the columns `chosen` of X, in that order, under these names."""

@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from glob import escape
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -37,6 +38,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from glmesh.errors import InvalidInput, UnreadableFile
+
+try:
+    import fcntl
+except ImportError:  # Windows: there are no such locks, and leftovers stay
+    fcntl = None  # type: ignore[assignment]
 
 MAX_DEPTH = 100  # [levels] of a tree: far from where Python's own JSON reader gives up
 
@@ -49,21 +55,25 @@ _BLOCK = 1 << 20  # bytes hashed at a time
 def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], object]) -> None:
     """Replace the file at `path` by what `write(stream)` writes to a binary stream; an error leaves the old file.
 
-    A crash leaves the old file whole too; at worst a hidden .part file stays beside it.
+    A crash leaves the old file whole too; at worst a hidden .part file stays beside it, and the next call for the same
+    path removes it.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder; make it first", str(path.parent))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; expected the name of a file", str(path))
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    _remove_leftovers(path)
+    part, stream = _open_part(path)
     try:
-        with part.open("x+b") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
+        write(stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+        if fcntl is None:
+            stream.close()  # Windows renames no open file
         os.replace(part, path)
     finally:
+        stream.close()
         part.unlink(missing_ok=True)
     with suppress(OSError):  # the file is whole already, and not every file system can flush a folder
         folder = os.open(path.parent, os.O_RDONLY)
@@ -77,6 +87,29 @@ def remove_parts(folder: str | PathLike[str]) -> None:
     """Remove the hidden .part files that a killed process left in a folder; nobody else may be writing there."""
     for part in Path(folder).glob(".*.part"):
         part.unlink(missing_ok=True)
+
+
+def _open_part(path: Path) -> tuple[Path, BinaryIO]:
+    """Return a new hidden file beside `path` and its stream, locked as long as the stream is open."""
+    while True:
+        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        stream = part.open("x+b")
+        if fcntl is not None:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            if not part.exists():  # another process took it for a leftover before it was locked
+                stream.close()
+                continue
+        return part, stream
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the hidden files that crashed writers of `path` left: those that no living process has locked."""
+    for part in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}.part"):
+        with suppress(OSError), part.open("rb") as stream:
+            if fcntl is not None:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:

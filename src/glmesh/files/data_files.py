@@ -21,8 +21,11 @@ from scipy.sparse import csc_array, csr_array
 
 from glmesh.contract import MISSING, DataTable
 from glmesh.errors import InvalidInput, UnreadableFile
-from glmesh.files import svmlight, tables
-from glmesh.files.streams import is_compressed, kind_of, opened
+from glmesh.files import arrow, svmlight, tables
+from glmesh.files.assembly import Roles
+from glmesh.files.columns import number
+from glmesh.files.layout import no_samples
+from glmesh.files.streams import is_compressed, kind_of, opened, refuse_foreign
 from glmesh.types import Matrix, SampleMatrix, Vector
 
 _SPARSE = ("data", "indices", "indptr", "shape")
@@ -72,38 +75,8 @@ def load(
     >>> y
     array([250., 400.])
     """
-    X, y, _ = _load(Path(path), target, None, n_features)
-    return X, y
-
-
-def read_table(
-    path: str | PathLike[str],
-    *,
-    target: str | int | None = None,
-    ids: str | None = None,
-    weight: str | None = None,
-    header: Literal["auto", "yes", "no"] = "auto",
-    encoding: str = "utf-8",
-    missing: tuple[str, ...] = MISSING,
-    n_features: int | None = None,
-    has_target: bool = True,
-) -> DataTable:
-    """Read a data file with the names that it has."""
-    path = Path(path)
-    if is_table(path):
-        return tables.read_table(
-            path,
-            tables.DELIMITER[kind_of(path)],
-            target=target,
-            ids=ids,
-            weight=weight,
-            header=header,
-            encoding=encoding,
-            missing=missing,
-            has_target=has_target,
-        )
-    X, y, names = _load(path, target, ids, n_features)
-    return DataTable(str(path), X, None, y, ids=names)
+    table = _numbers(read_table(path, target=target, n_features=n_features))
+    return table.X, _targets(table)
 
 
 def load_named(
@@ -152,43 +125,140 @@ def load_named(
     >>> y
     array([0., 1.])
     """
-    return _load(Path(path), target, ids, None)
+    table = _numbers(read_table(path, target=target, ids=ids))
+    return table.X, _targets(table), table.ids
+
+
+def read_table(
+    path: str | PathLike[str],
+    *,
+    target: str | int | None = None,
+    ids: str | None = None,
+    weight: str | None = None,
+    header: Literal["auto", "yes", "no"] = "auto",
+    encoding: str = "utf-8",
+    missing: tuple[str, ...] = MISSING,
+    n_features: int | None = None,
+    has_target: bool = True,
+    index_base: Literal["auto", 0, 1] = "auto",
+) -> DataTable:
+    """Read a data file with the names of its columns, as it comes from pandas, R, Excel or a database.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; the end of its name says what it holds.
+    target : str or int, optional
+        Column of y, by name or position in the file; default the last that is neither `ids` nor `weight`.
+    ids : str, optional
+        Column of a table, or array of an .npz, with the names of the rows.
+    weight : str, optional
+        Column of a table, or array of an .npz, with the sample weights.
+    header : {"auto", "yes", "no"}, default "auto"
+        Whether the first line of a .csv or .tsv names the columns. "auto": it does if it holds a text that is neither a
+        number nor a missing mark, and does not if it holds numbers; where it may be either, it is refused.
+    encoding : str, default "utf-8"
+        Of a .csv or .tsv: "latin-1", "utf-16", ...; a byte order mark in the file goes before it.
+    missing : tuple of str
+        Cells that stand for a missing value; default those of pandas, R and Excel.
+    n_features : int, optional
+        p of an svmlight file, which leaves out what is zero; of another file, p is compared with it.
+    has_target : bool, default True
+        False: y may be absent, as in a table that is to be predicted. Then all columns but `ids` and `weight` are
+        features, and y is None, unless `target` is given and there.
+    index_base : {"auto", 0, 1}, default "auto"
+        First index of an svmlight file. "auto": 1, or 0 if the file uses a 0; sites that share features must agree.
+
+    Returns
+    -------
+    DataTable
+        X with NaN in the place of missing values, y as numbers, or as texts if a label is no number, and all names. A
+        column that holds text is NaN in X, and listed in `texts`.
+
+    Raises
+    ------
+    UnreadableFile
+        The file is missing, damaged, empty, or not what its name says; the message names the line.
+    InvalidData
+        A row has no name or another row's, or no weight.
+    InvalidInput
+        `target`, `ids` or `weight` is no column of the file, or two.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from glmesh.files import data_files
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "patients.csv")
+    ...     _ = path.write_text("age;bmi;ill\\n41;22,5;no\\n57;NA;yes\\n")
+    ...     table = data_files.read_table(path)
+    >>> table.names, table.read_as
+    (('age', 'bmi'), 'UTF-8 text, delimiter semicolon, decimal comma, names in line 1')
+    >>> table.X
+    array([[41. , 22.5],
+           [57. ,  nan]])
+    >>> table.labels
+    ('no', 'yes')
+    """
+    path, roles = Path(path), Roles(target, ids, weight, has_target)
+    kind = kind_of(path)
+    if kind in tables.ENDINGS:
+        table = tables.read(path, kind == ".tsv", header, encoding, missing, roles)
+    elif kind in arrow.ENDINGS:
+        table = arrow.read(path, missing, roles)
+    elif target is not None and has_target:
+        raise _no_column(path, target)
+    elif kind == ".npz":
+        table = _read_npz(path, ids, weight)
+    elif ids is not None or weight is not None:
+        what = "names of rows; leave ids out" if ids is not None else "weights; leave weight out"
+        raise InvalidInput(f"{path}: svmlight files have no {what}, or use a .csv or .npz")
+    else:
+        refuse_foreign(path, "svmlight text")
+        X, y = svmlight.read(path, n_features, index_base)
+        table = DataTable(str(path), _canonical(X), None, y, read_as="svmlight text, which names no columns")
+    if table.m == 0:
+        raise no_samples(path)
+    if n_features not in (None, table.X.shape[1]) and has_target:
+        raise UnreadableFile(f"{path}: has {table.X.shape[1]} features, expected n_features={n_features}")
+    return table
+
+
+def _numbers(table: DataTable) -> DataTable:
+    """Return the table if no feature holds text; UnreadableFile names the first that does."""
+    if table.text_columns:
+        one = table.text_columns[0]
+        column = one.name if table.names is None else f"column {one.name!r}"
+        raise UnreadableFile(
+            f"{table.where}, line {one.line}, {column}: expected a number, got {one.cell!r}; encode or drop what "
+            "is not a number"
+        )
+    return table
+
+
+def _targets(table: DataTable) -> Vector:
+    """Return the labels as numbers; UnreadableFile says where one is text."""
+    y = table.y
+    assert y is not None  # has_target
+    if y.dtype.kind == "f":
+        return y.astype(np.float64, copy=False)
+    row = next(k for k, label in enumerate(y.tolist()) if label and number(str(label)) is None)
+    column = "target" if table.target is None else f"target {table.target!r}"
+    raise UnreadableFile(
+        f"{table.where}, line {table.line(row)}, {column}: expected a number, got {str(y[row])!r}; encode what is not "
+        "a number"
+    )
 
 
 def is_table(path: str | PathLike[str]) -> bool:
-    """Return whether a file name ends in .csv or .tsv, also if compressed as in .csv.gz."""
-    return kind_of(Path(path)) in tables.DELIMITER
-
-
-def _load(
-    path: Path, target: str | int | None, ids: str | None, n_features: int | None
-) -> tuple[SampleMatrix, Vector, list[str] | None]:
-    """Return (X of shape (m, p), y of shape (m,), names of the m rows or None without `ids`) of a data file."""
-    kind, names = kind_of(path), None
-    if target is not None and kind not in tables.DELIMITER:
-        raise _no_column(path, target)
-    if kind in tables.DELIMITER:
-        X, y, names = tables.read(path, tables.DELIMITER[kind], target, ids)
-    elif kind == ".npz":
-        X, y = _read_npz(path)
-        names = None if ids is None else _read_names(path, ids, len(y))
-    elif ids is not None:
-        raise InvalidInput(f"{path}: svmlight files have no names of rows; leave ids out, or use a .csv or .npz")
-    else:
-        X, y = svmlight.read(path, n_features)
-        X = _canonical(X)
-    if len(y) != X.shape[0]:
-        raise UnreadableFile(f"{path}: y has {len(y)} labels, expected {X.shape[0]}, one for each row of X")
-    if len(y) == 0:
-        raise tables.no_samples(path)
-    if n_features not in (None, X.shape[1]):
-        raise UnreadableFile(f"{path}: has {X.shape[1]} features, expected n_features={n_features}")
-    return X, y, names
+    """Return whether a file has columns by its name: .csv or .tsv, also if compressed, .parquet or .feather."""
+    return kind_of(Path(path)) in (*tables.ENDINGS, *arrow.ENDINGS)
 
 
 def _no_column(path: Path, target: str | int) -> InvalidInput:
     """Return the InvalidInput for a `target` column that was asked of a file that is no table."""
-    return InvalidInput(f"{path}: target={target!r} picks a column of a .csv or .tsv; leave it out")
+    return InvalidInput(f"{path}: target={target!r} picks a column of a table (.csv, .tsv, .parquet); leave it out")
 
 
 def load_part(
@@ -202,7 +272,7 @@ def load_part(
     """
     own = "{rank}" in str(path)
     path = Path(str(path).replace("{rank}", str(part)))
-    plain = kind_of(path) not in (".npz", *tables.DELIMITER)
+    plain = kind_of(path) != ".npz" and not is_table(path)
     if own and not plain:
         return *load(path, target=target), False
     if target is not None:
@@ -276,8 +346,18 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray[A
             ) from error
 
 
-def _read_npz(path: Path) -> tuple[SampleMatrix, Vector]:
-    """Return (X, y) of an .npz file: X of shape (m, p), CSR if it was stored sparse, and y of shape (m,)."""
+def _read_npz(path: Path, ids: str | None, weight: str | None) -> DataTable:
+    """Return the table of an .npz file: X of shape (m, p), CSR if it was stored sparse, and y of shape (m,)."""
+    X, y = _read_samples(path)
+    if len(y) != X.shape[0]:
+        raise UnreadableFile(f"{path}: y has {len(y)} labels, expected {X.shape[0]}, one for each row of X")
+    names = None if ids is None else [str(name) for name in _per_row(path, ids, len(y)).tolist()]
+    weights = None if weight is None else _per_row(path, weight, len(y)).astype(np.float64)
+    return DataTable(str(path), X, None, y, ids=names, weight=weights, read_as="NumPy arrays, which name no columns")
+
+
+def _read_samples(path: Path) -> tuple[SampleMatrix, Vector]:
+    """Return (X, y) of an .npz file."""
     arrays = read_arrays(path, ("X", "y"), (*_SPARSE, "y"), optional=("format",))
 
     def numbers(key: str, ndim: int, kinds: str = "biuf") -> np.ndarray[Any, Any]:
@@ -307,12 +387,12 @@ def _read_npz(path: Path) -> tuple[SampleMatrix, Vector]:
     return _canonical(X), y
 
 
-def _read_names(path: Path, ids: str, n_rows: int) -> list[str]:
-    """Return the array `ids` of an .npz file as a list of `n_rows` strings."""
-    names = read_arrays(path, (ids,))[ids]
-    if names.shape != (n_rows,):
-        raise UnreadableFile(f"{path}: {ids!r} has shape {names.shape}, expected one name for each of {n_rows} rows")
-    return [str(name) for name in names.tolist()]
+def _per_row(path: Path, key: str, n_rows: int) -> np.ndarray[Any, Any]:
+    """Return the array `key` of an .npz file, which has an entry for each of `n_rows` rows."""
+    values = read_arrays(path, (key,))[key]
+    if values.shape != (n_rows,):
+        raise UnreadableFile(f"{path}: {key!r} has shape {values.shape}, expected one name for each of {n_rows} rows")
+    return values
 
 
 def _canonical(X: Any) -> csr_array:

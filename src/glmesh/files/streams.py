@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from glmesh.errors import UnreadableFile
+from glmesh.files.signatures import LOOKED_AT, foreign
 
 _DECOMPRESS: dict[str, Callable[[Path], Any]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
 
@@ -33,5 +35,42 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             yield stream
     except FileNotFoundError:
         raise UnreadableFile(f"{path}: no such file; check the name and the folder") from None
+    except IsADirectoryError:
+        raise UnreadableFile(f"{path}: cannot be read, it is a folder; give the name of a file") from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UnreadableFile(f"{path}: cannot be read to its end ({error}); write or copy it again") from error
+
+
+def refuse_foreign(path: Path, expected: str) -> None:
+    """Raise UnreadableFile if a file's first bytes, decompressed by its name, are those of another kind of file."""
+    with opened(path) as stream:
+        found = foreign(stream.read(LOOKED_AT))
+    if found:
+        raise UnreadableFile(f"{path}: is {found[0]}, expected {expected}; {found[1]}")
+
+
+@contextmanager
+def opened_text(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
+    """Yield a stream of a file's decompressed text with its line ends; UnreadableFile names a line that is no text."""
+    with opened(path) as stream, io.TextIOWrapper(stream, encoding, newline="") as text:
+        try:
+            yield text
+        except UnicodeError as error:
+            raise UnreadableFile(
+                f"{path}, line {_undecodable(path, encoding)}: is not text in {encoding.removesuffix('-sig')} "
+                f"({getattr(error, 'reason', error)}); say its encoding (--encoding latin-1 is that of older Windows "
+                "programs in the west), or save it as UTF-8"
+            ) from None
+
+
+def _undecodable(path: Path, encoding: str) -> int:
+    """Return the first line of a file, from 1, that is no text in this encoding."""
+    number = 1
+    with opened(path) as stream, io.TextIOWrapper(stream, encoding, errors="surrogateescape") as text:
+        try:
+            for number, line in enumerate(text, 1):
+                if any("\udc80" <= sign <= "\udcff" for sign in line):
+                    return number
+        except UnicodeError:
+            number += 1
+    return number

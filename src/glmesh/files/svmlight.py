@@ -4,7 +4,7 @@ from array import array
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from glmesh.errors import UnreadableFile
 from glmesh.files.streams import opened
 from glmesh.types import Vector
+from glmesh.validation import one_of
 
 
 def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, Vector]:
@@ -51,16 +52,24 @@ def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, V
     return csr_array((np.asarray(values), places, np.asarray(starts)), shape=shape), np.asarray(labels)
 
 
-def read(path: Path, n_features: int | None = None) -> tuple[csr_array, Vector]:
+def read(
+    path: Path, n_features: int | None = None, index_base: Literal["auto", 0, 1] = "auto"
+) -> tuple[csr_array, Vector]:
     """Read a whole svmlight file; return (X as CSR of shape (m, p), y of shape (m,)).
 
-    Indices count from 1, or from 0 if the file uses a 0. p is `n_features`; if None, as many as the largest index
-    needs.
+    Indices count from `index_base`; "auto" is 1, or 0 if the file uses a 0. p is `n_features`; if None, as many as the
+    largest index needs.
     """
+    one_of(index_base, "index_base", ("auto", 0, 1))
     X, y = parse(path)
     if n_features is None and len(y) and X.nnz == 0:
         raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...', or n_features")
-    indices = X.indices - int(X.indices.min(initial=1) > 0)
+    least = int(X.indices.min(initial=1))
+    if index_base == 1 and least == 0:
+        raise UnreadableFile(
+            f"{path}: uses the index 0, expected indices from 1 on (index_base=1); the file counts from 0"
+        )
+    indices = X.indices - (int(least > 0) if index_base == "auto" else index_base)
     width = int(indices.max(initial=-1)) + 1
     if n_features is not None and width > n_features:
         row = np.searchsorted(X.indptr, np.argmax(indices >= n_features), side="right")

@@ -67,7 +67,10 @@ def test_news_goes_to_all_neighbours_but_its_source() -> None:
     ("entry", "words"),
     [
         (7, r"GOSSIP entry 1: expected \[kind, node, stamp, value\], got 7"),
-        (["facts", 0, 1, 1], "GOSSIP entry 1: expected one of summary, done, successor, membership, offer, refused, got 'facts'"),
+        (
+            ["facts", 0, 1, 1],
+            "GOSSIP entry 1: expected one of summary, done, successor, membership, offer, refused, got 'facts'",
+        ),
         (["done", 3, 1, 1], "GOSSIP entry 1: expected a node from 0 to 2, got 3"),
         (["done", 0, "1", 1], "GOSSIP entry 1, stamp: expected a number >= 0, got '1'"),
         (["done", 0, 1, 1.5], "done of node 0: expected a whole number >= -1, got 1.5"),

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from glmesh.federation.wire.frames import Violation
-from glmesh.federation.wire.messages import DONE, OFFER, PREDICT, REFUSED, SUMMARY, DataOffer, GossipEntry, Hello, Ready, Refusal
+from glmesh.federation.wire.messages import (
+    DONE,
+    OFFER,
+    PREDICT,
+    REFUSED,
+    SUMMARY,
+    DataOffer,
+    GossipEntry,
+    Hello,
+    Ready,
+    Refusal,
+)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.site_data import SiteData, own_contract
 from glmesh.federation.wire import longest_mail
 from glmesh.federation.wire.probe import probe
+from glmesh.files.describe import describe
 from glmesh.formatting import size
 from glmesh.problem import DataSummary
 
@@ -104,7 +105,8 @@ def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> 
         yield Finding("contract", f"none in the federation file; this file has {listed(own.table.names)}")
     else:
         yield Finding("contract", "none, and the file has no header: columns go by position", "warning")
-    for remark in [*fitted.remarks(), *scale_warnings(site.file.name, {site.file.name: own.offer}, contract)]:
+    found = [str(finding) for finding in describe(own.table) if finding.warns]
+    for remark in [*found, *fitted.remarks(), *scale_warnings(site.file.name, {site.file.name: own.offer}, contract)]:
         yield Finding("columns", remark, "warning")
 
 

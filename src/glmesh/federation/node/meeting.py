@@ -17,10 +17,11 @@ from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
 from glmesh.federation.wire import OFFER, REFUSED, SUMMARY, TRAIN, WHY, GossipEntry, Hello
 from glmesh.files.archive import remove_parts
+from glmesh.files.describe import describe
 from glmesh.problem import DataSummary
 
 _TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
-_TELL = 10.0  # [s] that a site which has learned of a refusal stays for such neighbours
+_TELL = 3.0  # [s] that a site which has learned of a refusal stays for such neighbours
 _GRACE = 1.0  # [s] that links stay open after the last word, so that the others can read it
 
 
@@ -37,7 +38,6 @@ class Meeting:
         self.neighbourhood = Neighbourhood(site, log, hello, self._check)
         self._gossip = self.neighbourhood.gossip
         self._late = site.federation.members[site.me].late  # others do not wait for this node
-        self._began = time.time()  # [s] since 1970
 
     def _check(self, peer: int, hello: Hello) -> str | None:
         """Return why a neighbour that sent this HELLO cannot train with this node; None if it can."""
@@ -69,7 +69,7 @@ class Meeting:
             error = caught
         neighbourhood.links.start()
         remove_parts(site.state)
-        neighbourhood.phase, self._began = "meeting", time.time()
+        neighbourhood.phase = "meeting"
         if error is not None:
             self._withdraw(error)
         if saved is not None:
@@ -138,7 +138,7 @@ class Meeting:
         """
         neighbourhood, gossip, me = self.neighbourhood, self._gossip, self._site.me
         needed = np.flatnonzero(self._federation.members_at_start).tolist()
-        within = self._federation.network.meet_within
+        within, since = self._federation.network.meet_within, time.time()
         while True:
             refused = {node: why for node, why in gossip.refused().items() if node in needed}
             if refused and self._federation.network.refused == "end":
@@ -148,8 +148,8 @@ class Meeting:
                 return self._without(refused)
             if neighbourhood.stop.is_set():
                 raise Stopped
-            neighbourhood.wait_for(missing, self._began, self._began + within)
-            if time.time() > self._began + within:
+            neighbourhood.wait_for(missing, since, since + within)
+            if time.time() > since + within:
                 for node in missing:
                     why = f"it did not come within {within:g} s{neighbourhood.link_trouble(node)}"
                     gossip.publish(GossipEntry(REFUSED, node, 1, why=why[:WHY]))
@@ -174,7 +174,7 @@ class Meeting:
 
     def _remark(self, own: SiteData, fitted: Fitted, contract: Contract) -> None:
         """Log what was done to the file's columns, and what looks wrong in it."""
-        said = fitted.remarks()
+        said = [str(finding) for finding in describe(own.table) if finding.warns] + fitted.remarks()
         if self._federation.data is None and not contract.header and self._federation.problem.split == "samples":
             said.append("no site's file has a header: columns are matched by position, not by name")
         if self._federation.problem.split == "features" and self._federation.problem.aligned and not own.offer.ids:
@@ -205,7 +205,7 @@ class Meeting:
         neighbourhood = self.neighbourhood
         links, end = neighbourhood.links.links, time.monotonic() + seconds
         reached = {peer for peer, link in links.items() if link.up}
-        open_ones = {peer for peer, link in links.items() if not link.refused}
+        open_ones = {peer for peer, link in links.items() if not link.refused} - self._gossip.refused().keys()
         while not reached >= open_ones and time.monotonic() < end and not neighbourhood.stop.is_set():
             message = neighbourhood.next_message()
             if message is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from glmesh.contract import Column, Contract, DataTable, Fitted, fit
 from glmesh.contract.contract import doubled, kind_of
-from glmesh.contract.fitting import listed, refuse_missing
+from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnreadableFile
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.wire import DataOffer
@@ -39,7 +39,6 @@ class SiteData:
         table = read_site_table(site)
         own = own_contract(table, federation)
         fitted = fit(table, own)
-        refuse_missing(fitted.table)
         if federation.problem.split == "features" and table.ids is None and not federation.problem.aligned:
             raise Mismatch(
                 f"{table.where}: split by features rows must have names, to be compared with those of the other sites; "

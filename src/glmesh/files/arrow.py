@@ -1,0 +1,155 @@
+"""What pyarrow reads: Parquet and Feather files, and large plain tables of text faster than line by line."""
+
+from __future__ import annotations
+
+import io
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glmesh.contract import DataTable
+from glmesh.errors import UnreadableFile
+from glmesh.files.assembly import Chosen, Roles, assemble
+from glmesh.files.columns import ColumnData, ColumnReader
+from glmesh.files.layout import no_samples
+from glmesh.files.streams import kind_of, opened, refuse_foreign
+from glmesh.types import Vector
+
+if TYPE_CHECKING:
+    from glmesh.files.layout import Layout
+
+ENDINGS = (".parquet", ".feather")
+WORTH_IT = 1 << 22  # [bytes] of a file from which on pyarrow's start (a third of a second) is soon made up for
+
+
+def is_worth_it(path: Path) -> bool:
+    """Return whether a table of text is large, and pyarrow there to read it."""
+    return path.stat().st_size >= WORTH_IT and find_spec("pyarrow") is not None
+
+
+class _Counted(io.RawIOBase):
+    """A binary stream that counts the lines that were read from it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.lines, self._last = stream, 0, b"\n"
+
+    def readable(self) -> bool:
+        """Return that the stream can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        content: bytes = self._stream.read(size)
+        if content:
+            self.lines += content.count(b"\n")
+            self._last = content[-1:]
+        elif self._last != b"\n":  # the last line has no end
+            self.lines, self._last = self.lines + 1, b"\n"
+        return content
+
+
+def read_text(
+    path: Path, layout: Layout, missing: tuple[str, ...], chosen: Chosen
+) -> tuple[list[ColumnData], int] | None:
+    """Return (columns, lines of the file below the header), or None if the file is not as plain as its first lines."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    names = [str(k) for k in range(layout.width)]
+    as_numbers = {k for k, kind in enumerate(layout.kinds) if kind == "number" and k != chosen.ids}
+    options = {
+        "read_options": csv.ReadOptions(
+            skip_rows=layout.first_line - 1, column_names=names, encoding=layout.encoding.removesuffix("-sig")
+        ),
+        "parse_options": csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
+        "convert_options": csv.ConvertOptions(
+            column_types={name: pa.float64() if k in as_numbers else pa.string() for k, name in enumerate(names)},
+            null_values=list(missing),
+            decimal_point=layout.decimal or ".",
+        ),
+    }
+    with opened(path) as stream:
+        counted = _Counted(stream)
+        try:
+            table = csv.read_csv(counted, **options)
+        except (pa.ArrowException, UnicodeError):
+            return None
+    if not table.num_rows or all(column[-1].as_py() in (None, "") for column in table.columns):
+        return None
+    marks, kept = frozenset(missing), chosen.kept
+    columns = [
+        ColumnData(_floats(column), "number") if k in as_numbers else _texts(column, marks, layout.decimal, k in kept)
+        for k, column in enumerate(table.columns)
+    ]
+    return columns, counted.lines - layout.first_line + 1
+
+
+def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
+    """Read a Parquet or Feather file; its texts are taken as the cells of a table of text are."""
+    kind = kind_of(path)
+    if find_spec("pyarrow") is None:
+        raise UnreadableFile(
+            f"{path}: {kind[1:]} files need pyarrow; pip install 'glmesh[tables]', or write it as .csv"
+        )
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    with opened(path) as stream:
+        head = stream.read(4)
+    if head not in (b"PAR1", b"ARRO"):
+        refuse_foreign(path, f"a {kind[1:]} file")
+    try:
+        table = (parquet.read_table if head == b"PAR1" else feather.read_table)(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableFile(f"{path}: not a whole {kind[1:]} file ({error}); write or copy it again") from error
+    if not table.num_rows:
+        raise no_samples(path)
+    names = ["" if name.startswith("__index_level_") else name for name in table.column_names]
+    chosen, marks = roles.find(path, names, len(names)), frozenset(missing)
+    columns = [_typed(path, table[k], name, marks, chosen, k) for k, name in enumerate(table.column_names)]
+    what = "Parquet" if head == b"PAR1" else "Feather"
+    return assemble(path, columns, names, chosen, f"{what} file, which names its columns")
+
+
+def _typed(path: Path, column: Any, name: str, missing: frozenset[str], chosen: Chosen, k: int) -> ColumnData:
+    """Return column k of a Parquet or Feather file, which knows the types of its columns."""
+    from pyarrow import types
+
+    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    if k == chosen.ids or (not numeric and (types.is_temporal(kind) or types.is_dictionary(column.type))):
+        column = _as_text(column)
+    elif numeric or types.is_boolean(kind) or types.is_null(kind):
+        return ColumnData(_floats(column), "boolean" if types.is_boolean(kind) else "number")
+    elif not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        raise UnreadableFile(
+            f"{path}: column {name!r} holds {kind}, expected numbers, truth values or text; take it out"
+        )
+    return _texts(column.fill_null(""), missing, ".", k in chosen.kept)
+
+
+def _as_text(column: Any) -> Any:
+    """Return an arrow column as texts, "" where a value is missing."""
+    import pyarrow as pa
+
+    return pa.chunked_array([["" if value is None else str(value) for value in column.to_pylist()]], pa.string())
+
+
+def _floats(column: Any) -> Vector:
+    """Return an arrow column of numbers or truth values as float64, NaN where a value is missing."""
+    import pyarrow as pa
+
+    values: Vector = column.cast(pa.float64(), safe=False).to_numpy()
+    return values
+
+
+def _texts(column: Any, missing: frozenset[str], decimal: str, keep: bool) -> ColumnData:
+    """Return an arrow column of texts; each distinct text is looked at once."""
+    import pyarrow as pa
+
+    coded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()
+    reader = ColumnReader(missing, decimal, keep)
+    reader.extend(coded.dictionary.to_pylist())
+    return reader.finish().spread(coded.indices.to_numpy().astype(np.int64))

@@ -1,0 +1,157 @@
+"""What a data file holds that its owner should know of before it is used; no rows are shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.contract import DataTable
+from glmesh.contract.contract import doubled
+from glmesh.contract.fitting import listed
+from glmesh.files.columns import number
+from glmesh.types import Vector
+
+_MANY = 20  # [rows] from which on whole numbers that are all distinct are remarkable
+_ID = re.compile(r"(?:^|[ _.-])(id|ids|nr|no|number|index|key|code|patient|subject|record|case)(?:$|[ _.-])", re.I)
+_SENTINEL = re.compile(r"-9+|99+")
+_CLASSES = 20  # [labels] up to which each is counted
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of thing that was found in a table, and the columns that it was found in."""
+
+    kind: str  # "constant", "missing", "id", "date", "sentinel", "text", "header", "left out" or "labels"
+    columns: tuple[str, ...]  # names, with what was found in each; empty: it is about the whole table
+    says: str  # what was found
+    advice: str = ""  # what would do
+    warns: bool = True  # False: it is only told
+
+    def __str__(self) -> str:
+        columns = f": {listed(self.columns)}" if self.columns else ""
+        return f"{self.says}{columns}{f'; {self.advice}' if self.advice else ''}"
+
+
+def describe(table: DataTable) -> list[Finding]:
+    """Return what is remarkable in a table, in the order of its weight; columns of sparse X are not looked at.
+
+    Parameters
+    ----------
+    table : DataTable
+        What `read_table` returned.
+
+    Returns
+    -------
+    list of Finding
+        Each has a sentence (`str`), the columns it is about, and whether it is a warning. None names a row's values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.contract import DataTable
+    >>> from glmesh.files.describe import describe
+    >>> X = np.array([[1.0, -999.0], [1.0, 37.5], [1.0, 36.9]])
+    >>> for finding in describe(DataTable("a.csv", X, ("ward", "temperature"), np.array([0.0, 1.0, 1.0]), "ill")):
+    ...     print(finding)
+    one value only: ward; it tells a model nothing; take the columns out
+    far from all other values: temperature (-999, once); if it stands for 'missing', write NA
+    the target ill has the labels 0 (1 row), 1 (2 rows)
+    """
+    found: dict[str, list[str]] = {kind: [] for kind in _SAID}
+    for one in table.text_columns:
+        found["date" if one.looks == "dates" else "id" if one.looks else "text"].append(
+            f"{one.name} ({one.levels:,} levels)" if not one.looks else one.name
+        )
+    if isinstance(table.X, np.ndarray):
+        for k, name in enumerate(table.columns):
+            if name not in table.texts:
+                for kind, told in _remarks(table, name, table.X[:, k]):
+                    found[kind].append(told)
+    out = [Finding(kind, tuple(columns), *_SAID[kind]) for kind, columns in found.items() if columns]
+    return [*_about_names(table), *out, *_about_target(table)]
+
+
+_SAID = {  # kind: (what the columns are, what would do)
+    "text": ("text", "no model takes it as it is; write one 0/1 column per level, or take the columns out"),
+    "date": ("looks like dates", "write a duration in days or years instead, or take the columns out"),
+    "id": ("looks like names or numbers of rows", "say --ids, or take the columns out"),
+    "missing": ("missing values", "fill them in, or take the rows or columns out"),
+    "constant": ("one value only", "it tells a model nothing; take the columns out"),
+    "sentinel": ("far from all other values", "if it stands for 'missing', write NA"),
+}
+
+
+def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str, str]]:
+    """Yield (kind of finding, name of the column with what was found) for one column of numbers."""
+    missing = np.isnan(column)
+    n_missing = int(np.count_nonzero(missing))
+    if n_missing:
+        share = f"{n_missing:,} of {len(column):,}, first in line {table.line(int(np.argmax(missing)))}"
+        yield "missing", f"{name} ({'all' if n_missing == len(column) else share})"
+    values = column[~missing] if n_missing else column
+    if len(values) < 2:
+        return
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        yield "constant", name
+        return
+    for extreme in (low, high):
+        rest = values[values != extreme]
+        gap = rest.min() - low if extreme == low else high - rest.max()
+        if _SENTINEL.fullmatch(f"{extreme:.17g}") and gap > rest.max() - rest.min():
+            times = len(values) - len(rest)
+            yield "sentinel", f"{name} ({extreme:.17g}, {'once' if times == 1 else f'{times:,} times'})"
+    if len(values) >= _MANY and bool((values[:_MANY] % 1 == 0).all()) and bool((values % 1 == 0).all()):
+        if _are_dates(values, low, high):
+            yield "date", name
+        elif len(np.unique(values)) == len(values):
+            steps = np.diff(values)
+            if _ID.search(name) or (steps > 0).all() or (steps < 0).all() or high - low < 2 * len(values):
+                yield "id", name
+
+
+def _are_dates(values: Vector, low: float, high: float) -> bool:
+    """Return whether whole numbers are days written as 20240131, or seconds since 1970 between 2001 and 2100."""
+    if low >= 19000101 and high <= 21001231:
+        month, day = values // 100 % 100, values % 100
+        return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
+    return low >= 1e9 and high <= 4.2e9
+
+
+def _about_names(table: DataTable) -> Iterator[Finding]:
+    """Yield findings on the header: columns that are left out, names that occur twice, names that are numbers."""
+    if table.left_out:
+        yield Finding("left out", (), f"left out: {listed(table.left_out)}", warns=False)
+    names = (*(table.names or ()), *([table.target] if table.target else []))
+    if twice := doubled(names):
+        yield Finding("header", tuple(twice), "names that two columns have", "give each a name of its own")
+    if numbers := tuple(name for name in names if number(name) is not None):
+        yield Finding("header", numbers, "names that are numbers", "if the first line is data, say --header no")
+
+
+def _about_target(table: DataTable) -> Iterator[Finding]:
+    """Yield findings on the labels: how many are missing, how often each occurs, or their range if there are many."""
+    if table.y is None:
+        return
+    name = "the target" if table.target is None else f"the target {table.target}"
+    n_missing = int(np.count_nonzero(table.missing_labels))
+    if n_missing:
+        line = table.line(int(np.argmax(table.missing_labels)))
+        said = f"{name} is missing in {n_missing:,} row{'s' if n_missing > 1 else ''}, first in line {line}"
+        yield Finding("missing", (), said, "take the rows out")
+    labels, counts = np.unique(table.y[~table.missing_labels], return_counts=True)
+    if len(labels) > _CLASSES:
+        text = table.y.dtype.kind != "f"
+        extent = "texts" if text else f"numbers from {labels[0]:g} to {labels[-1]:g}"
+        yield Finding("labels", (), f"{name} holds {len(labels):,} distinct {extent}", warns=text)
+    elif len(labels):
+        shown = [
+            f"{label if isinstance(label, str) else format(label, '.17g')} ({times:,} row{'s' if times > 1 else ''})"
+            for label, times in zip(labels.tolist(), counts.tolist(), strict=True)
+        ]
+        alone = len(labels) == 1
+        said = f"has one label only, {shown[0]}; a model needs two" if alone else f"has the labels {', '.join(shown)}"
+        yield Finding("labels", (), f"{name} {said}", warns=alone)

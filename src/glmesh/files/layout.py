@@ -1,0 +1,195 @@
+"""How a table of text is laid out: encoding, delimiter, decimal mark and header, found out from its first lines."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from glmesh.errors import InvalidInput, UnreadableFile
+from glmesh.files.columns import TRUTH, ColumnReader, number
+from glmesh.files.streams import opened, opened_text, refuse_foreign
+from glmesh.validation import one_of
+
+_SAMPLE = 1 << 18  # [characters] of the file that are looked at
+_DELIMITERS = ("\t", ";", "|", ",")  # in the order of preference where several would do: a comma may be a decimal mark
+_FRACTION = re.compile(r"\s*[+-]?\d*([.,])\d+([eE][+-]?\d+)?\s*")
+_SPOKEN = {"\t": "tab", " ": "space", ",": "comma", ";": "semicolon", "|": "|"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the first lines of a table tell about the file."""
+
+    encoding: str
+    delimiter: str
+    decimal: str  # "." or ","; empty: no number with a fraction was seen
+    names: tuple[str, ...] | None  # of the columns, empty for one without a name; None: there is no header
+    width: int  # [columns] of the table; what stands behind them in a line must be empty
+    first_line: int  # line of the file where the rows begin
+    kinds: tuple[str, ...]  # of the columns, as far as the first lines tell: "number", "boolean" or "text"
+
+    def __str__(self) -> str:
+        mark = {"": "", ".": ", decimal point", ",": ", decimal comma"}[self.decimal]
+        header = f"names in line {self.first_line - 1}" if self.names else "no header"
+        encoding = self.encoding.removesuffix("-sig").upper()
+        return f"{encoding} text, delimiter {_SPOKEN.get(self.delimiter, self.delimiter)}{mark}, {header}"
+
+
+def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[str]) -> Layout:
+    """Return the layout of a table of text; UnreadableFile says where the first lines do not tell it.
+
+    `tab` is the delimiter of a .tsv; other files may have a comma, semicolon, tab or "|", and a space if no other is
+    there. `header` is "yes", "no", or "auto": a first line with text is a header, one of numbers is none.
+    """
+    refuse_foreign(path, "a table of text")
+    encoding = _encoding(path, encoding)
+    with opened_text(path, encoding) as text:
+        sample = text.read(_SAMPLE)
+        whole = not text.read(1)
+    if "\0" in sample:
+        raise UnreadableFile(
+            f"{path}: holds zero bytes, expected text; if a Windows program wrote it as 'Unicode text', say --encoding "
+            "utf-16-le"
+        )
+    offset, delimiter = _separator_line(sample)
+    if offset:
+        sample = re.split("\r\n|\r|\n", sample, maxsplit=1)[-1]
+    sample = sample.removeprefix("# ")  # as NumPy begins a header
+    delimiter = "\t" if tab else delimiter or _delimiter(sample, whole)
+    try:
+        lines = _rows(sample, delimiter, whole, offset, strict=whole)
+    except csv.Error as error:
+        raise UnreadableFile(f"{path}, line {error.args[1]}: {error.args[0]}; expected plain or quoted cells") from None
+    if not lines:
+        raise no_samples(path)
+    cells = [row for _, _, row in lines]
+    decimal = "." if delimiter == "," else _decimal(cells)
+    named = _has_header(f"{path}, line {lines[0][0]}", cells, header, decimal, missing)
+    names, width = _names(cells) if named else (None, max(map(_filled, cells)))
+    first_line = lines[0][1] + 1 if named else lines[0][0]
+    kinds = []
+    for k in range(width):
+        reader = ColumnReader(missing, decimal, False)
+        reader.extend([row[k] for row in cells[named:] if k < len(row)])
+        kinds.append(reader.finish().kind)
+    return Layout(encoding, delimiter, decimal, names, width, first_line, tuple(kinds))
+
+
+def no_samples(path: Path) -> UnreadableFile:
+    """Return the UnreadableFile to be raised for a data file without a sample."""
+    return UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
+
+
+def _encoding(path: Path, encoding: str) -> str:
+    """Return the name of the codec that reads a file: what its byte order mark says, else `encoding`."""
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise InvalidInput(f"encoding {encoding!r} is unknown; utf-8, latin-1, cp1252 and utf-16 are usual") from None
+    with opened(path) as stream:
+        head = stream.read(4)
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return name
+
+
+def _separator_line(sample: str) -> tuple[int, str]:
+    """Return (lines to skip, delimiter) of Excel's first line "sep=;"; (0, "") without such a line."""
+    found = re.match(r'"?sep=(.)"?(\r\n|\r|\n)', sample, re.IGNORECASE)
+    return (1, found[1]) if found else (0, "")
+
+
+def _rows(
+    sample: str, delimiter: str, whole: bool, offset: int = 0, strict: bool = False
+) -> list[tuple[int, int, list[str]]]:
+    """Return (first line, last line, cells) of the rows of a sample that are not blank.
+
+    The last row may be cut off unless the sample is the `whole` file, and is then left out. If `strict`, csv.Error has
+    (what is wrong, line where the row begins).
+    """
+    out, start = [], offset + 1
+    reader = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter, strict=strict)
+    try:
+        for row in reader:
+            if "".join(row).strip():
+                out.append((start, offset + reader.line_num, row))
+            start = offset + reader.line_num + 1
+    except csv.Error as error:
+        raise csv.Error(str(error), start) from None
+    return out if whole or len(out) < 2 else out[:-1]
+
+
+def _delimiter(sample: str, whole: bool) -> str:
+    """Return the delimiter by which all lines have the same number of cells, at least 2.
+
+    Lines below the first may have one cell more: R names rows without naming their column. If no delimiter fits, the
+    one with the most cells in the first line is returned, so that the line that breaks the rule can be named.
+    """
+    counts = {one: [len(row) for _, _, row in _rows(sample, one, whole)] for one in (*_DELIMITERS, " ")}
+    for one, (first, *rest) in ((one, found or [0]) for one, found in counts.items()):
+        if first > 1 and (set(rest) <= {first} or set(rest) == {first + 1}):
+            return one
+    return max(reversed(_DELIMITERS), key=lambda one: counts[one][:1])
+
+
+def _decimal(cells: Sequence[Sequence[str]]) -> str:
+    """Return the mark before most fractions of a table whose delimiter is no comma; empty if there are none."""
+    marks = [found[1] for row in cells for cell in row if (found := _FRACTION.fullmatch(cell))]
+    if not marks:
+        return ""
+    return "," if 2 * marks.count(",") > len(marks) else "."
+
+
+def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal: str, missing: frozenset[str]) -> bool:
+    """Return whether the first row is a header; refuse one that may be either, unless `header` says what it is."""
+    if one_of(header, "header", ("auto", "yes", "no")) != "auto":
+        return header == "yes"
+    first = [cell for cell in map(str.strip, cells[0]) if cell not in missing]
+    if any(number(cell, decimal) is None and cell not in TRUTH for cell in first):
+        return True
+    if any(cell in TRUTH for cell in first):
+        raise UnreadableFile(
+            f"{where}: holds true, false and numbers only, which may be names of columns or data; say --header yes or "
+            "--header no"
+        )
+    below = (cell for row in cells[1:] for cell in map(str.strip, row) if cell not in missing)
+    whole = all(re.fullmatch(r"[+-]?\d+", cell) for cell in first)
+    if first and whole and len(set(first)) == len(first) and any(_is_other(cell, decimal) for cell in below):
+        raise UnreadableFile(
+            f"{where}: holds whole numbers that are all distinct ({', '.join(first[:6])}"
+            f"{', ...' if len(first) > 6 else ''}), and lines below hold others, so it may be names of columns or "
+            "data; say --header yes (names) or --header no (data)"
+        )
+    return False
+
+
+def _is_other(cell: str, decimal: str) -> bool:
+    """Return whether a cell is no whole number, or one that is written with a fraction, as 5.0."""
+    value = number(cell, decimal)
+    return value is None or not value.is_integer() or (decimal or ".") in cell
+
+
+def _names(cells: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int]:
+    """Return (names of the columns, number of columns) of a table with a header.
+
+    A name is empty where the header's cell is; so is that of a first column of row names that R leaves out of the
+    header.
+    """
+    names = [cell.strip() for cell in cells[0]]
+    rest = cells[1:]
+    if rest and all(len(row) == len(names) + 1 for row in rest) and any(row[-1].strip() for row in rest):
+        names = ["", *names]
+    width = max(_filled(names), max(map(_filled, rest), default=0) if len(names) > _filled(names) else 0)
+    return tuple(names[:width]), min(width, len(names))
+
+
+def _filled(row: Sequence[str]) -> int:
+    """Return how many cells a row has up to the last that is not empty."""
+    return max((k for k, cell in enumerate(row, 1) if cell.strip()), default=0)
