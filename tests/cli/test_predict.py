@@ -1,5 +1,6 @@
 """`glmesh predict`: decisions, classes, probabilities and accuracy."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ def test_predict_equals_the_decision(data, capsys):
     decision = model_files.load("glmesh-model.npz").decision(X)
     np.testing.assert_array_equal([float(line) for line in out.splitlines()], decision)
     r2 = 1 - np.sum((y - decision) ** 2) / np.sum((y - y.mean()) ** 2)
-    assert err.startswith(f"40 predictions; R2 {r2:.4f} (root mean squared error ")
+    assert err.splitlines()[-1].startswith(f"40 predictions; R2 {r2:.4f} (root mean squared error ")
 
 
 def test_predict_writes_classes_and_reports_accuracy(data, capsys):
@@ -48,11 +49,13 @@ def test_predict_without_targets(data, capsys):
     X, _, _ = data
     run("train", "numbers.csv", "--model", "ridge", *FAST, "--quiet")
     np.savetxt("new.csv", X, delimiter=",", fmt="%.6g")
+    replace(model_files.load("glmesh-model.npz"), contract=None).save("glmesh-model.npz")
     assert run("predict", "glmesh-model.npz", "new.csv") == 0
     out, err = capsys.readouterr()
     decision = model_files.load("glmesh-model.npz").decision(X)
     np.testing.assert_array_equal([float(line) for line in out.splitlines()], decision)
-    assert err == "40 predictions\n"
+    *said, last = err.splitlines()
+    assert (len(said), last) == (1, "40 predictions")
 
 
 def test_predict_with_foreign_labels(data, capsys):

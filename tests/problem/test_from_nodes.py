@@ -118,11 +118,6 @@ DISAGREEMENTS = {
     "labels": ([(X[:, :10], Y), (X[:, 10:], Y + 1)], {"split": "features"}, "same y and sample_weight"),
     "weights": ([(X[:, :10], Y), (X[:, 10:], Y, WEIGHT)], {"split": "features"}, "same y and sample_weight"),
     "one_class": ([(X[:9], np.ones(9)), (X[9:], np.ones(21))], {"loss": "hinge"}, "one class only"),
-    "three_classes": (
-        [(X[:9], LABELS[:9]), (X[9:], 3.0 * LABELS[9:])],
-        {"loss": "hinge"},
-        r"y of node 0 holds 1 besides -3 and 3|y of node 0 holds -1 besides -3 and 3",
-    ),
 }
 
 
@@ -142,6 +137,11 @@ BAD_PARTS = {
     "not_pairs": ([X, Y], {}, r"part 0 must be \(X, y\)"),
     "nan": ([(X[:9], Y[:9]), (np.where(X[9:] > 2, np.nan, X[9:]), Y[9:])], {}, "X of node 1 holds NaN at row"),
     "shapes": ([(X[:9], Y[:9]), (X[9:], Y)], {}, "X of node 1 has 21 rows but y has 30"),
+    "four_classes": (
+        [(X[:9], LABELS[:9]), (X[9:], 3.0 * LABELS[9:])],
+        {"loss": "hinge"},
+        "part 0, part 1 do not fit: part 0 has the labels -1, 1; part 1: -3, 3; code the labels alike",
+    ),
     "penalties": (
         [(X[:, :9], Y), (X[:, 9:], Y)],
         {"split": "features", "penalty": [L1(1.0)]},

@@ -2,16 +2,23 @@
 
 import sys
 from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from glmesh.cli.options import REACHED, Parser
 from glmesh.cli.output import check_writable, count, write_lines
-from glmesh.errors import InvalidData, InvalidInput
+from glmesh.contract import MISSING, DataTable, fit_features
+from glmesh.contract.fitting import listed, spoken
+from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files import model_files
-from glmesh.files.data_files import is_table, load
+from glmesh.files.data_files import is_table, read_table
 from glmesh.files.model_files import Model
-from glmesh.types import SampleMatrix, Vector
+from glmesh.files.streams import kind_of
+from glmesh.types import Flags, Labels, SampleMatrix
 
 HELP = "apply a saved model to a data file"
 
@@ -20,19 +27,27 @@ def add_options(parser: Parser) -> None:
     """Add the options and the help text of `glmesh predict` to its parser."""
     parser.describe(
         "Apply a model that `glmesh train` saved: one prediction per line, a class or a number, in the order of the "
-        "samples. Where the file has a y as well, how well they agree is reported on stderr. A .csv may leave y out.",
+        "samples. Columns are found by name: their order does not matter, and columns that the model does not have are "
+        "left out and listed. Where the file has the target as well, how well they agree is reported on stderr. A "
+        "model without names takes columns by position, and says so.",
         "glmesh predict glmesh-model.npz new.svm",
-        "glmesh predict glmesh-model.npz new.csv --target price --out predictions.csv",
+        "glmesh predict glmesh-model.npz new.csv --out predictions.csv",
+        "glmesh predict glmesh-model.npz new.csv --missing empty",
         "glmesh predict clicks.npz new.svm.gz --probability | sort -g | tail",
         "glmesh predict alice.state/model.npz new.csv --node alice.toml",
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="a file that `glmesh train` wrote")
     add("data", metavar="DATA", help="samples, in any format that `glmesh train` reads")
-    add("--target", metavar="COLUMN", help="column of a .csv that holds y, by name or position (default: the last)")
+    add("--target", metavar="COLUMN", help="column of a table that holds y, by name or position (default: the model's)")
+    add("--header", choices=("auto", "yes", "no"), default="auto", help="whether a .csv begins with names")
+    add("--encoding", default="utf-8", metavar="NAME", help="of a .csv: latin-1, utf-16, ... (default utf-8)")
+    rows = "rows with a missing value: refuse the file (default), or leave their answers empty"
+    add("--missing", choices=("refuse", "empty"), default="refuse", help=rows)
     add("--out", metavar="FILE", help="write there instead of printing")
     add("--node", metavar="NODE.toml", help="with the other sites of a federation that is split by features")
-    add("--probability", action="store_true", help="print P(the larger label) instead (logistic loss only)")
+    several = "of more than two, of every label, ascending"
+    add("--probability", action="store_true", help=f"print P(the larger label); {several} (logistic loss only)")
 
 
 def run(options: Namespace) -> int:
@@ -40,62 +55,173 @@ def run(options: Namespace) -> int:
     check_writable({"--out": options.out}, options.model, options.data)
 
     model = model_files.load(options.model)
-    if options.probability and model.loss != "logistic":
-        raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
-    X, y = _read(options, model)
+    _check(options, model)
+    table, remarks = _read(options, model)
+    X, whole = table.X, _whole_rows(table.X)
+    if not whole.all() and options.missing == "refuse":
+        raise _missing(table, int(np.argmin(whole)))
+    for remark in remarks:
+        print(remark, file=sys.stderr)
+    X = X if whole.all() else X[whole]
     if options.node:
         from glmesh.federation.predict import predict_together
 
         model, X = predict_together(options.node, model, X)
     predictions = model.predict(X)
     shown = model.predict_probability(X) if options.probability else predictions
-    if model.classes is not None and not options.probability:
-        lines = [f"{value:.17g}" for value in shown]  # labels are mostly whole: 1 rather than 1.0
-    else:
-        lines = [repr(value) for value in shown.tolist()]
+    lines = np.full(len(whole), "", dtype=object)
+    lines[whole] = [_line(value) for value in shown.tolist()]
     if options.out:
         write_lines(options.out, lines)
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
-    _report(options, model, predictions, y)
+    _report(options, model, predictions, table, whole)
     return REACHED
 
 
-def _read(options: Namespace, model: Model) -> tuple[SampleMatrix, Vector | None]:
-    """Return (X of shape (m, p), y of shape (m,) or None) of the data file.
+def _check(options: Namespace, model: Model) -> None:
+    """Raise InvalidInput for options that do not go with the model, or with each other."""
+    if options.probability and model.loss != "logistic":
+        raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
+    if model.is_share and not options.node:
+        whose = model.info.get("node", "one site")
+        raise InvalidInput(
+            f"{options.model}: holds the coefficients of {whose}'s columns only, since the federation is split by "
+            "features; all sites predict together: --node NODE.toml"
+        )
+    if options.node and options.missing == "empty":
+        raise InvalidInput("--missing empty: does not go with --node, since other sites' rows must be the same ones")
 
-    y is None for a table with only as many columns as the model has features.
+
+def _read(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
+    """Return the samples with the model's features in the order of its coefficients, and y if the file has it.
+
+    With it come sentences on what was done to the columns.
     """
-    p = len(model.coef)
-    if not is_table(options.data) or options.target is not None:
-        return load(options.data, target=options.target, n_features=p)
-    X, last = load(options.data)
-    if X.shape[1] == p - 1:
-        return np.column_stack([X, last]), None
-    if X.shape[1] != p:
-        raise InvalidData(f"{options.data}: has {X.shape[1]} features and y, the model was trained on {p} features")
-    return X, last
+    contract = model.contract
+    if contract is None or model.names is None:
+        return _by_position(options, model)
+    table = _table(options, model, options.target or contract.target or None, has_target=options.target is not None)
+    fitted = fit_features(table, replace(contract, split="samples"))  # a site's share has names of its own columns
+    return fitted.table, fitted.remarks()
 
 
-def _report(options: Namespace, model: Model, predictions: Vector, y: Vector | None) -> None:
+def _table(options: Namespace, model: Model, target: str | None, *, has_target: bool) -> DataTable:
+    """Return the data file as it is; without `has_target`, y may be absent."""
+    return read_table(
+        options.data,
+        target=target,
+        header=options.header,
+        encoding=options.encoding,
+        n_features=None if is_table(options.data) else model.coef.shape[-1],
+        missing=MISSING if model.contract is None else model.contract.missing,
+        has_target=has_target,
+    )
+
+
+def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
+    """Return what `_read` does for a model without names: all columns but y, which is the last if there is one more."""
+    p = model.coef.shape[-1]
+    known = options.target or (model.contract.target if model.contract is not None else "") or None
+    table = _table(options, model, known, has_target=options.target is not None)
+    presumed = table.y is None and table.X.shape[1] == p + 1
+    if presumed:
+        table = _table(options, model, None, has_target=True)
+    if table.X.shape[1] != p:
+        y = f" and the target {table.target!r}" if table.y is not None and table.target else ""
+        raise InvalidData(
+            f"{options.data}: has {table.X.shape[1]} columns{y}, and {options.model} takes {p} features by position "
+            f"(it {model.lacks}); give it those {p} columns, and at most y behind them"
+        )
+    if table.texts:
+        raise Mismatch(f"{options.data}: {listed(list(table.texts))} hold text; the model takes {p} columns of numbers")
+    if presumed and model.classes is not None and not _are_labels(table, model):
+        raise Mismatch(
+            f"{options.data}: the last column, which would be y, holds other values than the model's labels "
+            f"({spoken(model.classes)}); give {p} columns, or say which one is y: --target COLUMN"
+        )
+    last = "" if not presumed else f"; the last one{f', {table.target!r},' if table.target else ''} is taken for y"
+    said = f"{options.model}: {model.lacks}; columns go by position{last}"
+    return table, [said] if is_table(options.data) else []
+
+
+def _whole_rows(X: SampleMatrix) -> Flags:
+    """Return (m,) flags: the row has no NaN and no infinity."""
+    if not issparse(X):
+        return np.asarray(np.isfinite(X).all(axis=1))
+    entries = X.tocoo()
+    whole = np.ones(X.shape[0], dtype=np.bool_)
+    whole[entries.row[~np.isfinite(entries.data)]] = False
+    return whole
+
+
+def _missing(table: DataTable, row: int) -> InvalidData:
+    """Return the error that says which value of a row is missing or infinite, and what would do."""
+    values = table.X[[row]].toarray()[0] if issparse(table.X) else table.X[row]
+    k = int(np.argmin(np.isfinite(values)))
+    what = "infinity" if np.isinf(values[k]) else "a missing value"
+    column = f"column {table.names[k]!r}" if table.names is not None else f"column {k}"
+    binary = kind_of(Path(table.where)) in (".npz", ".parquet", ".feather")
+    place = f"row {row}" if binary else f"line {table.line(row)}"
+    return InvalidData(
+        f"{table.where}, {place}, {column}: holds {what}; fill it in, or leave the answers of such rows "
+        "empty: --missing empty"
+    )
+
+
+def _line(value: Any) -> str:
+    """Return a prediction as a line: a label as it is, whole numbers without a point, probabilities with commas."""
+    if isinstance(value, list):
+        return ",".join(map(repr, value))
+    return value if isinstance(value, str) else repr(value).removesuffix(".0")
+
+
+def _report(options: Namespace, model: Model, predictions: Labels, table: DataTable, whole: Flags) -> None:
     """Print to stderr how many predictions were made and, if y is known, how well they agree with it."""
     text = f"{count(len(predictions), 'prediction')}{f' in {options.out}' if options.out else ''}"
-    if y is not None:
-        fit = score(model, predictions, y)
-        text += f"; {fit[0]} {fit[1]}" if fit else "; y holds other labels than the model's, so there is no accuracy"
+    empty = int((~whole).sum())
+    if empty:
+        text += f"; {count(empty, 'row')} with a missing value {'has' if empty == 1 else 'have'} an empty answer"
+    if model.without:
+        everybody = len(model.sites) + len(model.without)
+        text += f"; the model is without {', '.join(model.without)} ({len(model.sites)} of {everybody} sites)"
+    if table.y is not None:
+        known = ~table.missing_labels[whole]
+        y, made = table.y[whole][known], predictions[known]
+        fit = score(model, made, y) if len(y) else None
+        if fit:
+            text += f"; {fit[0]} {fit[1]}"
+        elif len(y):
+            text += f"; y holds other labels ({spoken(table.labels)}) than the model's, so there is no accuracy"
     print(text, file=sys.stderr)
 
 
-def score(model: Model, predictions: Vector, y: Vector) -> tuple[str, str] | None:
+def _comparable(y: Labels, model: Model) -> Labels:
+    """Return labels y as the model's are: where those are texts, numbers become texts too."""
+    if not isinstance((model.classes or (0.0,))[0], str):
+        return y
+    return np.array([label if isinstance(label, str) else f"{label:.17g}" for label in y.tolist()], dtype=np.str_)
+
+
+def _are_labels(table: DataTable, model: Model) -> bool:
+    """Return whether y holds labels of the model only, where it is not missing."""
+    return table.y is not None and set(_comparable(np.array(table.labels), model).tolist()) <= set(model.classes or ())
+
+
+def score(model: Model, predictions: Labels, y: Labels) -> tuple[str, str] | None:
     """Return (name, text) on how well predictions agree with y; None if y has other labels than the model.
 
     That is the accuracy of a classifier, or R2 and the root mean squared error of a regression.
     """
     if model.classes is not None:
-        if not np.isin(y, model.classes).all():
+        labels = _comparable(y, model)
+        if not set(np.unique(labels).tolist()) <= set(model.classes):
             return None
-        right = int(np.sum(predictions == y))
+        right = int(np.sum(predictions == labels))
         return "accuracy", f"{100 * right / len(y):.2f} % ({right:,} of {len(y):,})"
-    errors, spread = float(np.sum((predictions - y) ** 2)), float(np.sum((y - y.mean()) ** 2))
+    if y.dtype.kind != "f":
+        return None
+    made, wanted = np.asarray(predictions, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    errors, spread = float(np.sum((made - wanted) ** 2)), float(np.sum((wanted - wanted.mean()) ** 2))
     root = f"root mean squared error {np.sqrt(errors / len(y)):.4g}"
     return "R2", f"{1 - errors / spread:.4f} ({root})" if spread > 0 else f"undefined, y is constant ({root})"

@@ -253,7 +253,8 @@ def _spec(problem: Problem) -> ProblemSpec:
 def problem_tree(problem: Problem) -> dict[str, Any]:
     """Return a problem with its data as a dict that a checkpoint can hold; `problem_of` is the inverse."""
     parts = [
-        {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where} for part in problem.parts
+        {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where, "names": part.names}
+        for part in problem.parts
     ]
     return {"spec": _spec(problem), "pooled": problem.pooled, "parts": parts}
 

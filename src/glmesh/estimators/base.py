@@ -19,15 +19,22 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
-from glmesh.errors import InvalidData
+from glmesh.errors import InvalidData, UnsuitablePair
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
 from glmesh.problem import Split
+from glmesh.problem.named import check_finite, check_known, in_order, named_matrix, target_name
 from glmesh.types import Data, SampleMatrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# options of `validate_data`: NaN and infinity are left to `check_finite`, which says where they are
+_MATRIX: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "ensure_all_finite": False}
+_BY_FEATURES = (
+    "fit_nodes takes parts as rows unless told otherwise: say split='features' if every part holds columns of its own "
+    "of the same samples, in the same order."
+)
 RECORD_EVERY = 5  # [rounds] between measurements of the gap: one takes about as long as a round
 REPORT_EVERY = 100  # [rounds] between lines of a verbose fit
 
@@ -70,7 +77,12 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         `checks` are options of `validate_data`.
         """
-        rows, targets = validate_data(self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, **checks)
+        named_matrix(X, "X")  # refuses text and missing values of a data frame by the name of the column
+        check_known(y, "y")
+        check_known(sample_weight, "sample_weight")
+        rows, targets = validate_data(self, X, y, **_MATRIX, **checks)
+        check_finite(rows, "X", None)
+        self._target = target_name(y)
         weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         targets = targets.astype(np.float64) if checks.get("y_numeric") else targets
         rough = TrainingData([(rows, targets, weight)], pooled=True, split="features")
@@ -80,24 +92,40 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
         """Check data that is given node by node, (X, y) or (X, y, weights) each; return it with the split asked for.
 
-        With split="auto" that is by samples if loss and penalty allow it and all parts are equally wide. `numeric`: y
-        are numbers, not labels.
+        With split="auto" that is by samples. Columns of data frames go by name. `numeric`: y are numbers, not labels.
         """
         if not len(parts):
             raise InvalidData("parts is empty: give one (X, y) per node")
         checked = [_checked_part(k, part, numeric=numeric) for k, part in enumerate(parts)]
-        widths = [X.shape[1] for X, _, _ in checked]
-        objective = self._objective(TrainingData(checked, pooled=False, split="features"))
-        wanted = self.split
-        if wanted == "auto":
-            wanted = "samples" if objective.splits()["samples"] is None and len(set(widths)) == 1 else "features"
-        split: Split = objective.choose(wanted, 1, 1, self.stop)
+        objective = self._objective(TrainingData([data for data, _ in checked], pooled=False, split="features"))
+        split = self._split_of_parts(objective)
+        targets = [target_name(part[1]) for part in parts]
+        ordered = in_order([(X, names) for (X, _, _), names in checked], targets, split)
+        data = [(X, y, weight) for (X, _), ((_, y, weight), _) in zip(ordered, checked, strict=True)]
+        widths = [X.shape[1] for X, _, _ in data]
         if split == "samples" and len(set(widths)) > 1:
-            raise InvalidData(f"split by samples all parts have the same features, got {sorted(set(widths))} columns")
+            raise InvalidData(
+                f"the parts have {', '.join(map(str, widths))} columns; split by samples all have the same features. "
+                f"{_BY_FEATURES}"
+            )
         self.n_features_in_ = sum(widths) if split == "features" else widths[0]
-        if hasattr(self, "feature_names_in_"):
+        names = [name for _, own in (ordered if split == "features" else ordered[:1]) for name in own or ()]
+        if names:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return TrainingData(checked, pooled=False, split=split)
+        self._target = targets[0] if all(targets) else ""
+        return TrainingData(data, pooled=False, split=split)
+
+    def _split_of_parts(self, objective: Objective) -> Split:
+        """Return the split of data that is apart: the one asked for, by samples with "auto".
+
+        UnsuitablePair says what would do where loss and penalty do not allow it.
+        """
+        reason = objective.splits()["samples"]
+        if self.split == "auto" and reason is not None:
+            raise UnsuitablePair(f"{reason} {_BY_FEATURES}")
+        return objective.choose("samples" if self.split == "auto" else self.split, 1, 1, self.stop)
 
     # --- fitting
 
@@ -138,7 +166,9 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _scores(self, X: Data) -> Vector:
         """Return X w + b: shape (m,) of a regressor, (m, n_functions) of a classifier."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
+        named_matrix(X, "X")
+        X = validate_data(self, X, **_MATRIX, reset=False)
+        check_finite(X, "X", None)
         return np.asarray(X @ self.coef_.T + self.intercept_)
 
     def plot(self, path: str | PathLike[str] | None = None) -> Figure:
@@ -198,21 +228,31 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return state
 
 
-def _checked_part(k: int, part: Any, *, numeric: bool) -> tuple[SampleMatrix, Vector, Vector]:
-    """Check (X, y) or (X, y, weights) of node k; return (X of shape (m_k, p_k), y and weights of shape (m_k,))."""
+def _checked_part(
+    k: int, part: Any, *, numeric: bool
+) -> tuple[tuple[SampleMatrix, Vector, Vector], tuple[str, ...] | None]:
+    """Check (X, y) or (X, y, weights) of node k; return (X (m_k, p_k), y (m_k,), weights (m_k,)) and names of X."""
     if not isinstance(part, tuple | list) or len(part) not in (2, 3):
         raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
     X, y, *weights = part
+    X, names = named_matrix(X, f"part {k}: X")
+    check_known(y, f"part {k}: y")
     try:
-        X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64, ensure_min_samples=0)
+        X = check_array(X, ensure_min_samples=0, **_MATRIX)
         y = np.asarray(y, dtype=np.float64 if numeric else None)
         if y.shape != (X.shape[0],):
             raise ValueError(f"X has {X.shape[0]} rows, y has shape {y.shape}")
         given = weights[0] if weights else None
         weight = np.ones(len(y)) if given is None else np.asarray(given, dtype=np.float64)
+        if weight.shape != y.shape:
+            raise ValueError(f"X has {X.shape[0]} rows, sample_weight has shape {weight.shape}")
     except (TypeError, ValueError) as error:
         raise InvalidData(f"part {k}: {error}") from error
-    return X, y, weight
+    check_finite(X, f"part {k}: X", names)
+    check_known(weight, f"part {k}: sample_weight")
+    if (weight < 0).any():
+        raise InvalidData(f"part {k}: sample_weight is negative at row {int(np.argmax(weight < 0))}")
+    return (X, y, weight), names
 
 
 def run_options(estimator: NetworkEstimator, data: TrainingData) -> dict[str, Any]:

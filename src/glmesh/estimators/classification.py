@@ -14,10 +14,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from glmesh.engine.solve import solve
-from glmesh.errors import InvalidInput
+from glmesh.errors import InvalidData, InvalidInput
 from glmesh.estimators.base import NetworkEstimator, run_options
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import Loss, Separable
+from glmesh.problem.named import check_labels
 from glmesh.types import Data, Matrix, Vector
 
 
@@ -25,6 +26,18 @@ def is_logistic(estimator: Any) -> bool:
     """Return whether a classifier has the logistic loss, and so can predict probabilities."""
     loss = getattr(estimator, "loss", "logistic")
     return (loss if isinstance(loss, str) else getattr(loss, "name", None)) == "logistic"
+
+
+def _check_classes(labels: list[npt.NDArray[np.generic]], classes: list[Any]) -> None:
+    """Raise InvalidData for a label of some part that is none of `classes`, or a class that no part holds."""
+    for k, own in enumerate(labels):
+        other = [label for label in own.tolist() if label not in classes]
+        if other:
+            raise InvalidData(f"part {k} has the label {other[0]!r}; classes are {classes}")
+    held = {label for own in labels for label in own.tolist()}
+    absent = [label for label in classes if label not in held]
+    if absent:
+        raise InvalidData(f"no part has the label {absent[0]!r}, which classes has; leave it out")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,22 +65,35 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         """
         return self._fit(self._validated(X, y, sample_weight))
 
-    def fit_nodes(self, parts: Sequence[Any]) -> Self:
+    def fit_nodes(self, parts: Sequence[Any], *, classes: ArrayLike | None = None) -> Self:
         """Learn from data that is apart; nothing but messages between neighbours leaves a node.
 
         Parameters
         ----------
         parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
-            Data of node k, which need not have samples of every class. Split by samples each part has its own rows;
-            split by features its own columns, and all have the same y (coefficients come in the order of the parts).
-            split="auto" is by samples if loss and penalty allow that and all parts have as many columns.
+            Data of node k, which need not have samples of every class. Split by samples, which split="auto" always is,
+            each part has its own rows; with split="features" its own columns, and all have the same y (coefficients
+            come in the order of the parts). Columns of data frames go by name: split by samples they are put in the
+            order of the first part, split by features no two parts may have a name in common.
+        classes : array of shape (n_classes,) or None, default None
+            All labels, each of which some part holds. None: those of the parts; where they are more than two, each must
+            be held by more than half of the parts, since a part with other labels is mostly one that codes them
+            otherwise.
 
         Returns
         -------
         self
             The fitted estimator.
         """
-        return self._fit(self._validated_parts(parts, numeric=False))
+        data = self._validated_parts(parts, numeric=False)
+        labels = self._labels_of_parts(data)
+        if classes is None:
+            check_labels(
+                labels, "code the labels alike in all parts, or say which there are: fit_nodes(parts, classes=[...])"
+            )
+        else:
+            _check_classes(labels, np.unique(np.asarray(classes)).tolist())
+        return self._fit(data)
 
     def _fit(self, data: TrainingData) -> Self:
         """Solve one problem per linear function on checked data, set the fitted attributes, and return self."""
@@ -92,16 +118,21 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
 
     def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:
         """Return the distinct labels of all nodes, ascending, shape (n_classes,); raise ValueError for only one."""
-        held = [y for _, y, _ in data.parts if len(y)]
-        for y in held:
-            check_classification_targets(y)
-        labels = np.unique(np.concatenate(held))
+        labels = np.unique(np.concatenate([own for own in self._labels_of_parts(data) if len(own)]))
         if len(labels) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but there is one class only: "
                 f"{labels[0]!r}"
             )
         return labels
+
+    @staticmethod
+    def _labels_of_parts(data: TrainingData) -> list[npt.NDArray[np.generic]]:
+        """Return the distinct labels of each part, ascending; raise ValueError for targets that are no labels."""
+        for _, y, _ in data.parts:
+            if len(y):
+                check_classification_targets(y)
+        return [np.unique(y) for _, y, _ in data.parts]
 
     def _one_against_rest(self, data: TrainingData) -> Iterator[TrainingData]:
         """Yield the data once per linear function, with targets 1 and -1 and weights times class weights.
@@ -227,7 +258,7 @@ class LinearSVC(NetworkClassifier):
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
         What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features).
+        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000
@@ -337,7 +368,7 @@ class GLMClassifier(NetworkClassifier):
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
         What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features).
+        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000

@@ -50,7 +50,7 @@ class ElasticNetCV(ElasticNetRegressor):
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
         What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features).
+        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000
@@ -219,7 +219,7 @@ class LassoCV(ElasticNetCV):
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
         What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features).
+        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000

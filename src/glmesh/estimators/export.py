@@ -8,6 +8,8 @@ import numpy as np
 from sklearn import linear_model, multiclass, preprocessing, svm
 from sklearn.utils.validation import check_is_fitted
 
+from glmesh.contract import Column, Contract
+from glmesh.errors import InvalidInput
 from glmesh.estimators.base import NetworkEstimator
 from glmesh.estimators.classification import GLMClassifier, LinearSVC, is_logistic
 from glmesh.estimators.cross_validation import ElasticNetCV, LassoCV
@@ -46,7 +48,19 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
         l1_ratio=float(objective.l1_ratio or 0.0),
         classes=tuple(estimator.classes_.tolist()) if hasattr(estimator, "classes_") else None,
         info={"estimator": type(estimator).__name__, "params": json.dumps(params)},
+        contract=_contract(estimator),
     ).save(path)
+
+
+def _contract(estimator: Any) -> Contract | None:
+    """Return names of features, target and labels of a fitted estimator; None if it was fitted without names."""
+    if not hasattr(estimator, "feature_names_in_"):
+        return None
+    names = tuple(estimator.feature_names_in_.tolist())
+    target = getattr(estimator, "_target", "")
+    classes = getattr(estimator, "classes_", np.empty(0)).tolist()
+    labels = tuple(one if isinstance(one, str) else float(one) for one in classes)
+    return Contract("" if target in names else target, tuple(map(Column, names)), labels)
 
 
 def _plain(value: object) -> bool:
@@ -68,12 +82,15 @@ def load_model(path: str | PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        Of the class that was saved; for other files a GLMRegressor or GLMClassifier. Without the history of the fit.
+        Of the class that was saved; for other files a GLMRegressor or GLMClassifier. With the names of the features,
+        if the file has them; without the history of the fit.
 
     Raises
     ------
     UnreadableFile
         The file is missing, damaged or not a model.
+    InvalidInput
+        The file holds one site's share of a model that is split by features.
 
     Examples
     --------
@@ -90,6 +107,11 @@ def load_model(path: str | PathLike[str]) -> Any:
     True
     """
     model = model_files.load(path)
+    if model.is_share:
+        raise InvalidInput(
+            f"{path}: holds the coefficients of one site's columns only, of a federation that is split by features; "
+            "all sites predict together with `glmesh predict MODEL DATA --node NODE.toml`"
+        )
     general: type[NetworkEstimator] = GLMRegressor if model.classes is None else GLMClassifier
     kind = _CLASSES.get(str(model.info.get("estimator")), general)
     params = json.loads(str(model.info.get("params", "{}")))
@@ -101,6 +123,9 @@ def load_model(path: str | PathLike[str]) -> Any:
     known = {name: value for name, value in params.items() if name in kind._get_param_names()}
     estimator: NetworkEstimator = kind(**known)
     estimator.n_features_in_ = model.coef.shape[-1]
+    if model.contract is not None and model.names is not None:
+        estimator.feature_names_in_ = np.array(model.names, dtype=object)
+        estimator._target = model.contract.target
     if model.classes is None:
         estimator.coef_, estimator.intercept_ = model.coef, float(model.intercept)
     else:

@@ -44,9 +44,10 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         Parameters
         ----------
         parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
-            Data of node k. Split by samples each part has its own rows; split by features its own columns, and all
-            have the same y (coefficients come in the order of the parts). split="auto" is by samples if loss and
-            penalty allow that and all parts have as many columns.
+            Data of node k. Split by samples, which split="auto" always is, each part has its own rows; with
+            split="features" its own columns, and all have the same y (coefficients come in the order of the parts).
+            Columns of data frames go by name: split by samples they are put in the order of the first part, split by
+            features no two parts may have a name in common.
 
         Returns
         -------
@@ -114,7 +115,7 @@ class LinearSVR(NetworkRegressor):
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
         What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features).
+        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000
@@ -220,7 +221,7 @@ class GLMRegressor(NetworkRegressor):
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
         What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features).
+        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000

@@ -102,7 +102,7 @@ class Model:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the p features, in the order of the coefficients; None: columns go by position."""
-        return self.contract.names if self.contract is not None and self.contract.header else None
+        return (self.contract.names or None) if self.contract is not None and self.contract.header else None
 
     @property
     def is_share(self) -> bool:

@@ -10,9 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from glmesh.contract import Column, Contract, DataTable, fit_features
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared
 from glmesh.linalg import Columns
+from glmesh.problem.named import Names, is_missing, named_matrix
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
@@ -30,14 +32,23 @@ class CompositeObjective:
 class NodeData:
     """Data of one node, or of all nodes pooled, as the user has it: columns of X, targets and sample weights.
 
-    `m` is the number of samples and `p` that of features held here; `where` names the node in error messages.
+    `m` is the number of samples and `p` that of features held here; `where` names the node in error messages. `names`
+    are those of the features, None without: a data frame brings its own.
     """
 
     def __init__(
-        self, spec: ProblemSpec, X: Data, y: ArrayLike | None, sample_weight: ArrayLike | None, where: str = ""
+        self,
+        spec: ProblemSpec,
+        X: Data,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        where: str = "",
+        names: Names = None,
     ) -> None:
         self.spec = spec
         self.where = where
+        X, own = named_matrix(X, f"X{where}")
+        self.names: Names = own or names
         self.columns = Columns.of(X, rows=spec.split == "samples", name=f"X{where}")
         self.m = self.columns.n if spec.split == "samples" else self.columns.d
         self.p = self.columns.d if spec.split == "samples" else self.columns.n
@@ -51,10 +62,13 @@ class NodeData:
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
 
     @staticmethod
-    def restored(spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str) -> NodeData:
+    def restored(
+        spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str, names: Names = None
+    ) -> NodeData:
         """Return node data of columns, targets and weights that were checked before, without another check."""
         data = NodeData.__new__(NodeData)
         data.spec, data.columns, data.y, data.weight, data.where = spec, columns, y, weight, where
+        data.names = None if names is None else tuple(names)
         by_samples = spec.split == "samples"
         data.m, data.p = (columns.n, columns.d) if by_samples else (columns.d, columns.n)
         return data
@@ -84,20 +98,27 @@ class NodeData:
             y, sample_weight = self.y, self.weight
         elif y is None:
             raise InvalidInput("new samples need their labels: add_columns(node, X, y)")
-        more = NodeData(self.spec, X, y, sample_weight, where)
+        X, names = named_matrix(X, f"X{where}")
+        if names and self.names and self.spec.split == "samples":
+            contract = Contract("", tuple(Column(name) for name in self.names))
+            X, names = fit_features(DataTable(f"X{where}", np.asarray(X), names), contract).table.X, self.names
+        more = NodeData(self.spec, X, y, sample_weight, where, names)
         if more.columns.d > self.columns.d or (more.columns.d < self.columns.d and more.columns.dense):
             kind = "rows" if self.spec.split == "features" else "columns"
             raise InvalidData(f"X{where} has {more.columns.d} {kind}, the problem has {self.columns.d}")
         columns = Columns.join([self.columns, more.columns.widen(self.columns.d)])
         if self.spec.split == "features":
-            return NodeData.restored(self.spec, columns, self.y, self.weight, self.where)
+            both = self.names + more.names if self.names and more.names else None
+            return NodeData.restored(self.spec, columns, self.y, self.weight, self.where, both)
         labels, weights = np.concatenate([self.y, more.y]), np.concatenate([self.weight, more.weight])
-        return NodeData.restored(self.spec, columns, labels, weights, self.where)
+        return NodeData.restored(self.spec, columns, labels, weights, self.where, self.names)
 
     def shrunk(self, kept: Indices) -> NodeData:
         """Return this data with the columns of the indices `kept` only, in that order."""
-        rows = kept if self.spec.split == "samples" else slice(None)
-        return NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where)
+        by_samples = self.spec.split == "samples"
+        rows = kept if by_samples else slice(None)
+        names = self.names if by_samples or self.names is None else tuple(self.names[k] for k in kept)
+        return NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where, names)
 
     def compose(self, summary: DataSummary, node: int | None = None) -> CompositeObjective:
         """Return the objective f(Ax) + g(x) over the columns held here; `summary` is that of all nodes' data, merged.
@@ -189,7 +210,7 @@ def _vector(values: Data, name: str) -> Vector:
         except (TypeError, ValueError):
             numbers = None
         if numbers is None:
-            first = str(array[0]) if len(array) else ""
+            first = next((str(one) for one in array.tolist() if isinstance(one, str) or is_missing(one)), str(array[0]))
             raise InvalidData(f"{name} holds {first!r}; numbers are needed here, encode labels as -1 and 1 first")
         array = numbers
     if array.dtype.kind not in "biuf":

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
 from glmesh.linalg import Columns
+from glmesh.problem.named import check_labels, in_order, named_matrix, target_name
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import ProblemSpec, Split
 from glmesh.problem.summary import DataSummary
@@ -77,8 +78,9 @@ class Problem:
 
         Parameters
         ----------
-        X : array or sparse matrix of shape (m, p)
-            One row per sample, one column per feature; finite numbers, converted to float64.
+        X : array, sparse matrix or data frame of shape (m, p)
+            One row per sample, one column per feature; finite numbers, converted to float64. `feature_names` keeps the
+            names of a data frame's columns.
         y : array of shape (m,)
             Targets. Labels of a classification may be any two numbers; the larger is the positive class.
         loss : str or Loss, default "squared"
@@ -150,6 +152,8 @@ class Problem:
         parts : sequence of (X_k, y_k) or (X_k, y_k, sample_weight_k)
             Data of node k. Split by samples, X_k holds rows and y_k their targets. Split by features, X_k holds
             columns and all nodes have the same y and weights; coefficients come back in the order of the nodes.
+            Columns of data frames go by name: split by samples they are put in the order of the first part, split by
+            features no two parts may have a name in common.
         loss : str or Loss, default "squared"
             Name in `glmesh.functions.LOSSES`, or a `Loss` with a parameter of its own; summed over all samples.
         penalty : {"l2", "l1", "elasticnet"} or Separable or sequence of Separable, default "l2"
@@ -174,6 +178,8 @@ class Problem:
             An option is unknown or out of its range.
         InvalidData
             A part is malformed or not finite, or all are empty.
+        Mismatch
+            Parts have other names of columns, other labels or other targets than most parts.
         UnsuitablePair
             Loss and penalty do not allow the split.
 
@@ -190,12 +196,17 @@ class Problem:
             raise InvalidData("parts is empty: give one (X, y) per node")
         if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
             raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
-        checked = []
         for k, part in enumerate(parts):
             if not isinstance(part, tuple | list) or len(part) not in (2, 3):
                 raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
-            X, y, *weight = part
-            checked.append(NodeData(spec, X, y, weight[0] if weight else None, f" of node {k}"))
+        named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
+        named = in_order(named, [target_name(part[1]) for part in parts], split)
+        checked = [
+            NodeData(spec, X, part[1], part[2] if len(part) == 3 else None, f" of node {k}", names)
+            for k, (part, (X, names)) in enumerate(zip(parts, named, strict=True))
+        ]
+        if spec.loss.classifies and split == "samples":
+            check_labels([np.unique(part.y) for part in checked], "code the labels alike in all parts: two in all")
         if not any(part.m for part in checked) or not any(part.p for part in checked):
             raise InvalidData(f"all {len(checked)} parts are empty")
         return Problem(spec, checked, pooled=False)
@@ -248,6 +259,14 @@ class Problem:
     def classes(self) -> tuple[float, float] | None:
         """Labels (negative, positive) of a classification; None for a regression."""
         return self.summary.classes if self.spec.loss.classifies else None
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the p features in the order of the coefficients; None if the data came without names."""
+        if self.spec.split == "samples":
+            return self.parts[0].names
+        each = [part.names for part in self.parts]
+        return None if None in each else tuple(name for names in each for name in names or ())
 
     @property
     def n(self) -> int:

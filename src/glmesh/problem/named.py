@@ -1,0 +1,181 @@
+"""Data frames as matrices with names, and parts of the data brought into one order by name.
+
+A data frame is anything with `columns` and `to_numpy`, such as those of pandas and polars; neither is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.contract import Column, Contract, agree
+from glmesh.contract.contract import doubled
+from glmesh.contract.fitting import listed, spoken
+from glmesh.errors import InvalidData, Mismatch
+from glmesh.types import Data, SampleMatrix
+
+Names = tuple[str, ...] | None  # of the columns of a matrix; None: they have none, and go by position
+Offers = Mapping[str, Contract]
+
+
+def named_matrix(X: Data, name: str) -> tuple[Data, Names]:
+    """Return (X, names of its columns); a data frame becomes a float64 array, anything else is returned as it is.
+
+    InvalidData names the column of a data frame that is doubled or holds text, a missing value or infinity; `name` is
+    what messages call X.
+    """
+    if not hasattr(X, "columns") or not hasattr(X, "to_numpy"):
+        return X, None
+    columns = list(X.columns)
+    texts = [isinstance(column, str) for column in columns]
+    if any(texts) and not all(texts):
+        other = columns[texts.index(False)]
+        raise InvalidData(f"{name} has the column {other!r} beside columns whose names are texts; name all by texts")
+    names = tuple(columns) if all(texts) else None
+    if twice := doubled(names or ()):
+        raise InvalidData(f"{name} has the column {twice[0]!r} twice; keep one of them")
+    values = np.asarray(X.to_numpy())
+    if values.dtype.kind not in "biuf":
+        values = _numbers(values, name, columns)
+    matrix = np.asarray(values, dtype=np.float64)
+    check_finite(matrix, name, names)
+    return matrix, names
+
+
+def _numbers(values: np.ndarray[Any, Any], name: str, columns: list[Any]) -> np.ndarray[Any, Any]:
+    """Return the values of a data frame as float64, NaN where one is missing; refuse what is no number, by column."""
+    out = np.empty(values.shape)
+    for k, column in enumerate(columns):
+        for row, value in enumerate(values[:, k].tolist()):
+            try:
+                out[row, k] = np.nan if is_missing(value) else float(value)
+            except (TypeError, ValueError):
+                raise InvalidData(
+                    f"{name} holds {value!r:.40} at row {row}, column {column!r}; write numbers instead (one 0/1 "
+                    "column per level, the same levels in all parts), or take the column out"
+                ) from None
+    return out
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value of a data frame stands for a missing one: None, NaN, or pandas' NA and NaT."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
+def check_finite(X: SampleMatrix, name: str, names: Sequence[str] | None) -> None:
+    """Raise InvalidData with row and column of the first NaN or infinity of a matrix that messages call `name`."""
+    sparse = sp.issparse(X)
+    wrong = ~np.isfinite(X.data if sparse else X)
+    if not wrong.any():
+        return
+    if sparse:
+        entries = X.tocoo()
+        at = int(np.argmax(~np.isfinite(entries.data)))
+        row, column, value = int(entries.row[at]), int(entries.col[at]), entries.data[at]
+    else:
+        row, column = (int(place) for place in np.unravel_index(np.argmax(wrong), wrong.shape))
+        value = X[row, column]
+    what = "NaN" if np.isnan(value) else "infinity"
+    place = column if names is None else repr(str(names[column]))
+    raise InvalidData(f"{name} holds {what} at row {row}, column {place}; impute or drop it first")
+
+
+def check_known(values: Any, name: str) -> None:
+    """Raise InvalidData with the row of the first missing or infinite value of targets, labels or weights.
+
+    Other shapes than (m,) or (m, 1) are left to whoever uses the values.
+    """
+    array = np.asarray(values)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "fO":
+        return
+    flat = array.reshape(len(array), -1)[:, 0] if array.size else array.ravel()
+    if array.dtype.kind == "O":
+        wrong = np.array([is_missing(value) for value in flat.tolist()], dtype=bool)
+    else:
+        wrong = ~np.isfinite(flat)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        what = "NaN" if is_missing(flat[row]) else "infinity"
+        raise InvalidData(f"{name} holds {what} at row {row}; impute or drop the row first")
+
+
+def target_name(y: object) -> str:
+    """Return the name that targets came with, as a column of a data frame has one; "" if they have none."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split: str) -> list[tuple[Data, Names]]:
+    """Return (X_k, names) of all parts with the columns in the order of the first part, by name.
+
+    Split by features each part has columns of its own, whose names must be distinct over the parts. Mismatch names the
+    parts that do not fit, and lists the names of both sides; `targets` are the names of y_k, "" without. Parts none of
+    which has names are returned as they are.
+    """
+    if not any(names for _, names in parts):
+        return list(parts)
+    by_samples, known = split == "samples", all(targets)
+    offers = {
+        f"part {k}": Contract(
+            targets[k] if known else "",
+            tuple(Column(one) for one in (names if names and by_samples else ())),
+            header=names is not None,
+        )
+        for k, (_, names) in enumerate(parts)
+    }
+    if not by_samples:
+        refuse(offers, "give all parts names, or none, and one target")
+        homes: dict[str, str] = {}
+        for part, (_, names) in zip(offers, parts, strict=True):
+            for one in names or ():
+                if one in homes:
+                    raise Mismatch(
+                        f"{part} has the column {one!r}, and so has {homes[one]}; split by features each column is in "
+                        "one part only"
+                    )
+                homes[one] = part
+        return list(parts)
+    refuse(offers, "give all parts the same columns; where each part has columns of its own, say split='features'")
+    return [(arranged(X, names, parts[0][1]), parts[0][1]) for X, names in parts]
+
+
+def arranged(X: Data, names: Names, wanted: Names) -> Data:
+    """Return X with its columns in the order of the names `wanted`, which are those that it has."""
+    if names == wanted or names is None or wanted is None:
+        return X
+    places = {name: k for k, name in enumerate(names)}
+    return np.asarray(X)[:, [places[name] for name in wanted]]
+
+
+def check_labels(labels: Sequence[Sequence[Any] | np.ndarray[Any, Any]], advice: str) -> None:
+    """Raise Mismatch if the parts' labels do not fit each other; labels[k] are the distinct ones of part k.
+
+    A part may lack a class. Of more than two labels in all, each must be held by more than half of the parts that have
+    samples; the parts with other labels are named. `advice` says what would do.
+    """
+    held = {
+        f"part {k}": tuple(one if isinstance(one, str) else float(one) for one in np.asarray(own).tolist())
+        for k, own in enumerate(labels)
+        if len(own)
+    }
+    kinds = {part: isinstance(own[0], str) for part, own in held.items()}
+    if len(set(kinds.values())) > 1:
+        texts = next(part for part, text in kinds.items() if text)
+        numbers = next(part for part, text in kinds.items() if not text)
+        raise Mismatch(
+            f"{texts} has texts as labels ({spoken(held[texts])}), {numbers} numbers ({spoken(held[numbers])}); "
+            "code the labels alike in all parts"
+        )
+    refuse({part: Contract("", labels=own) for part, own in held.items()}, advice, classifies=True)
+
+
+def refuse(offers: Offers, advice: str, *, classifies: bool = False) -> None:
+    """Raise Mismatch that names the parts whose offers do not fit those of most others; `advice` says what would do."""
+    culprits = agree(offers, classifies=classifies).culprits if offers else {}
+    if culprits:
+        first, words = next(iter(culprits.items()))
+        verb = "does" if len(culprits) == 1 else "do"
+        raise Mismatch(f"{listed(list(culprits))} {verb} not fit: {first} {words}; {advice}")
