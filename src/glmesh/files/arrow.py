@@ -30,10 +30,10 @@ def is_worth_it(path: Path) -> bool:
 
 
 class _Counted(io.RawIOBase):
-    """A binary stream that counts the lines that were read from it."""
+    """A binary stream that counts the lines and the quotes that were read from it."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self.lines, self._last = stream, 0, b"\n"
+        self._stream, self.lines, self.quotes, self._last = stream, 0, 0, b"\n"
 
     def readable(self) -> bool:
         """Return that the stream can be read."""
@@ -43,17 +43,22 @@ class _Counted(io.RawIOBase):
         """Return the next bytes."""
         content: bytes = self._stream.read(size)
         if content:
-            self.lines += content.count(b"\n")
+            self.lines += content.count(b"\n") + content.count(b"\r") - content.count(b"\r\n")
+            self.quotes += content.count(b'"')
+            self.lines -= self._last == b"\r" and content[:1] == b"\n"  # one line end, in two pieces
             self._last = content[-1:]
-        elif self._last != b"\n":  # the last line has no end
+        elif self._last not in b"\r\n":  # the last line has no end
             self.lines, self._last = self.lines + 1, b"\n"
         return content
 
 
 def read_text(
     path: Path, layout: Layout, missing: tuple[str, ...], chosen: Chosen
-) -> tuple[list[ColumnData], int] | None:
-    """Return (columns, lines of the file below the header), or None if the file is not as plain as its first lines."""
+) -> tuple[list[ColumnData], bool] | None:
+    """Return (columns, whether each row is one line without quotes), None if the file is not as its first lines are.
+
+    pyarrow takes quotes more lightly than the other reader, which looks at the lines again where there are any.
+    """
     import pyarrow as pa
     from pyarrow import csv
 
@@ -83,7 +88,8 @@ def read_text(
         ColumnData(_floats(column), "number") if k in as_numbers else _texts(column, marks, layout.decimal, k in kept)
         for k, column in enumerate(table.columns)
     ]
-    return columns, counted.lines - layout.first_line + 1
+    plain = counted.lines - layout.first_line + 1 == table.num_rows and counted.quotes == layout.quotes
+    return columns, plain
 
 
 def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:

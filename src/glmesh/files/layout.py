@@ -32,6 +32,7 @@ class Layout:
     width: int  # [columns] of the table; what stands behind them in a line must be empty
     first_line: int  # line of the file where the rows begin
     kinds: tuple[str, ...]  # of the columns, as far as the first lines tell: "number", "boolean" or "text"
+    quotes: int  # quotes in the lines above the rows
 
     def __str__(self) -> str:
         mark = {"": "", ".": ", decimal point", ",": ", decimal comma"}[self.decimal]
@@ -56,6 +57,7 @@ def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[s
             f"{path}: holds zero bytes, expected text; if a Windows program wrote it as 'Unicode text', say --encoding "
             "utf-16-le"
         )
+    every = io.StringIO(sample, newline="").readlines()
     offset, delimiter = _separator_line(sample)
     if offset:
         sample = re.split("\r\n|\r|\n", sample, maxsplit=1)[-1]
@@ -77,7 +79,16 @@ def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[s
         reader = ColumnReader(missing, decimal, False)
         reader.extend([row[k] for row in cells[named:] if k < len(row)])
         kinds.append(reader.finish().kind)
-    return Layout(encoding, delimiter, decimal, names, width, first_line, tuple(kinds))
+    return Layout(
+        encoding,
+        delimiter,
+        decimal,
+        names,
+        width,
+        first_line,
+        tuple(kinds),
+        "".join(every[: first_line - 1]).count('"'),
+    )
 
 
 def no_samples(path: Path) -> UnreadableFile:

@@ -40,8 +40,8 @@ def read(path: Path, tab: bool, header: str, encoding: str, missing: tuple[str, 
             layout = replace(layout, decimal=",")
             columns, lines = _read(path, layout, marks, chosen.kept)
     else:
-        columns, n_lines = found
-        lines = _lines(path, layout) if n_lines != len(columns[0].values) else None
+        columns, plain = found
+        lines = None if plain else _lines(path, layout)
     return assemble(path, columns, layout.names, chosen, str(layout), layout.first_line, lines)
 
 
