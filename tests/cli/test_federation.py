@@ -249,6 +249,10 @@ def test_the_screen_and_the_metrics() -> None:
     assert len(text.splitlines()) < 24
     assert left(figures, (10.0, 1e-2)) == "about 20 s left"  # two powers of ten took 20 s, and two are left
     assert left(figures, None) == ""
+    away = figures | {"waiting": {"names": ["bob"], "since": 0.0, "until": 600.0}, "without": ["dora"]}
+    assert re.search(r"waiting for +bob, since \d\d:\d\d:\d\d, until \d\d:\d\d:\d\d", screen(away, [], None, 120))
+    assert "without dora (2 of 3 sites)" in screen(away, [], None, 120)
+    assert left(away, (10.0, 1e-2)) == ""  # no proof can come while a member is away
     assert 'glmesh_neighbour_up{node="alice",neighbour="bob"} 0' in metrics(figures)
     assert "glmesh_bytes_sent_total" in metrics(figures)
 

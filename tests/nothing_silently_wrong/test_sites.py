@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from glmesh.contract import Column, Contract
+from glmesh.federation.monitor.history import read_lines
 from tests.loopback import Loopback
 
 NAMES = ("age", "bmi", "sbp")
@@ -252,11 +253,17 @@ def test_others_go_on_without_a_refused_site_if_the_federation_says_so(tmp_path:
 
 
 @pytest.mark.parametrize("refused", ["end", "without"])
-def test_a_site_that_never_comes_is_waited_for_no_longer_than_said(refused: str, tmp_path: Path) -> None:
+def test_a_site_that_never_comes_is_waited_for_no_longer_than_said(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glmesh.federation.node.neighbourhood.SAY_EVERY", 0.3)
     files = {name: table.text() for name, table in _tables().items()}
     network = {"meet_within": 1.5, "refused": refused}
     made = Loopback.make(tmp_path, files, problem={"loss": "logistic"}, network=network)
     made.run("alice", "carol")
+    waits = [e for e in read_lines(tmp_path / "alice.state" / "log.jsonl") if e["event"] == "waiting"]
+    assert waits
+    assert all(entry["for"].startswith("bob") and entry["since"] and entry["until"] for entry in waits[-1:])
     if refused == "end":
         for line in made.errors.values():
             assert "bob cannot take part: it did not come within 1.5 s" in line

@@ -153,6 +153,11 @@ def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
     contract = Contract.like(
         table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""
     )
+    if classifies and len(contract.labels) != 2:
+        raise InvalidInput(
+            f"{options.like}: has the labels {spoken(contract.labels)}, and the {problem.loss} loss needs two; "
+            "give --like a file that has both, or leave it out: then sites agree when they meet"
+        )
     fit(table, contract)  # the file must keep its own contract: no text, no doubled name
     how = listed(contract.names) if contract.names else "every site has its own"
     print(f"{options.like}: target {contract.target or 'in the last column'}, columns: {how}")

@@ -37,6 +37,9 @@ class Meeting:
         hello = Hello(site.file.name, site.federation.entries())
         self.neighbourhood = Neighbourhood(site, log, hello, self._check)
         self._gossip = self.neighbourhood.gossip
+        self._differs: dict[
+            int, str
+        ] = {}  # neighbours with another federation file; written by the thread of the links
         self._late = site.federation.members[site.me].late  # others do not wait for this node
 
     def _check(self, peer: int, hello: Hello) -> str | None:
@@ -44,7 +47,11 @@ class Meeting:
         if hello.purpose != TRAIN:
             return "does not train but predict"
         differs = difference(self._federation.entries(), hello.entries)
-        return None if differs is None else f"has another configuration: {differs}"
+        if differs is None:
+            self._differs.pop(peer, None)
+            return None
+        self._differs[peer] = f"has another configuration: {differs}"
+        return self._differs[peer]
 
     def run(self) -> Agreed | None:
         """Agree with all members that are not late; return the next phase, or None if the node was stopped before.
@@ -136,7 +143,7 @@ class Meeting:
 
         Returned is the federation in which those that are refused count as late: nobody waits for them.
         """
-        neighbourhood, gossip, me = self.neighbourhood, self._gossip, self._site.me
+        neighbourhood, gossip = self.neighbourhood, self._gossip
         needed = np.flatnonzero(self._federation.members_at_start).tolist()
         within, since = self._federation.network.meet_within, time.time()
         while True:
@@ -158,10 +165,8 @@ class Meeting:
             if message is not None:
                 neighbourhood.receive(message, lambda *_: None)
             neighbourhood.raise_if_refused()
-            for peer, link in neighbourhood.links.links.items():
-                if link.refused and peer != me and not gossip.knows(REFUSED, peer):
-                    why = link.refused.removeprefix(f"{link.name}: ")
-                    gossip.publish(GossipEntry(REFUSED, peer, 1, why=why[:WHY]))
+            for peer, why in list(self._differs.items()):
+                gossip.publish(GossipEntry(REFUSED, peer, 1, why=why[:WHY]))
 
     def _without(self, refused: Mapping[int, str]) -> Federation:
         """Return the federation without the refused members; end if those that are left cannot train together."""
