@@ -126,7 +126,8 @@ def _tell(
         gap = float(model.info.get("relative_gap", float("nan")))
         left_out = f", {without_text(model.sites, model.without)}" if model.without else ""
         print(f"{name}: relative gap proven to be at most {gap:.1e}{left_out}; {sites[name].state / 'model.npz'}")
-    print("A proof is about the optimiser on these rows, not about the data.")
-    print(f"{len(nodes)} nodes, {duration(time.time() - started)}")
     codes = {node.returncode for node in nodes.values()}
+    if codes & {REACHED, PARTIAL}:
+        print("The proof is about the optimiser on these rows, not about the data.")
+    print(f"{len(nodes)} nodes, {duration(time.time() - started)}")
     return next((code for code in (PARTIAL, USAGE) if code in codes), REACHED if codes == {REACHED} else OUT_OF_ROUNDS)

@@ -29,9 +29,9 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool) -> Verdict:
     """
     sites = list(offers)
     culprits: dict[str, str] = {}
-    for aspect, said in _ASPECTS:
+    for aspect, said, remedy in _ASPECTS:
         for site, other in outliers({site: aspect(offers[site]) for site in sites}).items():
-            culprits.setdefault(site, f"{said(offers[site])}; {other}: {said(offers[other])}")
+            culprits.setdefault(site, f"{said(offers[site])}; {other}: {said(offers[other])}; {remedy}")
     labels = tuple(sorted({label for offer in offers.values() for label in offer.labels}, key=_order))
     if classifies and len(labels) > 2 and not culprits:
         culprits = _other_labels(offers)
@@ -77,7 +77,7 @@ def _other_labels(offers: Mapping[str, Contract]) -> dict[str, str]:
     for site, offer in sorted(offers.items()):
         if not set(offer.labels) <= usual:
             others = ", ".join(f"{name}: {spoken(one.labels)}" for name, one in sorted(offers.items()) if name != site)
-            out[site] = f"has the labels {spoken(offer.labels)}; {others}"
+            out[site] = f"has the labels {spoken(offer.labels)}; {others}; code the labels alike in all files"
     return out
 
 
@@ -107,10 +107,18 @@ def _said_weight(offer: Contract) -> str:
     return f"has the sample weights {offer.weight!r}" if offer.weight else "has no sample weights"
 
 
-# what is compared, and how it is told; the order is that of the messages
+# what is compared, how it is told, and what would do; the order is that of the messages
 _ASPECTS = (
-    (lambda offer: offer.header, _said_header),
-    (lambda offer: offer.target, _said_target),
-    (_names, _said_names),
-    (lambda offer: bool(offer.weight), _said_weight),
+    (lambda offer: offer.header, _said_header, "give all files a header with the same names, or none"),
+    (
+        lambda offer: offer.target,
+        _said_target,
+        "give the target the same name in all files, and say which column it is",
+    ),
+    (
+        _names,
+        _said_names,
+        "give all files the same columns by name, or agree on a contract that names those to be used",
+    ),
+    (lambda offer: bool(offer.weight), _said_weight, "use sample weights at all sites, or at none"),
 )
