@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,28 @@ def test_the_ring_falls_apart_and_heals(given_up: bool, tmp_path: Path) -> None:
 def _proven(entry: dict[str, Any], after: int) -> float:
     """The relative gap that is proven, by a certificate about a round after this one."""
     return entry["certificate"] if entry["certificate"] and entry["certificate_round"] > after else np.inf
+
+
+@pytest.mark.skipif(not SOAK, reason="five processes, three times")
+@pytest.mark.parametrize("what", ["another width", "no file", "another federation file"])
+def test_a_refusal_crosses_a_ring_of_processes(what: str, tmp_path: Path) -> None:
+    X, y = _classification(150, 6)
+    parts = [(X[rows], y[rows]) for rows in np.array_split(np.arange(150), 5)]
+    if what == "another width":
+        parts[2] = (parts[2][0][:, :5], parts[2][1])
+    with sites(tmp_path, parts, problem={"loss": "logistic", "split": "samples"}) as peers:
+        if what == "no file":
+            (tmp_path / "n2.npz").unlink()
+        if what == "another federation file":
+            replace(peers.federation, name="x", problem=replace(peers.federation.problem, alpha=2.0)).write(
+                tmp_path / "wrong.toml"
+            )
+            peers.write_node(2, federation="wrong.toml")
+        peers.start()
+        assert peers.wait(60) == [2] * 5, peers.output()
+        for k in (0, 1, 3, 4):
+            assert "n2 cannot take part: " in peers.events(k, "error")[0]["why"]
+        assert not any((tmp_path / f"n{k}.state" / "model.npz").exists() for k in range(5))
 
 
 def test_sigterm_pauses_a_node(tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ def test_a_late_site_that_does_not_fit_ends_alone(tmp_path: Path) -> None:
 def test_sample_weights_count_and_must_be_at_all_sites(tmp_path: Path) -> None:
     tables = _tables()
     for k, table in enumerate(tables.values()):
+        table.rename("bmi", "weight")  # of the body: no sample weight
         table.add("w", [str(1 + (k + row) % 3) for row in range(24)])
     files = {name: table.text() for name, table in tables.items()}
     (tmp_path / "all").mkdir()

@@ -53,7 +53,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     yield from _port(site)
     try:
         own = SiteData.read(site)
-        contract = own_contract(own.table, federation)
+        contract = own_contract(own.table, site)
         fitted = own.fitted(contract)
         data = own.node_data(fitted)
         data.compose(_alone(data.summary()), site.me)
@@ -84,7 +84,8 @@ def _port(site: Site) -> Iterator[Finding]:
     """Yield a Finding on whether this node can listen at its address; none if the address is not of this machine."""
     host, _, port = site.file.listen.rpartition(":")
     try:
-        with socket.create_server((host.strip("[]") or "0.0.0.0", int(port)), reuse_port=False):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host.strip("[]"), int(port)), family=family):
             yield Finding("port", f"{site.file.listen} is free")
     except OSError as error:
         if error.errno == errno.EADDRINUSE:

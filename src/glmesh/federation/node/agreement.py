@@ -39,7 +39,7 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
     labels = tuple(one if isinstance(one, str) else float(one) for one in offer.labels)
     if federation.data is not None:
         named = federation.data.with_labels(federation.data.labels or labels)
-        return replace(named, weight=offer.weight if offer.weight not in named.names else "weight")
+        return replace(named, weight=offer.weight if offer.weight not in named.names else "")
     split, header = federation.problem.split, offer.names is not None
     if split == "features":
         columns: tuple[Column, ...] = ()

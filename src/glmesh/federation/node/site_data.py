@@ -37,7 +37,7 @@ class SiteData:
         """Read and check a site's data file; raise Mismatch, InvalidInput or UnreadableFile if it cannot be used."""
         federation = site.federation
         table = read_site_table(site)
-        own = own_contract(table, federation)
+        own = own_contract(table, site)
         fitted = fit(table, own)
         if federation.problem.split == "features" and table.ids is None and not federation.problem.aligned:
             raise Mismatch(
@@ -45,7 +45,8 @@ class SiteData:
                 "name their column by `ids` in the node file, or write aligned = true into [problem] of the federation "
                 "file if all files have the same rows in the same order"
             )
-        data = SiteData(site, table, _offer(fitted, own, federation))
+        weight = "" if table.weight is None else site.file.sample_weight or own.weight
+        data = SiteData(site, table, _offer(fitted, own, weight, federation))
         data.node_data(fitted)  # finds what is not finite
         return data
 
@@ -96,9 +97,9 @@ def read_site_table(site: Site) -> DataTable:
     return replace(table, where=file.data)
 
 
-def own_contract(table: DataTable, federation: Federation) -> Contract:
+def own_contract(table: DataTable, site: Site) -> Contract:
     """Return the contract of the federation file or, without one, the contract that a site's own table keeps."""
-    part, contract = federation.problem, federation.data
+    part, contract = site.federation.problem, site.federation.data
     labels = table.labels if part.model().loss.classifies else ()
     if contract is not None:
         return contract if contract.labels else contract.with_labels(labels)
@@ -111,7 +112,7 @@ def own_contract(table: DataTable, federation: Federation) -> Contract:
         columns = positions(table.X.shape[1])
     else:
         columns = tuple(Column(name, kind) for name, kind in zip(table.names, kinds(table.X), strict=True))
-    weight = "" if table.weight is None else "weight"
+    weight = "" if table.weight is None else site.file.sample_weight
     return Contract(table.target or "", columns, labels, part.split, "", weight, header=table.names is not None)
 
 
@@ -126,8 +127,8 @@ def kinds(X: SampleMatrix) -> list[str]:
     return [kind_of(np.asarray(X[:, k])) if dense else "number" for k in range(X.shape[1])]
 
 
-def _offer(fitted: Fitted, own: Contract, federation: Federation) -> DataOffer:
-    """Return what all sites are told of a table that keeps the contract `own`."""
+def _offer(fitted: Fitted, own: Contract, weight: str, federation: Federation) -> DataOffer:
+    """Return what all sites are told of a table that keeps the contract `own`; `weight`: the column of its weights."""
     table, told = fitted.table, federation.data is None
     by_features = federation.problem.split == "features"
     return DataOffer(
@@ -137,7 +138,7 @@ def _offer(fitted: Fitted, own: Contract, federation: Federation) -> DataOffer:
         booleans=[k for k, column in enumerate(own.columns) if column.kind == "boolean"] if told else [],
         open=told and hasattr(table.X, "toarray") and table.names is None,
         labels=list(own.labels) if told or not federation.data or not federation.data.labels else [],
-        weight="" if table.weight is None else own.weight or "weight",
+        weight=weight,
         rows=table.m if by_features else 0,
         ids=row_digest(table.ids, federation) if by_features and table.ids is not None else "",
         scales=[] if by_features or len(own.columns) > _SCALES else scales(table.X),
