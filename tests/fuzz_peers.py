@@ -26,7 +26,6 @@ with atheris.instrument_imports(
     from glmesh.core.messages import Mail
     from glmesh.core.wire import Layout
     from glmesh.federation.node.gossip_store import GossipStore
-    from glmesh.federation.node.rows import RowDigests
     from glmesh.federation.wire.frames import (
         Assembler,
         Kind,
@@ -38,7 +37,7 @@ with atheris.instrument_imports(
         unpack_mail,
         unpack_vector,
     )
-    from glmesh.federation.wire.messages import Hello, Ready
+    from glmesh.federation.wire.messages import DataOffer, Hello, Ready
     from glmesh.gossip.edge import Edge, Offer
     from glmesh.gossip.membership import Membership
 
@@ -68,7 +67,7 @@ def one(data: bytes) -> None:
         lambda: unpack_vector(data, None),
         lambda: Hello.from_json(unpack_json(data)),
         lambda: Ready.from_json(unpack_json(data)),
-        lambda: RowDigests.from_json(unpack_json(data)),
+        lambda: DataOffer.from_json(unpack_json(data)),
     ):
         with suppress(Violation):
             parse()

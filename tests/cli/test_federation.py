@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shlex
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -80,7 +81,9 @@ def test_the_doctor_finds_what_is_wrong(
     monkeypatch.chdir(tmp_path)
     _tables(tmp_path)
     keys.make(tmp_path / "keys", ["alice", "bob"], days=10)
-    assert main(["federation", "init", "fed.toml", "--model", "lasso"]) == 0
+    assert main(["federation", "init", "fed.toml", "--model", "lasso"]) == 2
+    assert "--split features can do it" in capsys.readouterr().err
+    assert main(["federation", "init", "fed.toml", "--model", "lasso", "--split", "features", "--aligned"]) == 0
     assert "split by features" in capsys.readouterr().out
     assert main(["federation", "add", "fed.toml", "alice=alice.csv", "bob=missing.csv"]) == 0
     capsys.readouterr()
@@ -93,6 +96,101 @@ def test_the_doctor_finds_what_is_wrong(
     assert "`glmesh keys keys dave` makes it" in capsys.readouterr().err
     assert main(["federation", "init", "fed.toml"]) == 2
     assert main(["up", "nowhere.toml"]) == 2
+
+
+def _hospital(folder: Path, name: str, header: str = "age,bmi,sbp,ill", scale: float = 1.0) -> None:
+    rng = np.random.default_rng(len(name))
+    X = rng.normal(size=(40, 3)) * [1.0, scale, 1.0]
+    y = np.where(X @ np.ones(3) > 0, 1, 0)
+    np.savetxt(folder / f"{name}.csv", np.column_stack([X, y]), delimiter=",", header=header, comments="", fmt="%.6g")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--intercept"], "--split features can do it, and means that every site holds other columns of the same rows"),
+        (["--model", "lasso"], "--split features can do it"),
+        (["--model", "ridge", "--alpha", "0"], "--split features can do it"),
+        (["--aligned"], "--aligned goes with --split features"),
+        (["--target", "ill"], "columns of the file of --like"),
+        (["--like", "nowhere.csv"], "no such file"),
+        (["--like", "alice.csv", "--target", "sick"], "sick"),
+    ],
+)
+def test_init_never_changes_the_split_by_itself(
+    options: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _hospital(tmp_path, "alice")
+    assert main(["federation", "init", "fed.toml", *options]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("fed.toml").exists()
+
+
+def test_a_contract_is_written_from_one_file_and_the_doctor_compares_others_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _hospital(tmp_path, "alice")
+    _hospital(tmp_path, "bob", "bmi,age,sbp,ill")
+    _hospital(tmp_path, "carol", "age,weight,sbp,ill")
+    keys.make(tmp_path / "keys", ["alice", "bob", "carol"])
+    assert main(["federation", "init", "fed.toml", "--model", "logistic", "--like", "alice.csv"]) == 0
+    text = Path("fed.toml").read_text()
+    assert all(word in text for word in ("[data]", '"age"', 'target = "ill"', "salt"))
+    assert not re.search(r"\d\.\d{4}", text)  # no values
+    first = free_ports(3)[0]
+    assert (
+        main(
+            ["federation", "add", "fed.toml", "alice=alice.csv", "bob=bob.csv", "carol=carol.csv", "--port", str(first)]
+        )
+        == 0
+    )
+    assert main(["federation", "check", "fed.toml"]) == 0
+    assert "target ill, age, bmi, sbp" in capsys.readouterr().out
+    assert main(["doctor", "bob.toml"]) == 0
+    assert re.search(r"warning +columns +bob.csv: the columns stand in another order", capsys.readouterr().out)
+    assert main(["doctor", "carol.toml"]) == 2
+    assert re.search(r"error +data +carol.csv: lacks the column bmi.*expected age, bmi, sbp", capsys.readouterr().out)
+    with socket.create_server(("127.0.0.1", first)):
+        assert main(["doctor", "alice.toml"]) == 2
+        assert re.search(r"error +port .*another program listens there", capsys.readouterr().out)
+    Path("keys/alice.key").write_bytes(Path("keys/bob.key").read_bytes())
+    assert main(["doctor", "alice.toml"]) == 2
+    assert "is not the key of" in capsys.readouterr().out
+
+
+def test_up_ends_at_every_site_when_one_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three processes; then the state folders say how it ended."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("alice", "bob", "carol"):
+        _hospital(tmp_path, name)
+    _hospital(tmp_path, "bob", "age,weight,sbp,ill")
+    keys.make(tmp_path / "keys", ["alice", "bob", "carol"])
+    assert main(["federation", "init", "fed.toml"]) == 0
+    first = str(free_ports(3)[0])
+    assert (
+        main(["federation", "add", "fed.toml", "alice=alice.csv", "bob=bob.csv", "carol=carol.csv", "--port", first])
+        == 0
+    )
+    assert main(["status", "alice.toml"]) == 2
+    assert "has not run yet" in capsys.readouterr().err
+    assert main(["up", "fed.toml"]) == 2
+    told = capsys.readouterr().out
+    for name in ("alice", "bob", "carol"):
+        assert f"{name} ended with code 2: bob cannot take part: has the columns age, weight, sbp; alice: has" in told
+    assert main(["status", "carol.toml"]) == 0
+    assert "carol: refused. bob cannot take part" in capsys.readouterr().out
+    _hospital(tmp_path, "bob")
+    assert main(["up", "fed.toml"]) == 0
+    capsys.readouterr()
+    assert main(["status", "carol.toml"]) == 0
+    assert re.search(r"carol: finished, certified \d\.\de-\d+\. All 3 sites hold", capsys.readouterr().out)
+    _hospital(tmp_path, "bob", scale=2.0)
+    assert main(["doctor", "bob.toml"]) == 2
+    assert re.search(r"error +state folder .*a checkpoint with another data", capsys.readouterr().out)
 
 
 class _Checker(html.parser.HTMLParser):
@@ -135,7 +233,8 @@ def test_a_running_node_is_seen_from_outside(tmp_path: Path, capsys: pytest.Capt
     checker.feed(page.read_text())
     assert checker.plots == 8
     assert not checker.outside
-    assert main(["status", str(tmp_path / "n0.toml")]) == 2  # the node has ended
+    assert main(["status", str(tmp_path / "n0.toml")]) == 2  # the node was killed
+    assert "did not say how it ended" in capsys.readouterr().err
 
 
 def test_the_screen_and_the_metrics() -> None:
@@ -150,6 +249,10 @@ def test_the_screen_and_the_metrics() -> None:
     assert len(text.splitlines()) < 24
     assert left(figures, (10.0, 1e-2)) == "about 20 s left"  # two powers of ten took 20 s, and two are left
     assert left(figures, None) == ""
+    away = figures | {"waiting": {"names": ["bob"], "since": 0.0, "until": 600.0}, "without": ["dora"]}
+    assert re.search(r"waiting for +bob, since \d\d:\d\d:\d\d, until \d\d:\d\d:\d\d", screen(away, [], None, 120))
+    assert "without dora (2 of 3 sites)" in screen(away, [], None, 120)
+    assert left(away, (10.0, 1e-2)) == ""  # no proof can come while a member is away
     assert 'glmesh_neighbour_up{node="alice",neighbour="bob"} 0' in metrics(figures)
     assert "glmesh_bytes_sent_total" in metrics(figures)
 

@@ -25,7 +25,7 @@ from glmesh.cli import (
     train,
     up,
 )
-from glmesh.cli.options import INTERRUPTED, USAGE, Parser, examples
+from glmesh.cli.options import EXIT_CODES, INTERRUPTED, USAGE, Parser, examples
 from glmesh.errors import GlmeshError
 
 COMMANDS = {
@@ -90,7 +90,9 @@ def _parser() -> Parser:
             "glmesh predict glmesh-model.npz new.svm        use it",
             "glmesh topology torus --nodes 64               look at a network before using it",
             "glmesh up federation.toml                      sites as processes, over TLS",
-            after="`glmesh COMMAND --help` says more about each.",
+            after="exit codes:\n"
+            + "\n".join(f"  {code:<4} {said}" for code, said in EXIT_CODES.items())
+            + "\n\n`glmesh COMMAND --help` says more about each.",
         ),
     )
     parser.add_argument("--version", action="version", version=f"glmesh {__version__}")

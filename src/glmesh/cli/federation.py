@@ -1,16 +1,24 @@
 """`glmesh federation init|add|check FILE`: the file that all members of a federation share."""
 
+import secrets
 from argparse import Namespace
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import REACHED, Parser, number, whole
 from glmesh.cli.output import rows
+from glmesh.contract import fit
+from glmesh.contract.fitting import listed, spoken
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.files.archive import write_text
 from glmesh.network import topology
+
+if TYPE_CHECKING:
+    from glmesh.contract import Contract
+    from glmesh.federation.config import ProblemPart
 
 HELP = "write and check the file that all nodes of a federation share"
 _PORT = 7001  # [port] of the first member on loopback; further members count upwards
@@ -21,7 +29,7 @@ def add_options(parser: Parser) -> None:
     parser.describe(
         "A federation file says what is solved, who takes part (by the fingerprint of a certificate) and who talks to "
         "whom. Every member needs the same one; nodes compare it key by key when they meet.",
-        "glmesh federation init fed.toml --model logistic --alpha 1",
+        "glmesh federation init fed.toml --model logistic --alpha 1 --like alice.csv",
         "glmesh federation add fed.toml alice=alice.csv bob=bob.csv carol=carol.csv",
         "glmesh federation add fed.toml dave=dave.csv --address dave.example:7001 --late",
         "glmesh federation check fed.toml",
@@ -34,14 +42,21 @@ def add_options(parser: Parser) -> None:
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
     add("--alpha", type=number(), default=1.0, metavar="A", help="strength of the penalty (default 1)")
     add("--l1-ratio", type=number(0, 1), default=0.5, metavar="R", help="of the elastic net (default 0.5)")
-    add("--split", choices=["samples", "features"], help="what a site holds (default: samples if that works)")
-    add("--intercept", action="store_true", help="not penalised; split by features only")
+    add("--split", choices=["samples", "features"], default="samples", help="what a site holds (default samples)")
+    add("--intercept", action="store_true", help="not penalised; needs --split features")
+    add("--aligned", action="store_true", help="rows without names stand in the same order everywhere (features)")
+    add("--like", metavar="FILE", help="data of one site, whose columns by name and kind all others must have")
+    add("--target", metavar="COLUMN", help="of --like: column with the labels (default: the last)")
+    add("--ids", metavar="COLUMN", help="of --like: column with the names of the rows")
+    add("--sample-weight", metavar="COLUMN", help="of --like: column with the sample weights")
     add("--tol", type=number(positive=True), default=1e-6, metavar="T", help="relative gap to be proven (1e-6)")
     add("--max-rounds", type=whole(1), default=100_000, metavar="N")
     add("--topology", default="ring", metavar="NAME", help="over the members in their order (default ring)")
     add("--wire", choices=["float64", "float32"], default="float64", help="numbers in messages")
     add("--gone-after", type=number(positive=True), default=600.0, metavar="SECONDS", help="until a site is given up")
     add("--gone", choices=["freeze", "reset"], default="freeze", help="whether its last share stays counted")
+    add("--refused", choices=["end", "without"], default="end", help="what a site that does not fit means for others")
+    add("--meet-within", type=number(positive=True), default=600.0, metavar="SECONDS", help="to wait at the start")
     more = steps.add_parser("add", help="add members, and write their node files")
     add = more.add_argument
     add("file", metavar="FILE")
@@ -51,6 +66,7 @@ def add_options(parser: Parser) -> None:
     add("--port", type=whole(1), default=_PORT, metavar="N", help="of the first member on loopback (default 7001)")
     add("--target", metavar="COLUMN", help="column of the data with the labels")
     add("--ids", metavar="COLUMN", help="column of the data with the names of the rows")
+    add("--sample-weight", metavar="COLUMN", help="column of the data with the sample weights")
     add("--late", action="store_true", help="the others do not wait for it")
     check = steps.add_parser("check", help="look whether it can run")
     check.add_argument("file", metavar="FILE")
@@ -87,21 +103,67 @@ def _init(options: Namespace) -> int:
         "tol": options.tol,
         "max_rounds": options.max_rounds,
     }
-    split = options.split
-    if split is None:
-        try:
-            ProblemPart(**common, split="samples").model()
-            split = "samples"
-        except UnsuitablePair:
-            split = "features"
-    problem = ProblemPart(**common, split=split)
-    problem.model()
+    problem = ProblemPart(**common, split=options.split, aligned=options.aligned)
+    try:
+        problem.model()
+    except UnsuitablePair as error:
+        raise UnsuitablePair(f"{error}{_other_split(problem)}") from None
+    if options.aligned and options.split != "features":
+        raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
     network = NetworkPart(
-        topology=options.topology, wire=options.wire, gone_after=options.gone_after, gone=options.gone
+        topology=options.topology,
+        wire=options.wire,
+        gone_after=options.gone_after,
+        gone=options.gone,
+        refused=options.refused,
+        meet_within=options.meet_within,
+        salt=secrets.token_hex(16),
     )
-    Federation(path.stem, problem, network, ()).write(path)
-    print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {split}; now add members")
+    Federation(path.stem, problem, network, (), _like(options, problem)).write(path)
+    held = "rows" if options.split == "samples" else "columns of the same rows"
+    print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {options.split} (a site holds {held})")
+    print("now add members")
     return REACHED
+
+
+def _other_split(problem: "ProblemPart") -> str:
+    """Return words on the other split if it can do what this one cannot; empty if none can."""
+    other = "features" if problem.split == "samples" else "samples"
+    try:
+        replace(problem, split=other).model()
+    except (InvalidInput, UnsuitablePair):
+        return ""
+    held = "other columns of the same rows" if other == "features" else "other rows with the same columns"
+    return f"; --split {other} can do it, and means that every site holds {held}"
+
+
+def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
+    """Return the contract of --like: target, columns and labels of one site's file, no values; None without it."""
+    from glmesh.contract import Contract
+    from glmesh.files.data_files import read_table
+
+    if options.like is None:
+        if options.target or options.ids or options.sample_weight:
+            raise InvalidInput(
+                "--target, --ids and --sample-weight of `init` are columns of the file of --like; name it"
+            )
+        return None
+    table = read_table(options.like, target=options.target, ids=options.ids, weight=options.sample_weight)
+    classifies = problem.model().loss.classifies
+    contract = Contract.like(
+        table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""
+    )
+    if classifies and len(contract.labels) != 2:
+        raise InvalidInput(
+            f"{options.like}: has the labels {spoken(contract.labels)}, and the {problem.loss} loss needs two; "
+            "give --like a file that has both, or leave it out: then sites agree when they meet"
+        )
+    fit(table, contract)  # the file must keep its own contract: no text, no doubled name
+    how = listed(contract.names) if contract.names else "every site has its own"
+    print(f"{options.like}: target {contract.target or 'in the last column'}, columns: {how}")
+    if contract.labels:
+        print(f"{options.like}: labels {spoken(contract.labels)}")
+    return contract
 
 
 def _add(options: Namespace) -> int:
@@ -145,6 +207,7 @@ def _node_file(options: Namespace, name: str, data: str) -> dict[str, str]:
         "data": data,
         "target": options.target,
         "ids": options.ids,
+        "sample_weight": options.sample_weight,
         "certificate": f"{options.keys}/{name}.crt",
         "key": f"{options.keys}/{name}.key",
         "ca": f"{options.keys}/ca.crt",
@@ -165,6 +228,7 @@ def _check(options: Namespace) -> int:
         rows(
             [
                 ("problem", f"{penalty}, split by {part.split}, to {part.tol:g}"),
+                ("data", "sites agree when they meet" if federation.data is None else _data_text(federation.data)),
                 ("members", ", ".join(f"{m.name}{' (late)' if m.late else ''}" for m in federation.members)),
                 ("topology", f"{federation.network.topology}, diameter {topology.diameter(mixing.matrix)}"),
                 ("spectral gap", f"{1 - mixing.lambda2:.4f}"),
@@ -172,3 +236,8 @@ def _check(options: Namespace) -> int:
         )
     )
     return REACHED
+
+
+def _data_text(contract: "Contract") -> str:
+    """Return a line on the contract of a federation file."""
+    return f"target {contract.target or 'in the last column'}, {listed(contract.names) or 'columns of each site'}"

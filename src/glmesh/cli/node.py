@@ -5,7 +5,7 @@ from argparse import Namespace
 from contextlib import ExitStack, closing
 
 from glmesh.cli.federation import needs_peers
-from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED, Parser, whole
+from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, Parser, whole
 from glmesh.errors import GlmeshError
 
 HELP = "run one site of a federation: train with its neighbours, over TLS"
@@ -15,7 +15,7 @@ def add_options(parser: Parser) -> None:
     """Add the options and the help text of `glmesh node` to its parser."""
     parser.describe(
         "Run one site. Start the nodes of a federation in any order, and again after whatever happens: a node goes on "
-        "from its checkpoint. It ends by itself when all members hold a model that is proven to be good enough, and "
+        "from its checkpoint. It ends by itself when all members hold a model that is proven to be within tol, and "
         "leaves model.npz, history.jsonl and log.jsonl in its state folder. SIGTERM or Ctrl-C pause it.",
         "glmesh node alice.toml",
         "glmesh node alice.toml --plain 2> alice.log",
@@ -55,13 +55,13 @@ def run(options: Namespace) -> int:
             parts.enter_context(closing(Server(lambda: figures(node), site)))
             if live:
                 parts.enter_context(closing(View(lambda: figures(node), log, handshakes.terminal)))
-            outcome = node.run(
+            ending = node.run(
                 patient=options.patient, max_rounds=options.rounds, record=lambda: history.add(figures(node))
             )
         except GlmeshError as error:
             log.error("error", extra={"why": str(error)})
             raise
-    print(outcome.value)
-    if outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE):
-        return REACHED
-    return INTERRUPTED if outcome is TrainingOutcome.STOPPED else OUT_OF_ROUNDS
+    print(ending.sentence())
+    if ending.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE):
+        return REACHED if ending.is_whole else PARTIAL
+    return INTERRUPTED if ending.outcome is TrainingOutcome.STOPPED else OUT_OF_ROUNDS

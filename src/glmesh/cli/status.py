@@ -2,17 +2,19 @@
 
 import json
 from argparse import Namespace
+from typing import Any
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import REACHED, Parser
 
-HELP = "look at a running node"
+HELP = "look at a node that runs, or how it ended"
 
 
 def add_options(parser: Parser) -> None:
     """Add the options and the help text of `glmesh status` to its parser."""
     parser.describe(
-        "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes.",
+        "Ask a node that runs on this machine for its figures: rounds, gap, neighbours, bytes. Of a node that has "
+        "ended, read in its state folder how it ended, and whose data is in its model.",
         "glmesh status alice.toml",
         "glmesh status alice.toml --json",
     )
@@ -25,8 +27,25 @@ def run(options: Namespace) -> int:
     needs_peers()
     from glmesh.federation.config import Site
     from glmesh.federation.monitor.screen import screen
-    from glmesh.federation.monitor.server import ask
+    from glmesh.federation.monitor.server import ask, last_words
 
-    figures = ask(Site.read(options.file))
-    print(json.dumps(figures) if options.json else screen(figures, [], None, 120).rstrip())
+    site = Site.read(options.file)
+    figures = ask(site)
+    if figures is None:
+        figures = last_words(site)
+        text = ended_text(figures)
+    else:
+        text = screen(figures, [], None, 120).rstrip()
+    print(json.dumps(figures) if options.json else text)
     return REACHED
+
+
+def ended_text(figures: dict[str, Any]) -> str:
+    """Return a line on how a node ended: "alice: finished, certified 8.4e-08, without dora (3 of 4 sites). ..."."""
+    from glmesh.federation.node.training import without_text
+
+    gap, good = figures.get("certificate"), figures["outcome"] in ("certified", "alone")
+    said = [f"finished, certified {gap:.1e}" if good and gap is not None else figures["outcome"].replace("_", " ")]
+    if figures.get("without"):
+        said.append(without_text(figures["sites"], figures["without"]))
+    return f"{figures['node']}: {', '.join(said)}. {figures.get('why', '')}".rstrip()

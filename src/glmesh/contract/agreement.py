@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from glmesh.contract.contract import Contract
@@ -21,20 +21,17 @@ class Verdict:
 def agree(offers: Mapping[str, Contract], *, classifies: bool) -> Verdict:
     """Return the contract of the sites that made these offers (site -> the contract its own table would keep).
 
+    The order of columns is that of the first site of the mapping, so all callers give the sites in the same order.
     Columns are compared as sets: another order is no difference. The sites that differ from what more than half have
     are the culprits; where no more than half agree, all sites are. Labels are put together, since a site may lack
     samples of a class; with two classes in all, every site fits, and with more than two the sites are culprits whose
     labels are not among those that more than half of the sites hold.
     """
-    sites = sorted(offers)
+    sites = list(offers)
     culprits: dict[str, str] = {}
-    for aspect, said in _ASPECTS:
-        values = {site: aspect(offers[site]) for site in sites}
-        common = _common(list(values.values()))
-        for site in sites:
-            if values[site] != common and site not in culprits:
-                against = next(other for other in sites if values[other] != values[site])
-                culprits[site] = f"{said(offers[site])}; {against}: {said(offers[against])}"
+    for aspect, said, remedy in _ASPECTS:
+        for site, other in outliers({site: aspect(offers[site]) for site in sites}).items():
+            culprits.setdefault(site, f"{said(offers[site])}; {other}: {said(offers[other])}; {remedy}")
     labels = tuple(sorted({label for offer in offers.values() for label in offer.labels}, key=_order))
     if classifies and len(labels) > 2 and not culprits:
         culprits = _other_labels(offers)
@@ -51,10 +48,20 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool) -> Verdict:
     return Verdict(replace(first, columns=columns, labels=labels), {})
 
 
-def _common(values: list[object]) -> object:
-    """Return the value that more than half have, None if there is none."""
-    value, times = Counter(values).most_common(1)[0]
-    return value if 2 * times > len(values) else None
+def outliers(values: Mapping[str, Hashable]) -> dict[str, str]:
+    """Return the sites whose value is not that of more than half of all sites, each with a site that has another value.
+
+    Where no value has a majority, all sites are returned; where all values are equal, none.
+    """
+    ranked = Counter(values.values()).most_common(1)
+    if not ranked or ranked[0][1] == len(values):
+        return {}
+    common = ranked[0][0] if 2 * ranked[0][1] > len(values) else object()
+    return {
+        site: next(other for other in values if values[other] != values[site])
+        for site in values
+        if values[site] != common
+    }
 
 
 def _order(label: str | float) -> tuple[bool, str | float]:
@@ -70,7 +77,7 @@ def _other_labels(offers: Mapping[str, Contract]) -> dict[str, str]:
     for site, offer in sorted(offers.items()):
         if not set(offer.labels) <= usual:
             others = ", ".join(f"{name}: {spoken(one.labels)}" for name, one in sorted(offers.items()) if name != site)
-            out[site] = f"has the labels {spoken(offer.labels)}; {others}"
+            out[site] = f"has the labels {spoken(offer.labels)}; {others}; code the labels alike in all files"
     return out
 
 
@@ -95,9 +102,23 @@ def _said_target(offer: Contract) -> str:
     return f"has the target {offer.target!r}"
 
 
-# what is compared, and how it is told; the order is that of the messages
+def _said_weight(offer: Contract) -> str:
+    """Return words on the sample weights of a site."""
+    return f"has the sample weights {offer.weight!r}" if offer.weight else "has no sample weights"
+
+
+# what is compared, how it is told, and what would do; the order is that of the messages
 _ASPECTS = (
-    (lambda offer: offer.header, _said_header),
-    (lambda offer: offer.target, _said_target),
-    (_names, _said_names),
+    (lambda offer: offer.header, _said_header, "give all files a header with the same names, or none"),
+    (
+        lambda offer: offer.target,
+        _said_target,
+        "give the target the same name in all files, and say which column it is",
+    ),
+    (
+        _names,
+        _said_names,
+        "give all files the same columns by name, or agree on a contract that names those to be used",
+    ),
+    (lambda offer: bool(offer.weight), _said_weight, "use sample weights at all sites, or at none"),
 )

@@ -129,8 +129,9 @@ def doubled(names: Iterable[str]) -> list[str]:
 
 def kind_of(values: Vector) -> str:
     """Return "boolean" if all values that are not missing are 0 or 1 and both occur, else "number"."""
-    found = set(np.unique(values[~np.isnan(values)])[:3].tolist())
-    return "boolean" if found == {0.0, 1.0} else "number"
+    zeros, ones = values == 0, values == 1
+    both = zeros.any() and ones.any() and (zeros | ones | np.isnan(values)).all()
+    return "boolean" if both else "number"
 
 
 def _column(table: DataTable, k: int) -> Vector:

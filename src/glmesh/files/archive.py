@@ -83,6 +83,12 @@ def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], obje
             os.close(folder)
 
 
+def remove_parts(folder: str | PathLike[str]) -> None:
+    """Remove the hidden .part files that a killed process left in a folder; nobody else may be writing there."""
+    for part in Path(folder).glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
 def _open_part(path: Path) -> tuple[Path, BinaryIO]:
     """Return a new hidden file beside `path` and its stream, locked as long as the stream is open."""
     while True:

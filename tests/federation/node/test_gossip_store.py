@@ -9,7 +9,7 @@ import pytest
 
 from glmesh.federation.node.gossip_store import GossipStore
 from glmesh.federation.wire.frames import Violation
-from glmesh.federation.wire.messages import DONE, SUMMARY, GossipEntry
+from glmesh.federation.wire.messages import DONE, REFUSED, SUMMARY, DataOffer, GossipEntry
 from glmesh.problem.summary import DataSummary
 
 
@@ -23,6 +23,11 @@ class Sent(list[tuple[int, dict[str, Any]]]):
 def _summary(*y: float) -> list[float]:
     """The numbers of a node with these labels and four features."""
     return DataSummary.of(4, np.array(y), np.ones(len(y))).to_vector().tolist()
+
+
+def _offer(**other: Any) -> dict[str, Any]:
+    """An offer of a site with two features, with some fields replaced."""
+    return DataOffer("ill", ["a", "b"], 2).to_json() | other
 
 
 def test_the_statement_with_the_largest_stamp_counts() -> None:
@@ -40,10 +45,9 @@ def test_the_statement_with_the_largest_stamp_counts() -> None:
 def test_summaries_are_combined_once_all_are_known() -> None:
     store = GossipStore(3, (), Sent())
     store.publish(GossipEntry(SUMMARY, 0, 1, numbers=_summary(-1.0, 2.0)))
-    assert store.summary([0, 2]) is None
+    assert list(store.summaries()) == [0]
     store.publish(GossipEntry(SUMMARY, 2, 1, numbers=_summary(0.0, 3.0)))
-    merged = store.summary([0, 2])
-    assert merged is not None
+    merged = DataSummary.merge(store.summaries().values())
     assert (merged.width, merged.y_min, merged.y_max) == (4, -1.0, 3.0)
 
 
@@ -63,11 +67,20 @@ def test_news_goes_to_all_neighbours_but_its_source() -> None:
     ("entry", "words"),
     [
         (7, r"GOSSIP entry 1: expected \[kind, node, stamp, value\], got 7"),
-        (["facts", 0, 1, 1], "GOSSIP entry 1: expected one of summary, done, successor, membership, got 'facts'"),
+        (
+            ["facts", 0, 1, 1],
+            "GOSSIP entry 1: expected one of summary, done, successor, membership, offer, refused, got 'facts'",
+        ),
         (["done", 3, 1, 1], "GOSSIP entry 1: expected a node from 0 to 2, got 3"),
         (["done", 0, "1", 1], "GOSSIP entry 1, stamp: expected a number >= 0, got '1'"),
         (["done", 0, 1, 1.5], "done of node 0: expected a whole number >= -1, got 1.5"),
         (["summary", 0, 1, [1.0]], r"summary of node 0: expected 7 finite numbers, got \[1.0\]"),
+        (["refused", 0, 1, "x" * 2000], "refused of node 0: expected a text of at most 1000 characters"),
+        (["offer", 0, 1, "x"], "offer of node 0: expected an object, got 'x'"),
+        (["offer", 0, 1, {"target": "y"}], "DataOffer, width: expected a value of type int, got None"),
+        (["offer", 0, 1, _offer(names=["a", "a"])], "offer, names: expected distinct names"),
+        (["offer", 0, 1, _offer(labels=[float("nan")])], "offer, labels: expected finite numbers and texts, got nan"),
+        (["offer", 0, 1, _offer(scales=[10**9])], "offer, scales: expected powers of two of numbers"),
         (["summary", 0, 1, ["x"] * 7], "summary of node 0: expected 7 finite numbers"),
         (["summary", 0, 1, [10**400] * 7], "summary of node 0: expected 7 finite numbers"),
     ],
@@ -82,3 +95,12 @@ def test_a_message_with_a_wrong_entry_is_refused_whole(entry: Any, words: str) -
 def test_a_message_without_entries_is_refused() -> None:
     with pytest.raises(Violation, match="GOSSIP, entries: expected a list, got None"):
         GossipStore(3, (), Sent()).merge({})
+
+
+def test_a_node_whose_summary_is_known_takes_part_whatever_was_said_of_it() -> None:
+    store = GossipStore(3, (), Sent())
+    store.publish(GossipEntry(REFUSED, 1, 1, why="lacks a column"), GossipEntry(REFUSED, 2, 1, why="never came"))
+    assert store.refused() == {1: "lacks a column", 2: "never came"}
+    store.publish(GossipEntry(SUMMARY, 2, 1, numbers=_summary(0.0)))
+    assert store.refused() == {1: "lacks a column"}
+    assert store.why(1) == "lacks a column"

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from glmesh.federation.wire.frames import Violation
-from glmesh.federation.wire.messages import DONE, PREDICT, SUMMARY, GossipEntry, Hello, Ready, Refusal
+from glmesh.federation.wire.messages import (
+    DONE,
+    OFFER,
+    PREDICT,
+    REFUSED,
+    SUMMARY,
+    DataOffer,
+    GossipEntry,
+    Hello,
+    Ready,
+    Refusal,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,7 +27,8 @@ from glmesh.federation.wire.messages import DONE, PREDICT, SUMMARY, GossipEntry,
     [
         Hello("alice", {"problem.loss": "logistic"}),
         Hello("bob", {}, PREDICT, n_rows=3),
-        Hello("carol", {}, rows={"count": 1}),
+        DataOffer("ill", ["age", "bmi"], 2, [1], labels=[0.0, "yes"], rows=3, ids="ab", scales=[3, None]),
+        DataOffer(),
         Refusal("has another configuration"),
         Ready(12),
     ],
@@ -26,7 +38,13 @@ def test_a_message_is_read_back_as_sent(message: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", [GossipEntry(DONE, 2, 5, 40), GossipEntry(SUMMARY, 0, 1, numbers=[1.0, 2.5, 0.0, 0.0, 1.0, -1.0, 3.0])]
+    "entry",
+    [
+        GossipEntry(DONE, 2, 5, 40),
+        GossipEntry(SUMMARY, 0, 1, numbers=[1.0, 2.5, 0.0, 0.0, 1.0, -1.0, 3.0]),
+        GossipEntry(OFFER, 1, 1, offer=DataOffer("ill", None, 4)),
+        GossipEntry(REFUSED, 1, 1, why="lacks the column bmi"),
+    ],
 )
 def test_a_gossip_entry_is_read_back_as_sent(entry: GossipEntry) -> None:
     assert GossipEntry.from_json(json.loads(json.dumps(entry.to_json())), "here", 3) == entry

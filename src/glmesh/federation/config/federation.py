@@ -7,6 +7,7 @@ loss = "logistic"
 penalty = "l2"
 alpha = 1.0
 split = "samples"
+aligned = false           # true: split by features without names of rows, the rows stand in the same order everywhere
 tol = 1e-6                # relative gap to be proven
 max_rounds = 100000
 
@@ -16,6 +17,15 @@ seed = 0
 wire = "float64"          # or "float32": half the bytes, and about six digits
 gone_after = 600.0        # seconds without a sign of a member until its neighbours give it up
 gone = "freeze"           # the share of a member that was given up stays counted; "reset": it does not
+refused = "end"           # a member whose data or file does not fit ends the run; "without": the others go on
+meet_within = 600.0       # seconds to wait at the start for members that are not late
+salt = "..."              # random text: key of the digest of row names, split by features
+
+[data]                    # optional: what every site's file must have; without it sites agree when they meet
+target = "ill"
+labels = [0.0, 1.0]
+[[data.columns]]
+name = "age"
 
 [[members]]
 name = "alice"
@@ -26,9 +36,11 @@ late = true               # the others do not wait for it at the start
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -38,6 +50,7 @@ import networkx as nx
 import numpy as np
 import tomli_w
 
+from glmesh.contract import Contract
 from glmesh.core import NetworkInfo
 from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, UnsuitablePair
 from glmesh.federation.config.keys import check_name
@@ -62,6 +75,7 @@ class ProblemPart:
     l1_ratio: float = 0.5  # share of L1 in the elastic net; of no effect on other penalties
     split: str = "samples"  # or "features": what a site holds
     fit_intercept: bool = False  # unpenalised; split by features only
+    aligned: bool = False  # split by features: rows without names stand in the same order at all sites
     tol: float = 1e-6  # relative gap to be proven
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
@@ -69,7 +83,8 @@ class ProblemPart:
         """Return the specification of the objective; raise UnsuitablePair or InvalidInput if peers cannot train it."""
         if self.fit_intercept and self.split == "samples":
             raise UnsuitablePair(
-                "an unpenalised intercept needs split='features' between peers; or add a column of ones to all data"
+                "an unpenalised intercept needs split='features' between peers (every site holds other columns of the "
+                "same rows); sites that hold rows can add a column of ones to all files instead, which is penalised"
             )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         return ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
@@ -85,6 +100,9 @@ class NetworkPart:
     wire: str = "float64"  # or "float32": precision of the vectors in MAIL
     gone_after: float = 600.0  # [s] without a message until neighbours give a member up
     gone: str = "freeze"  # the share of a member that was given up stays counted; "reset": it does not
+    refused: str = "end"  # a member that does not fit ends the run of all; "without": the others go on without it
+    meet_within: float = 600.0  # [s] that members which are not late are waited for at the start
+    salt: str = ""  # random text, with which the names of rows are digested; `glmesh federation init` draws it
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,7 @@ class Federation:
     problem: ProblemPart
     network: NetworkPart
     members: tuple[Member, ...]
+    data: Contract | None = None  # what every site's file must have; None: sites agree on it when they meet
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Federation:
@@ -114,22 +133,28 @@ class Federation:
     @staticmethod
     def of(tree: Mapping[str, Any], where: str = "the federation") -> Federation:
         """Return the federation that the tables of a file describe; `where` names their source in errors."""
-        check_keys(tree, ("name", "problem", "network", "members"), where)
+        check_keys(tree, ("name", "problem", "network", "data", "members"), where)
         members = tree.get("members", [])
         if not isinstance(members, list):
             raise InvalidInput(f"{where}: members are tables, [[members]]")
+        data = tree.get("data")
+        if data is not None and not isinstance(data, Mapping):
+            raise InvalidInput(f"{where}: data must be a table, [data]")
         return Federation(
             str(tree.get("name", "federation")),
             typed(ProblemPart, tree.get("problem", {}), f"{where}, [problem]"),
             typed(NetworkPart, tree.get("network", {}), f"{where}, [network]"),
             tuple(typed(Member, one, f"{where}, member {k + 1}") for k, one in enumerate(members)),
+            None if data is None else Contract.of(data, f"{where}, [data]"),
         )
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the federation to a TOML file; an error or a crash leaves the old file."""
-        tree = asdict(self) | {"members": [asdict(member) for member in self.members]}
-        if not self.members:
-            del tree["members"]
+        tree: dict[str, Any] = {"name": self.name, "problem": asdict(self.problem), "network": asdict(self.network)}
+        if self.data is not None:
+            tree["data"] = self.data.to_dict()
+        if self.members:
+            tree["members"] = [asdict(member) for member in self.members]
         write_atomically(path, lambda stream: tomli_w.dump(tree, stream))
 
     def check(self) -> None:
@@ -144,6 +169,13 @@ class Federation:
             raise InvalidInput(
                 f"gone must be 'freeze' or 'reset' and gone_after > 0, got {network.gone!r}, {network.gone_after}"
             )
+        if network.refused not in ("end", "without") or not network.meet_within > 0:
+            raise InvalidInput(
+                f"refused must be 'end' or 'without' and meet_within > 0, got {network.refused!r}, "
+                f"{network.meet_within}"
+            )
+        if self.data is not None and self.data.split != part.split:
+            raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
         names = [check_name(member.name) for member in self.members]
         if len(names) < 2:
             raise InvalidInput(f"a federation has two members or more, this one has {len(names)}; add some")
@@ -166,13 +198,43 @@ class Federation:
         raise InvalidInput(f"{name!r} is no member; members are {', '.join(m.name for m in self.members)}")
 
     def entries(self) -> dict[str, str]:
-        """Return all settings that members must agree on, as texts by key; addresses may differ by site."""
+        """Return all settings that members must agree on, as texts by key; addresses may differ by site.
+
+        They are told to neighbours before these have shown that they know them, so the salt is digested.
+        """
         out: dict[str, str] = {}
         for title, part in (("problem", self.problem), ("network", self.network)):
             out |= {f"{title}.{one.name}": str(getattr(part, one.name)) for one in fields(part)}
+        out["network.salt"] = hashlib.blake2b(self.network.salt.encode(), digest_size=8).hexdigest()
+        for key, value in ({} if self.data is None else self.data.to_dict()).items():
+            rows = enumerate(value, 1) if key == "columns" else [("", value)]
+            out |= {f"data.{key}.{k}".rstrip("."): json.dumps(one, sort_keys=True) for k, one in rows}
         for number, member in enumerate(self.members):
             out[f"members.{number + 1}"] = f"{member.name} {member.fingerprint}{' late' if member.late else ''}"
         return out
+
+    @property
+    def digest(self) -> str:
+        """Return 32 bytes of BLAKE2b over all settings that members agree on, in hexadecimal."""
+        return hashlib.blake2b(json.dumps(self.entries(), sort_keys=True).encode(), digest_size=32).hexdigest()
+
+    def without(self, nodes: Collection[int]) -> Federation:
+        """Return the federation in which these members are late, so that nobody waits for them or counts them.
+
+        InvalidInput or InvalidNetwork is raised if those that are left cannot train together.
+        """
+        if not nodes:
+            return self
+        members = [replace(one, late=one.late or k in nodes) for k, one in enumerate(self.members)]
+        left = [member.name for member in members if not member.late]
+        if len(left) < 2:
+            raise InvalidInput(f"{' and '.join(left) or 'nobody'} would be left, and two sites or more are needed")
+        made = replace(self, members=tuple(members))
+        if mixing_module.among(made.mixing, made.members_at_start.astype(bool)).consensus_gap <= 0:
+            raise InvalidNetwork(
+                f"{', '.join(left)} would be left, who are not connected without the others; list more links"
+            )
+        return made
 
     @cached_property
     def graph(self) -> nx.Graph:

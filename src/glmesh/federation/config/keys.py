@@ -43,7 +43,10 @@ class Identity:
 
     @staticmethod
     def read(certificate: Path, key: Path, ca: Path) -> Identity:
-        """Read certificate, private key and authority; raise InvalidInput if other users can read the key."""
+        """Read certificate, private key and authority.
+
+        InvalidInput is raised if other users can read the key, or if it is not that of the certificate.
+        """
         for path in (certificate, key, ca):
             if not path.is_file():
                 raise UnreadableFile(f"{path}: no such file; `glmesh keys` makes it")
@@ -51,7 +54,22 @@ class Identity:
             raise InvalidInput(
                 f"{key}: others can read this key; do chmod 600 {key}, or make a new one if they may have"
             )
+        if not _is_pair(certificate.read_bytes(), key.read_bytes()):
+            raise InvalidInput(
+                f"{key}: is not the key of {certificate}; take both from the same `glmesh keys`, or make both anew"
+            )
         return Identity(certificate.read_bytes(), key.read_bytes(), ca.read_bytes(), (certificate, key))
+
+
+def _is_pair(certificate: bytes, key: bytes) -> bool:
+    """Return whether a private key belongs to a certificate, both in PEM; raise UnreadableFile if one is neither."""
+    try:
+        shown = x509.load_pem_x509_certificate(certificate).public_key()
+        own = serialization.load_pem_private_key(key, password=None).public_key()
+    except (ValueError, TypeError) as error:
+        raise UnreadableFile(f"certificate or key is not readable PEM ({error})") from error
+    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return shown.public_bytes(*form) == own.public_bytes(*form)
 
 
 def fingerprint(certificate: bytes) -> str:

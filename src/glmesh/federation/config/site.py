@@ -5,6 +5,7 @@ federation = "federation.toml"      # paths are relative to this file
 data = "alice.csv"
 target = "y"                        # column of a table that holds the labels; default: the last
 ids = "patient"                     # column with the names of the rows, to compare them split by features
+sample_weight = "w"                 # column with the sample weights; default: all are 1
 certificate = "keys/alice.crt"
 key = "keys/alice.key"
 ca = "keys/ca.crt"
@@ -38,8 +39,9 @@ class NodeFile:
     certificate: str
     key: str
     ca: str
-    target: str = ""  # column of a table with the labels; default: the last
-    ids: str = ""  # column with the names of the rows; default: rows have no names
+    target: str = ""  # column of a table with the labels; default: that of the contract, or the last
+    ids: str = ""  # column with the names of the rows; default: that of the contract, or none
+    sample_weight: str = ""  # column with the sample weights; default: that of the contract, or none
     state: str = ""  # folder for all that the node writes; default: NAME.state
     listen: str = ""  # host:port; default: the address in the federation
     status: int = 0  # loopback port for figures; 0: any free one

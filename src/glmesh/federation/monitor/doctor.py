@@ -1,21 +1,27 @@
 """What can be found out about a node before it starts, one finding per thing that was looked at."""
 
 import datetime
+import errno
 import math
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
-import numpy as np
-
+from glmesh.contract import Contract, Fitted
+from glmesh.contract.fitting import listed, spoken
 from glmesh.core import Layout
 from glmesh.errors import GlmeshError
 from glmesh.federation.config import Site, expiry
-from glmesh.federation.node.rows import read_site_table
+from glmesh.federation.monitor.server import ask
+from glmesh.federation.node.agreement import scale_warnings
+from glmesh.federation.node.checkpoint import Store
+from glmesh.federation.node.site_data import SiteData, own_contract
 from glmesh.federation.wire import longest_mail
 from glmesh.federation.wire.probe import probe
+from glmesh.files.describe import describe
 from glmesh.formatting import size
 from glmesh.problem import DataSummary
 
@@ -44,17 +50,22 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     federation = site.federation
     yield Finding("configuration", f"{site.file.name}, one of {len(federation.members)} members")
     yield from _certificates(site)
+    yield from _port(site)
     try:
-        table = read_site_table(site.data, target=site.file.target or None, ids=site.file.ids or None)
-        data = table.node_data(federation.problem.model(), site.file.name)
+        own = SiteData.read(site)
+        contract = own_contract(own.table, site)
+        fitted = own.fitted(contract)
+        data = own.node_data(fitted)
         data.compose(_alone(data.summary()), site.me)
-    except GlmeshError as error:
+    except (GlmeshError, OSError) as error:
         yield Finding("data", str(error), "error")
         return
-    by_samples = federation.problem.split == "samples"
+    table, by_samples = fitted.table, federation.problem.split == "samples"
     yield Finding("data", f"{table.m:,} samples, {table.X.shape[1]:,} features, split by {federation.problem.split}")
+    yield from _contract(site, own, fitted, contract)
     if data.spec.loss.classifies:
-        yield Finding("labels", " and ".join(f"{label:g}" for label in np.unique(table.y)))
+        yield Finding("labels", spoken(own.table.labels).replace(", ", " and "))
+    yield _tried("state folder", lambda: _state(Store(site, own)))
     gap = 1.0 - federation.mixing.lambda2
     yield Finding("topology", f"{federation.network.topology}, connected, spectral gap {gap:.3f}")
     for peer, address in site.addresses.items():
@@ -67,6 +78,43 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     rounds = _ROUNDS / math.sqrt(gap)
     minutes = rounds * (_LATENCY + message * len(site.addresses) * _SECONDS_A_BYTE) / 60
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
+
+
+def _port(site: Site) -> Iterator[Finding]:
+    """Yield a Finding on whether this node can listen at its address; none if the address is not of this machine."""
+    host, _, port = site.file.listen.rpartition(":")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host.strip("[]"), int(port)), family=family):
+            yield Finding("port", f"{site.file.listen} is free")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            running = ask(site) is not None
+            said = "this node runs already" if running else "another program listens there; use another port"
+            yield Finding("port", f"{site.file.listen} is in use: {said}", "warning" if running else "error")
+        else:
+            yield Finding("port", f"cannot listen on {site.file.listen}: {error.strerror or error}", "error")
+    except ValueError:
+        yield Finding("port", f"{site.file.listen!r} is no address; expected host:port", "error")
+
+
+def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> Iterator[Finding]:
+    """Yield Findings on how the data fits the contract, and on what looks wrong in it."""
+    if site.federation.data is not None:
+        yield Finding("contract", f"fits {listed(contract.names) or 'target and rows'}")
+    elif own.table.names is not None:
+        yield Finding("contract", f"none in the federation file; this file has {listed(own.table.names)}")
+    else:
+        yield Finding("contract", "none, and the file has no header: columns go by position", "warning")
+    found = [str(finding) for finding in describe(own.table) if finding.warns]
+    for remark in [*found, *fitted.remarks(), *scale_warnings(site.file.name, {site.file.name: own.offer}, contract)]:
+        yield Finding("columns", remark, "warning")
+
+
+def _state(store: Store) -> str:
+    """Return words on the checkpoint of a node; raise InvalidInput if it is one of other data or another file."""
+    saved = store.load()
+    return "no checkpoint: a new run begins" if saved is None else f"goes on from {store.path}"
 
 
 def _alone(own: DataSummary) -> DataSummary:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glmesh.federation.monitor.history import read_lines
+from glmesh.federation.node.training import without_text
 from glmesh.formatting import size
 
 # Okabe and Ito (2008): told apart by colour-blind readers too
@@ -78,7 +79,7 @@ def _event(event: dict[str, Any]) -> str:
 
 def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) -> str:
     """Return an HTML table with the last figures of each node."""
-    rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds"]
+    rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds<th>whose data"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
         gap = last.get("certificate")
@@ -89,9 +90,11 @@ def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) ->
             "none" if gap is None else f"{gap:.1e}",
             size(last.get("bytes_sent", 0)),
             f"{last.get('seconds', 0):.0f}",
+            without_text(last.get("members", ()), last.get("without", ())) or ("all sites" if last else ""),
         ]
         rows.append("<tr>" + "".join(f"<td>{_text(cell)}" for cell in cells))
-    return f"<table>{''.join(rows)}</table>"
+    covers = "<p>A proven gap is about the optimiser on these rows, not about the data.</p>"
+    return f"<table>{''.join(rows)}</table>{covers}"
 
 
 def _heard(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]], start: float) -> list[Line]:

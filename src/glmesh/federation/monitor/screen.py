@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from glmesh.federation.monitor.log import RecentLines
+from glmesh.federation.node.neighbourhood import clock
+from glmesh.federation.node.training import without_text
 from glmesh.formatting import size
 
 _EVERY = 0.5  # [s] between two drawings
@@ -28,6 +30,7 @@ def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | 
         f"  proven gap   {'none yet' if gap is None else f'{gap:.2e}'}   asked for {now.get('tol', 0):.0e}"
         f"   {left(now, began)}",
         f"  members      {', '.join(now.get('members', [])) or 'not known yet'}",
+        *_not_there(now),
         f"  traffic      {size(now['bytes_sent'])} sent, {size(now['bytes_received'])} received",
         "",
     ]
@@ -40,14 +43,28 @@ def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | 
     return "\n".join(line[:columns] for line in lines)
 
 
+def _not_there(now: dict[str, Any]) -> list[str]:
+    """Return lines on members that are not in the answer, and on those that are waited for, since and until when."""
+    lines = []
+    if now.get("without"):
+        lines.append(f"               {without_text(now['members'], now['without'])}")
+    for name, why in (now.get("refused") or {}).items():
+        lines.append(f"  refused      {name}: {why}")
+    waiting = now.get("waiting")
+    if waiting:
+        times = f"since {clock(waiting['since'])}, until {clock(waiting['until'])}"
+        lines.append(f"  waiting for  {', '.join(waiting['names'])}, {times}; no proof can come before")
+    return lines
+
+
 def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
     """Return an estimate of the seconds left, as text, if the gap goes on falling by equal factors in equal times.
 
-    The text is empty where there is nothing to extrapolate from: no certificate, no progress since the first, or a gap
-    below tol.
+    The text is empty where there is nothing to extrapolate from: no certificate, no progress since the first, a gap
+    below tol, or a member that is waited for.
     """
     gap, tol = now.get("certificate"), now.get("tol", 0.0)
-    if began is None or not gap or gap >= began[1] or gap <= tol:
+    if began is None or not gap or gap >= began[1] or gap <= tol or now.get("waiting"):
         return ""
     rate = math.log(began[1] / gap) / max(now["seconds"] - began[0], 1e-9)
     return f"about {math.log(gap / tol) / rate:.0f} s left"

@@ -10,7 +10,10 @@ from typing import Any
 
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
+from glmesh.federation.monitor.history import read_lines
 from glmesh.files.archive import write_text
+
+_AFTER = 15.0  # [s] after the end of a run within which its last lines and figures are written
 
 _NUMBERS = {
     "round": ("gauge", "Rounds done, those that the node missed included."),
@@ -80,16 +83,33 @@ class Server:
         self._thread.join(1.0)
 
 
-def ask(site: Site) -> dict[str, Any]:
-    """Return the figures of this site's node, which runs on this machine; raise InvalidInput if it does not answer."""
+def ask(site: Site) -> dict[str, Any] | None:
+    """Return the figures of this site's node, which runs on this machine; None if it does not run."""
     path = site.state / "status.port"
-    if not path.exists():
-        raise InvalidInput(f"{site.file.name} has not run yet; start it with `glmesh node`")
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{int(path.read_text())}/status", timeout=5.0) as answer:
             figures: dict[str, Any] = json.load(answer)
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise InvalidInput(f"{site.file.name} does not answer ({error}); is it running?") from None
-    if figures.get("node") != site.file.name:
-        raise InvalidInput(f"{figures.get('node')} answers in the place of {site.file.name}; it is not running")
-    return figures
+    except (urllib.error.URLError, OSError, ValueError):
+        return None
+    return figures if figures.get("node") == site.file.name else None
+
+
+def last_words(site: Site) -> dict[str, Any]:
+    """Return what a node that does not run left in its state folder: `outcome`, `why` and the last figures.
+
+    InvalidInput is raised if it never ran, or was killed before it could say how it ended.
+    """
+    name, log = site.file.name, site.state / "log.jsonl"
+    events = read_lines(log) if log.is_file() else []
+    if not events:
+        raise InvalidInput(f"{name} has not run yet; start it with `glmesh node`")
+    history = site.state / "history.jsonl"
+    figures = (read_lines(history) if history.is_file() else [])[-1:]
+    last: dict[str, Any] = figures[0] if figures else {"node": name}
+    ends = [event for event in events if event["event"] in ("end", "error")]
+    if not ends or ends[-1]["time"] < last.get("time", 0.0) - _AFTER or events[-1]["time"] > ends[-1]["time"] + _AFTER:
+        told = f"; its last entry is about round {last['round']:,}" if "round" in last else ""
+        raise InvalidInput(f"{name} does not run, and did not say how it ended: was it killed?{told}; start it again")
+    end = ends[-1]
+    keep = {key: end[key] for key in ("why", "sites", "without") if key in end}
+    return last | keep | {"phase": "ended", "outcome": end.get("outcome", "refused")}

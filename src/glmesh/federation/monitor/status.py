@@ -22,6 +22,8 @@ def figures(node: Node) -> dict[str, object]:
         "bytes_received": sum(link.received for link in links.values()),
         "tol": neighbourhood.site.federation.problem.tol,
         "neighbours": {link.name: _neighbour(node, peer) for peer, link in links.items()},
+        "waiting": None if neighbourhood.waiting is None else vars(neighbourhood.waiting) | {},
+        "refused": {neighbourhood.name(k): why for k, why in neighbourhood.gossip.refused().items()},
     }
     if participant is not None:
         trainer = participant.trainer
@@ -29,6 +31,7 @@ def figures(node: Node) -> dict[str, object]:
         out |= {
             "round": trainer.state.round,
             "members": [neighbourhood.name(k) for k in trainer.members],
+            "without": [member.name for k, member in enumerate(trainer.federation.members) if k not in trainer.members],
             "certificate": None if certificate is None else _finite(certificate.relative),
             "certificate_round": None if certificate is None else certificate.round,
             "objective": _finite(trainer.state.objective),

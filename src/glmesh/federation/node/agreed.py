@@ -4,6 +4,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from glmesh.contract import Fitted
+from glmesh.federation.config import Federation
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.participant import Participant
@@ -17,8 +19,10 @@ class Agreed:
     """Second phase of a node: the summary of all members' data is known, so its state can be made or restored."""
 
     neighbourhood: Neighbourhood
+    federation: Federation  # in which members that were refused count as late
     data: NodeData
     summary: DataSummary  # of the data of all members that are not late
+    fitted: Fitted  # this node's table in the order of the contract
     store: Store
     saved: dict[str, Any] | None  # the checkpoint that the node goes on from; None: there is none
 
@@ -32,9 +36,9 @@ class Agreed:
         life = int(time.time() * 1000)  # [ms] since 1970: larger than before a restart, with or without a checkpoint
         if self.saved is not None:
             life = max(life, self.saved["trainer"]["life"] + 1)
-        trainer = Trainer(site.federation, site.me, self.data.compose(self.summary, site.me), life)
+        trainer = Trainer(self.federation, site.me, self.data.compose(self.summary, site.me), life)
         if self.saved is not None:
             trainer.restore(self.saved["trainer"])
             self.neighbourhood.log.info("resumed", extra={"round": trainer.state.round})
         participant = Participant(self.neighbourhood, trainer, self.store, patient=patient)
-        return Training(participant, self.summary, resumed=self.saved is not None)
+        return Training(participant, self.summary, self.fitted, resumed=self.saved is not None)

@@ -3,28 +3,34 @@
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from glmesh.contract import Column, Contract, DataTable, Fitted
 from glmesh.engine import checkpoint
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
 from glmesh.federation.node.gossip_store import GossipStore
+from glmesh.federation.node.site_data import SiteData
 from glmesh.federation.node.trainer import Trainer
 from glmesh.files.model_files import Model
-from glmesh.problem import DataSummary, NodeData
+from glmesh.problem import DataSummary
+from glmesh.types import SampleMatrix
 
 
 class Store:
     """The checkpoint file of a node; a file of another node, configuration or data is refused."""
 
-    def __init__(self, site: Site, data: NodeData) -> None:
+    def __init__(self, site: Site, data: SiteData) -> None:
         self._site, self._data = site, data
         self.path = site.state / "checkpoint"
 
     @cached_property
     def _identity(self) -> dict[str, str]:
         """Return digests of this node's configuration, data and name, by which its checkpoint is recognised."""
+        table = self._data.table
         parts = {
             "configuration": self._site.federation.entries(),
-            "data": [self._data.columns, self._data.y],
+            "data": [_plain(table.X), [str(one) for one in table.labels], _codes(table), table.weight, table.names],
             "name": self._site.file.name,
         }
         return {key: checkpoint.digest(part) for key, part in parts.items()}
@@ -49,7 +55,18 @@ class Store:
         checkpoint.write(self.path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
 
 
-def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) -> Model:
+def _plain(X: SampleMatrix) -> object:
+    """Return a matrix as arrays that can be digested."""
+    return [X.data, X.indices, X.indptr, list(X.shape)] if hasattr(X, "toarray") else np.ascontiguousarray(X)
+
+
+def _codes(table: DataTable) -> object:
+    """Return the targets as numbers: themselves, or positions among the labels where these are texts."""
+    y = np.empty(0) if table.y is None else table.y
+    return y if y.dtype.kind == "f" else np.searchsorted(np.array(table.labels), y)
+
+
+def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted, status: str) -> Model:
     """Return the model that a node writes: all coefficients split by samples, only its own split by features."""
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
@@ -65,6 +82,11 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) ->
         certificate = trainer.proof.certificate
         info |= {"certified_round": certificate.round, "gap": certificate.bound, "relative_gap": certificate.relative}
         info |= {"objective_low": certificate.objective_low, "objective_high": certificate.objective_high}
+    classes: tuple[float | str, ...] | None = summary.classes if spec.loss.classifies else None
+    if classes is not None and any(isinstance(label, str) for label in fitted.labels):
+        classes = fitted.labels  # the targets are their positions
+    members = [member.name for member in site.federation.members]
+    inside = [members[k] for k in trainer.members]
     return Model(
         coef=f.gradient(v) if part.split == "samples" else x,
         intercept=f.offset(v),
@@ -72,6 +94,19 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, status: str) ->
         penalty=part.penalty,
         alpha=part.alpha,
         l1_ratio=float(spec.l1_ratio or 0.0),
-        classes=summary.classes if spec.loss.classifies else None,
+        classes=classes,
         info=info,
+        contract=_contract(fitted, part.split),
+        federation=site.federation.name,
+        digest=site.federation.digest,
+        sites=tuple(inside),
+        without=tuple(name for name in members if name not in inside),
     )
+
+
+def _contract(fitted: Fitted, split: str) -> Contract | None:
+    """Return names, target and labels of a table for a model file; None where its columns have no names."""
+    table = fitted.table
+    if table.names is None:
+        return None
+    return Contract(table.target or "", tuple(Column(name) for name in table.names), fitted.labels, split)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from glmesh.federation.wire import SUMMARY, Flood, GossipEntry, unexpected
+from glmesh.federation.wire import OFFER, REFUSED, SUMMARY, DataOffer, Flood, GossipEntry, unexpected
 from glmesh.problem import DataSummary
 
 Key = tuple[str, int]  # (kind, node)
@@ -40,19 +40,40 @@ class GossipStore:
         return self._flood.keep((entry.kind, entry.node), entry.stamp, entry)
 
     def number(self, kind: str, node: int) -> int | None:
-        """Return the value of the known statement of a kind (any but `summary`) about a node; None if there is none."""
+        """Return the value of the known `done`, `successor` or `membership` of a node; None if there is none."""
         found = self._flood.entries.get((kind, node))
         return None if found is None else found[1].number
+
+    def knows(self, kind: str, node: int) -> bool:
+        """Return whether a statement of this kind about a node is known."""
+        return (kind, node) in self._flood.entries
+
+    def why(self, node: int) -> str:
+        """Return why a node is refused; empty if nobody said so."""
+        found = self._flood.entries.get((REFUSED, node))
+        return "" if found is None else found[1].why
 
     def stamp(self, kind: str, node: int) -> int:
         """Return the stamp of the known statement of a kind about a node; -1 if there is none."""
         return self._flood.stamp((kind, node))
 
-    def summary(self, nodes: Collection[int]) -> DataSummary | None:
-        """Return the merged data summary of these nodes; None until the summary of each is known."""
-        found = [self._flood.entries.get((SUMMARY, node)) for node in nodes]
-        known = [DataSummary.from_vector(one[1].numbers) for one in found if one is not None]
-        return DataSummary.merge(known) if len(known) == len(nodes) else None
+    def summaries(self) -> dict[int, DataSummary]:
+        """Return the known data summaries by node."""
+        return {node: DataSummary.from_vector(entry.numbers) for node, entry in self._of(SUMMARY).items()}
+
+    def offers(self) -> dict[int, DataOffer]:
+        """Return the known offers by node."""
+        return {node: entry.offer for node, entry in self._of(OFFER).items() if entry.offer is not None}
+
+    def refused(self) -> dict[int, str]:
+        """Return why nodes cannot take part, by node; one whose summary is known takes part, whatever was said."""
+        known = self._of(SUMMARY)
+        return {node: entry.why for node, entry in self._of(REFUSED).items() if node not in known}
+
+    def _of(self, kind: str) -> dict[int, GossipEntry]:
+        """Return the known statements of a kind, by node, ascending."""
+        found = {node: entry for (one, node), (_, entry) in self._flood.entries.items() if one == kind}
+        return dict(sorted(found.items()))
 
     def to_json(self) -> dict[str, object]:
         """Return all known statements as the JSON object of a GOSSIP message, which `merge` reads."""

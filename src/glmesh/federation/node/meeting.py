@@ -1,74 +1,224 @@
-"""First phase of a node: meet the neighbours and gather what all members must know of each other's data."""
+"""First phase of a node: meet the others, agree on what the data of all sites is, or say who does not fit and why."""
 
 import logging
+import time
+from collections.abc import Mapping
+from typing import NoReturn
 
 import numpy as np
 
-from glmesh.core import Violation
-from glmesh.errors import InvalidData
-from glmesh.federation.config import Site, difference
+from glmesh.contract import Contract, Fitted
+from glmesh.errors import GlmeshError, Mismatch
+from glmesh.federation.config import Federation, Site, difference
 from glmesh.federation.node.agreed import Agreed
+from glmesh.federation.node.agreement import other_targets, scale_warnings, settle
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
-from glmesh.federation.node.rows import RowDigests, read_site_table
-from glmesh.federation.wire import SUMMARY, TRAIN, GossipEntry, Hello
+from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
+from glmesh.federation.wire import OFFER, REFUSED, SUMMARY, TRAIN, WHY, GossipEntry, Hello
+from glmesh.files.archive import remove_parts
+from glmesh.files.describe import describe
+from glmesh.problem import DataSummary
+
+_TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
+_TELL = 3.0  # [s] that a site which has learned of a refusal stays for such neighbours
+_GRACE = 1.0  # [s] that links stay open after the last word, so that the others can read it
+
+
+class Stopped(Exception):
+    """Raised inside a meeting when the node was told to stop."""
 
 
 class Meeting:
-    """First phase of a node: it has read its own data, and gathers what it must know of all other members' data."""
+    """First phase of a node: it reads its own data, and gathers what it must know of all other members' data."""
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
-        self._site, self._federation = site, site.federation
-        table = read_site_table(site.data, target=site.file.target or None, ids=site.file.ids or None)
-        self._data = table.node_data(site.federation.problem.model(), site.file.name)
-        self._rows = table.digests() if site.federation.problem.split == "features" else None
-        rows = None if self._rows is None else self._rows.to_json()
-        hello = Hello(site.file.name, site.federation.entries(), rows=rows)
+        self._site, self._federation, self._log = site, site.federation, log
+        hello = Hello(site.file.name, site.federation.entries())
         self.neighbourhood = Neighbourhood(site, log, hello, self._check)
+        self._gossip = self.neighbourhood.gossip
+        self._differs: dict[
+            int, str
+        ] = {}  # neighbours with another federation file; written by the thread of the links
+        self._late = site.federation.members[site.me].late  # others do not wait for this node
 
     def _check(self, peer: int, hello: Hello) -> str | None:
         """Return why a neighbour that sent this HELLO cannot train with this node; None if it can."""
         if hello.purpose != TRAIN:
             return "does not train but predict"
         differs = difference(self._federation.entries(), hello.entries)
-        if differs is not None:
-            return f"has another configuration: {differs}"
-        if self._rows is None:
+        if differs is None:
+            self._differs.pop(peer, None)
             return None
-        try:
-            wrong = self._rows.misaligned(RowDigests.from_json(hello.rows or {}))
-        except Violation as error:
-            wrong = str(error)
-        return None if wrong is None else f"its rows are not aligned with those of {self._site.file.name}: {wrong}"
+        self._differs[peer] = f"has another configuration: {differs}"
+        return self._differs[peer]
 
     def run(self) -> Agreed | None:
-        """Exchange data summaries until those of all members that are not late are known; return the next phase.
+        """Agree with all members that are not late; return the next phase, or None if the node was stopped before.
 
-        None is returned if the node was stopped before. InvalidInput is raised if all neighbours refuse this node,
-        InvalidData if a late node's data does not fit.
+        Mismatch is raised if this or another site does not fit, unless the others go on without it; all members that
+        can be reached are told before.
         """
-        neighbourhood, me = self.neighbourhood, self._site.me
-        gossip, own = neighbourhood.gossip, self._data.summary()
-        store = Store(self._site, self._data)
-        saved = store.load()
+        try:
+            return self._meet()
+        except Stopped:
+            return None
+
+    def _meet(self) -> Agreed:
+        """Do the work of `run`; raise Stopped if the node was told to stop."""
+        neighbourhood, site, gossip = self.neighbourhood, self._site, self._gossip
+        error: Exception | None = None
+        try:
+            own = SiteData.read(site)
+            store = Store(site, own)
+            saved = store.load()
+        except (GlmeshError, OSError) as caught:
+            error = caught
         neighbourhood.links.start()
+        remove_parts(site.state)
+        neighbourhood.phase = "meeting"
+        if error is not None:
+            self._withdraw(error)
         if saved is not None:
             gossip.merge(saved["gossip"])
-        late = self._federation.members[me].late
-        if not late:
-            gossip.publish(GossipEntry(SUMMARY, me, 1, numbers=own.to_vector().tolist()))
-        neighbourhood.phase = "meeting"
+        if not self._late:
+            gossip.publish(GossipEntry(OFFER, site.me, 1, offer=own.offer))
+        contract, federation = self._agree()
+        try:
+            fitted = own.fitted(contract)
+            data = own.node_data(fitted)
+        except GlmeshError as caught:
+            self._withdraw(caught)
+        self._remark(own, fitted, contract)
+        summary = summary_of(data)
+        if not (self._late or federation.members[site.me].late):
+            gossip.publish(GossipEntry(SUMMARY, site.me, 1, numbers=summary.to_vector().tolist()))
+        federation, merged = self._summaries(federation)
+        if federation.members[site.me].late and not merged.admits(summary):
+            self._withdraw(
+                Mismatch(
+                    f"the data of {site.file.name} does not fit what the federation agreed on: it has more features, "
+                    "other rows, or other labels"
+                )
+            )
+        neighbourhood.waiting = None
+        return Agreed(neighbourhood, federation, data, merged, fitted, store, saved)
+
+    # agreement
+
+    def _agree(self) -> tuple[Contract, Federation]:
+        """Gather the offers of all members that are not late; return the contract and those who take part."""
+        while True:
+            federation = self._gather(OFFER)
+            offers = {self.neighbourhood.name(k): offer for k, offer in self._gossip.offers().items()}
+            taking_part = [member.name for member in federation.members if not member.late]
+            verdict = settle({name: offers[name] for name in taking_part}, federation)
+            if verdict.contract is not None:
+                return verdict.contract, federation
+            self._refuse(verdict.culprits, taking_part)
+
+    def _summaries(self, federation: Federation) -> tuple[Federation, DataSummary]:
+        """Gather the data summaries of all who take part; return those who do in the end, and the merged summary."""
+        while True:
+            federation = self._gather(SUMMARY)
+            names = {member.name: k for k, member in enumerate(federation.members) if not member.late}
+            known = self._gossip.summaries()
+            culprits = other_targets({name: known[k] for name, k in names.items()}, federation)
+            if not culprits:
+                return federation, DataSummary.merge(known[k] for k in names.values())
+            self._end({self._federation.id_of(name): why for name, why in culprits.items()})
+
+    def _refuse(self, culprits: Mapping[str, str], taking_part: list[str]) -> None:
+        """Publish who does not fit; end if that is everybody or this node, or if one refusal ends the run."""
+        reasons = {self._federation.id_of(name): why for name, why in culprits.items()}
+        if len(culprits) == len(taking_part):
+            self._end(reasons)
+        for node, why in reasons.items():
+            self._gossip.publish(GossipEntry(REFUSED, node, 1, why=why[:WHY]))
+        if self._site.me in reasons:
+            self._end(reasons)
+
+    def _gather(self, kind: str) -> Federation:
+        """Wait until each member that is not late made a statement of this kind, or is refused.
+
+        Returned is the federation in which those that are refused count as late: nobody waits for them.
+        """
+        neighbourhood, gossip = self.neighbourhood, self._gossip
         needed = np.flatnonzero(self._federation.members_at_start).tolist()
-        while (summary := gossip.summary(needed)) is None:
+        within, since = self._federation.network.meet_within, time.time()
+        while True:
+            refused = {node: why for node, why in gossip.refused().items() if node in needed}
+            if refused and self._federation.network.refused == "end":
+                self._end(refused)
+            missing = [node for node in needed if node not in refused and not gossip.knows(kind, node)]
+            if not missing:
+                return self._without(refused)
             if neighbourhood.stop.is_set():
-                return None
+                raise Stopped
+            neighbourhood.wait_for(missing, since, since + within)
+            if time.time() > since + within:
+                for node in missing:
+                    why = f"it did not come within {within:g} s{neighbourhood.link_trouble(node)}"
+                    gossip.publish(GossipEntry(REFUSED, node, 1, why=why[:WHY]))
+                continue
             message = neighbourhood.next_message()
             if message is not None:
                 neighbourhood.receive(message, lambda *_: None)
             neighbourhood.raise_if_refused()
-        if late and not summary.admits(own):
-            raise InvalidData(
-                f"the data of {self._site.file.name} does not fit what the federation agreed on: "
-                "it has more features, other rows, or other labels"
-            )
-        return Agreed(neighbourhood, self._data, summary, store, saved)
+            for peer, why in list(self._differs.items()):
+                gossip.publish(GossipEntry(REFUSED, peer, 1, why=why[:WHY]))
+
+    def _without(self, refused: Mapping[int, str]) -> Federation:
+        """Return the federation without the refused members; end if those that are left cannot train together."""
+        try:
+            return self._federation.without(refused)
+        except GlmeshError as error:
+            self._end(refused, f"; {error}")
+
+    # what is said at the end
+
+    def _remark(self, own: SiteData, fitted: Fitted, contract: Contract) -> None:
+        """Log what was done to the file's columns, and what looks wrong in it."""
+        said = [str(finding) for finding in describe(own.table) if finding.warns] + fitted.remarks()
+        if self._federation.data is None and not contract.header and self._federation.problem.split == "samples":
+            said.append("no site's file has a header: columns are matched by position, not by name")
+        if self._federation.problem.split == "features" and self._federation.problem.aligned and not own.offer.ids:
+            said.append("rows have no names: that all files hold the same rows in the same order was not checked")
+        offers = {self.neighbourhood.name(k): offer for k, offer in self._gossip.offers().items()}
+        offers[self._site.file.name] = own.offer
+        for remark in [*said, *scale_warnings(self._site.file.name, offers, contract)]:
+            self._log.warning("data", extra={"why": remark})
+
+    def _withdraw(self, error: Exception) -> NoReturn:
+        """Tell all members that this site cannot take part, and why as far as they may know; raise Mismatch."""
+        self._log.error("cannot take part", extra={"why": str(error)})
+        self._gossip.publish(GossipEntry(REFUSED, self._site.me, 1, why=public_reason(error)[:WHY]))
+        self._tell(_TELL_OWN)
+        raise Mismatch(f"{self._site.file.name} cannot take part: {error}") from error
+
+    def _end(self, refused: Mapping[int, str], more: str = "") -> NoReturn:
+        """Pass on who cannot take part, and raise Mismatch with all reasons."""
+        self._tell(_TELL)
+        name = self.neighbourhood.name
+        raise Mismatch("; ".join(f"{name(node)} cannot take part: {why}" for node, why in refused.items()) + more)
+
+    def _tell(self, seconds: float) -> None:
+        """Stay until all neighbours were reached, which get all gossip when their links come up, for `seconds` at most.
+
+        Then links stay open for a moment, so that the others can read the last message.
+        """
+        neighbourhood = self.neighbourhood
+        links, end = neighbourhood.links.links, time.monotonic() + seconds
+        reached = {peer for peer, link in links.items() if link.up}
+        open_ones = {peer for peer, link in links.items() if not link.refused} - self._gossip.refused().keys()
+        while not reached >= open_ones and time.monotonic() < end and not neighbourhood.stop.is_set():
+            message = neighbourhood.next_message()
+            if message is not None:
+                neighbourhood.receive(message, lambda *_: None)
+                reached |= {message.peer} if message.up else set()
+        neighbourhood.links.flush(1.0)
+        end = time.monotonic() + _GRACE
+        while any(link.up for link in links.values()) and time.monotonic() < end:
+            message = neighbourhood.next_message()
+            if message is not None:
+                neighbourhood.receive(message, lambda *_: None)

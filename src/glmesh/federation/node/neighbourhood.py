@@ -3,15 +3,26 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from glmesh.core import Violation
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
 from glmesh.federation.node.gossip_store import GossipStore, Key
-from glmesh.federation.wire import Hello, Kind, Message, PeerLinks, Ready, pack_json, unpack_json
+from glmesh.federation.wire import REFUSED, Hello, Kind, Message, PeerLinks, Ready, pack_json, unpack_json
 
 POLL = 0.2  # [s] longest sleep while waiting for messages: a signal is noticed after this
+SAY_EVERY = 10.0  # [s] between two lines on who is waited for
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Whom a node waits for, since when and until when."""
+
+    names: tuple[str, ...]
+    since: float  # [s] since 1970
+    until: float  # [s] since 1970
 
 
 class Neighbourhood:
@@ -35,10 +46,30 @@ class Neighbourhood:
         self.stop = threading.Event()  # set by SIGTERM and Ctrl-C
         self.phase = "starting"  # for people: a phase, or how the run ended
         self.began = time.time()  # [s] since 1970
+        self.waiting: Waiting | None = None  # None: nobody is waited for
+        self._said = 0.0  # [s] since 1970: time of the last line on who is waited for
 
     def name(self, node: int) -> str:
         """Return the name of the member with this number."""
         return self.site.federation.members[node].name
+
+    def wait_for(self, nodes: Sequence[int], since: float, until: float) -> None:
+        """Note whom this node waits for, in seconds since 1970, and log it every SAY_EVERY seconds."""
+        now = time.time()
+        names = tuple(self.name(node) for node in nodes)
+        self.waiting = Waiting(names, since, until) if names else None
+        self._said = max(self._said, since)  # a short wait is not worth a line
+        if names and now >= self._said + SAY_EVERY:
+            self._said = now
+            times = {"since": clock(since), "until": clock(until)}
+            self.log.info(
+                "waiting", extra={"for": ", ".join(f"{self.name(k)}{self.link_trouble(k)}" for k in nodes)} | times
+            )
+
+    def link_trouble(self, node: int) -> str:
+        """Return why the link to a neighbour is down, in parentheses; empty if it is up, or the node no neighbour."""
+        link = self.links.links.get(node)
+        return "" if link is None or link.up else f" ({link.why})"
 
     def next_message(self) -> Message | None:
         """Return the next message of any neighbour, None if none comes within POLL seconds."""
@@ -58,7 +89,12 @@ class Neighbourhood:
             return []
         try:
             if kind is Kind.GOSSIP:
-                return self.gossip.merge(unpack_json(content), peer)
+                news = self.gossip.merge(unpack_json(content), peer)
+                for what, node in news:
+                    if what == REFUSED:
+                        about = {"who": self.name(node), "why": self.gossip.why(node)}
+                        self.log.warning("cannot take part", extra=about)
+                return news
             if kind is Kind.READY:
                 self.ready[peer] = Ready.from_json(unpack_json(content)).clock
             elif kind in (Kind.HANDOVER, Kind.BYE):
@@ -74,3 +110,8 @@ class Neighbourhood:
         links = self.links.links.values()
         if links and all(link.refused for link in links):
             raise InvalidInput("; ".join(link.refused for link in links))
+
+
+def clock(seconds: float) -> str:
+    """Return a time in seconds since 1970 as the hours, minutes and seconds of this place."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -1,9 +1,11 @@
 """A node that has a state: what it tells its neighbours about itself, and what it learns from them."""
 
+import time
+
 from glmesh.core import Layout
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.gossip_store import Key
-from glmesh.federation.node.neighbourhood import Neighbourhood
+from glmesh.federation.node.neighbourhood import SAY_EVERY, Neighbourhood
 from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.wire import (
     CONTROL,
@@ -27,7 +29,7 @@ class Participant:
 
     def __init__(self, neighbourhood: Neighbourhood, trainer: Trainer, store: Store, *, patient: bool = False) -> None:
         self.neighbourhood, self.trainer, self._store = neighbourhood, trainer, store
-        self.federation, self._me = neighbourhood.site.federation, neighbourhood.site.me
+        self.federation, self._me = trainer.federation, neighbourhood.site.me
         links, network = neighbourhood.links, self.federation.network
         layout = Layout(trainer.block.d, len(self.federation.members), network.wire == "float32")
         links.allow(max(longest_mail(layout), CONTROL))
@@ -144,6 +146,19 @@ class Participant:
                 trainer.learn(peer, counter + 1)
                 self._say_membership(peer)
                 self.save()
+
+    def wait_for_absent(self, now: float) -> None:
+        """Note which members among the neighbours were not heard lately, and until when they are waited for.
+
+        `now` is in seconds of a monotonic clock. While a member is away there is no proof.
+        """
+        heard = {
+            peer: timing.heard
+            for peer, timing in self.timing.items()
+            if self.trainer.view.is_member(peer) and not timing.finished and now > timing.heard + SAY_EVERY
+        }
+        since = min(heard.values(), default=now) - now + time.time()
+        self.neighbourhood.wait_for(list(heard), since, since + self.federation.network.gone_after)
 
     def save(self) -> None:
         """Write a checkpoint, and send this node's share to its successor, which counts it should the node be lost."""

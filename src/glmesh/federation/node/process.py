@@ -8,7 +8,7 @@ from contextlib import closing
 from glmesh.federation.config import Site
 from glmesh.federation.node.meeting import Meeting
 from glmesh.federation.node.participant import Participant
-from glmesh.federation.node.training import TrainingOutcome
+from glmesh.federation.node.training import Ending, TrainingOutcome
 
 
 class Node:
@@ -21,7 +21,7 @@ class Node:
 
     def run(
         self, *, patient: bool = False, max_rounds: int | None = None, record: Callable[[], None] = lambda: None
-    ) -> TrainingOutcome:
+    ) -> Ending:
         """Meet the neighbours, train with them and write the model; return how it ended.
 
         `patient`: wait for each neighbour without limit, so that the rounds are the simulator's. `max_rounds`: None is
@@ -30,15 +30,16 @@ class Node:
         neighbourhood = self.neighbourhood
         limit = neighbourhood.site.federation.problem.max_rounds if max_rounds is None else max_rounds
         with closing(neighbourhood.links):
-            outcome = TrainingOutcome.STOPPED
+            ending = Ending(TrainingOutcome.STOPPED)
             agreed = self._meeting.run()
             if agreed is not None:
                 training = agreed.prepare(patient=patient)
                 self.participant = training.participant
-                outcome = training.run(limit, record)
-            neighbourhood.phase = outcome.name.lower()
-            self._log.info("end", extra={"outcome": outcome.name.lower(), "why": outcome.value})
-            return outcome
+                ending = training.run(limit, record)
+            neighbourhood.phase = ending.outcome.name.lower()
+            about = {"outcome": ending.outcome.name.lower(), "why": ending.sentence()}
+            self._log.info("end", extra=about | {"sites": list(ending.sites), "without": list(ending.without)})
+            return ending
 
     def stop_on_signals(self) -> None:
         """Let SIGTERM and Ctrl-C end the run after a checkpoint, from now on."""

@@ -1,9 +1,11 @@
 """Last phase of a node: rounds until all members hold a proof, then the model and a good-bye."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
+from glmesh.contract import Fitted
 from glmesh.federation.node.checkpoint import model_of
 from glmesh.federation.node.participant import Participant
 from glmesh.federation.wire import Kind, pack_json
@@ -19,23 +21,54 @@ _LOOK = 0.5  # [s] between looks for absent members, and between entries of the 
 class TrainingOutcome(Enum):
     """Ways in which a node's training ends; the value of each is a sentence for people."""
 
-    CERTIFIED = "All members hold a model that is proven to be good enough."
-    ALONE = "The model is proven to be good enough; nobody was there to confirm that all others have theirs."
+    CERTIFIED = "The sites that took part hold a model that is proven to be within tol of the best for their rows."
+    ALONE = "The model is proven to be within tol of the best for these rows; nobody confirmed that others have theirs."
     OUT_OF_ROUNDS = "Stopped after max_rounds without a proof; raise max_rounds or relax tol."
     LEFT_BEHIND = "The others are done; this node came back too late to prove its part."
     STOPPED = "Stopped; started again it goes on from its checkpoint."
 
 
+@dataclass(frozen=True)
+class Ending:
+    """How a node's training ended, and whose data is in the answer."""
+
+    outcome: TrainingOutcome
+    sites: tuple[str, ...] = ()  # members whose data is in the answer; empty if the node never began to train
+    without: tuple[str, ...] = ()  # members whose data is not: given up, refused, or never there
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the data of all members is in the answer."""
+        return not self.without
+
+    def sentence(self) -> str:
+        """Return a line for people: how it ended, without whom, and what a proof is about."""
+        proven = self.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE)
+        text = self.outcome.value
+        if self.outcome is TrainingOutcome.CERTIFIED and self.is_whole:
+            text = (
+                f"All {len(self.sites)} sites hold a model that is proven to be within tol of the best for these rows."
+            )
+        said = [without_text(self.sites, self.without)] if self.sites and self.without else []
+        covers = ["The proof is about the optimiser on these rows, not about the data."] if proven else []
+        return " ".join([text, *(f"It is {one}." for one in said), *covers])
+
+
+def without_text(sites: Sequence[str], without: Sequence[str]) -> str:
+    """Return words on who is not in an answer: "without dora (3 of 4 sites)"; empty if nobody is left out."""
+    return f"without {', '.join(without)} ({len(sites)} of {len(sites) + len(without)} sites)" if without else ""
+
+
 class Training:
     """Last phase of a node: rounds with its neighbours until the run ends, then the model and a good-bye."""
 
-    def __init__(self, participant: Participant, summary: DataSummary, *, resumed: bool) -> None:
-        self.participant, self._summary, self._resumed = participant, summary, resumed
+    def __init__(self, participant: Participant, summary: DataSummary, fitted: Fitted, *, resumed: bool) -> None:
+        self.participant, self._summary, self._fitted, self._resumed = participant, summary, fitted, resumed
         self._neighbourhood, self._trainer = participant.neighbourhood, participant.trainer
         self._looked = 0.0  # [s] time of the last look for absent members
         self._linked = time.monotonic()  # [s] time at which some link was last seen up
 
-    def run(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
+    def run(self, max_rounds: int, record: Callable[[], None]) -> Ending:
         """Make rounds until the run ends, write checkpoint and model, say good-bye; return how it ended.
 
         `record` is called about twice a second and after each new proof.
@@ -46,11 +79,12 @@ class Training:
         outcome = self._rounds(max_rounds, record)
         self._neighbourhood.phase = outcome.name.lower()
         self.participant.save()
+        site = self._neighbourhood.site
+        model = model_of(self._trainer, site, self._summary, self._fitted, outcome.name.lower())
         if outcome is not TrainingOutcome.STOPPED:
-            site = self._neighbourhood.site
-            model_of(self._trainer, site, self._summary, outcome.name.lower()).save(site.state / "model.npz")
+            model.save(site.state / "model.npz")
             self._part()
-        return outcome
+        return Ending(outcome, model.sites, model.without)
 
     def _start(self) -> None:
         """Wait for the neighbours that are not late to be ready, or for some to begin; then take part in the exchanges.
@@ -68,13 +102,16 @@ class Training:
             """Return whether a neighbour is in a later exchange than this node."""
             return barrier.newest > trainer.gossip.clock
 
-        end = time.monotonic() + (_RESUME if self._resumed else _START)
+        began, end = time.time(), time.monotonic() + (_RESUME if self._resumed else _START)
         while not stop.is_set() and not (needed <= self._neighbourhood.ready.keys() or begun()):
             if not barrier.patient and time.monotonic() >= end:
                 break
+            missing = sorted(needed - self._neighbourhood.ready.keys())
+            self._neighbourhood.wait_for(missing, began, began + (_RESUME if self._resumed else _START))
             message = self._neighbourhood.next_message()
             if message is not None:
                 participant.exchange.take(message)
+        self._neighbourhood.waiting = None
         participant.follow_membership()
         if begun() and trainer.met:
             trainer.returned()  # the others have begun: this node is late, or has lost its memory
@@ -116,6 +153,7 @@ class Training:
             return False
         self._looked = now
         participant.give_up_absent(now)
+        participant.wait_for_absent(now)
         if any(link.up for link in self._neighbourhood.links.links.values()):
             self._linked = now
         return True

@@ -31,7 +31,8 @@ from glmesh.errors import InvalidInput
 from glmesh.gossip import DIGEST_BYTES, OFFER_BYTES, Membership, Offer
 from glmesh.types import Vector
 
-PROTOCOL = 2  # version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed
+# version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed. 3: offers
+PROTOCOL = 3
 CHUNK = 1 << 20  # [bytes] payload of a frame; a quarter of the 4 MB that gRPC accepts by default
 CONTROL = 4 << 20  # [bytes] longest message before d is known; a GOSSIP message with 10,000 summaries has 2 MB
 _CHECKED = 1 << 12  # [bytes] prefix under the checksum, which finds mistakes of ours; TLS guards all of the message

@@ -198,6 +198,8 @@ class PeerLinks:
                 asyncio.run_coroutine_threadsafe(end(), self._loop).result(5.0)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(5.0)
+        if not self._loop.is_running():
+            self._loop.close()
 
     # for the node's own thread
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
+from glmesh.contract.contract import doubled
 from glmesh.core import Violation
 from glmesh.problem import DataSummary
 
 TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
-SUMMARY, DONE, SUCCESSOR, MEMBERSHIP = "summary", "done", "successor", "membership"  # kinds of gossip entries
-_KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP)
+# kinds of gossip entries
+SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED = "summary", "done", "successor", "membership", "offer", "refused"
+_KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED)
+WHY = 1000  # [characters] of the reason of a refusal; longer ones are cut
+_NAME = 1000  # [characters] longest name of a column, and longest label
 _NUMBERS = 1 << 62  # rounds, exchanges and stamps are below this, so that they fit 64 bits with some to spare
 
 
@@ -49,7 +53,6 @@ class Hello(JsonRecord):
     entries: dict[str, str]  # `Federation.entries` of the sender
     purpose: str = TRAIN  # or PREDICT
     n_rows: int | None = None  # rows to be predicted; None while training
-    rows: dict[str, Any] | None = None  # digests of row names and labels (`RowDigests`); None split by samples
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,47 @@ class Ready(JsonRecord):
 
 
 @dataclass(frozen=True)
+class DataOffer(JsonRecord):
+    """What a site tells all others of its table before the sites agree: names and kinds, never values of rows.
+
+    Where the federation file has a contract, or columns are split, there are no names in it.
+    """
+
+    target: str = ""  # name of the target; empty: it has none
+    names: list[Any] | None = None  # of the features, in the order of the file; None: the file has no header
+    width: int = 0  # number of features
+    booleans: list[Any] = field(default_factory=list)  # positions of features that hold 0 and 1 only
+    open: bool = False  # the table is sparse, and may lack features at its end
+    labels: list[Any] = field(default_factory=list)  # distinct labels of a classification, numbers or texts
+    weight: str = ""  # name of the column with the sample weights; empty: none
+    rows: int = 0  # number of rows, split by features; 0 split by samples
+    ids: str = ""  # keyed digest of the whole column of row names, split by features; empty: rows have no names
+    scales: list[Any] = field(
+        default_factory=list
+    )  # k with 2^(k-1) <= max |x| < 2^k by feature, None for 0; []: untold
+
+    def __post_init__(self) -> None:
+        texts = [self.target, self.weight, self.ids, *(self.names or ())]
+        wrong = next((one for one in texts if not isinstance(one, str) or len(one) > _NAME), None)
+        if wrong is not None:
+            raise unexpected("offer", f"texts of at most {_NAME} characters as names", wrong)
+        special = {one for one in (self.target, self.weight) if one}
+        if doubled(self.names or ()) or special & set(self.names or ()):
+            raise unexpected("offer, names", "distinct names, without the target's and the weight's", self.names)
+        if not 0 <= self.width < _NUMBERS or not 0 <= self.rows < _NUMBERS or self.width < len(self.names or ()):
+            raise unexpected("offer, width and rows", "numbers >= 0, as many names as features", self.width)
+        for label in self.labels:
+            if not (_is_finite(label) or (isinstance(label, str) and len(label) <= _NAME)) or isinstance(label, bool):
+                raise unexpected("offer, labels", "finite numbers and texts", label)
+        for place in self.booleans:
+            if type(place) is not int or not 0 <= place < self.width:
+                raise unexpected("offer, booleans", "positions of features", place)
+        for scale in self.scales:
+            if scale is not None and (type(scale) is not int or abs(scale) > 2000):
+                raise unexpected("offer, scales", "powers of two of numbers", scale)
+
+
+@dataclass(frozen=True)
 class GossipEntry:
     """One statement about one node, which all nodes pass on; a larger stamp replaces a smaller one.
 
@@ -80,17 +124,22 @@ class GossipEntry:
     | `done`       | the round that the node holds a good enough certificate about; -1: none any more |
     | `successor`  | the neighbour that counts the node's share if the node never returns            |
     | `membership` | the node's counter in the membership view (odd: a member), after it was given up |
+    | `offer`      | `DataOffer` of the node, from which all compute the contract                    |
+    | `refused`    | why the node cannot take part, in words for everybody's eyes                    |
     """
 
     kind: str  # of the table above
     node: int  # whom the statement is about
     stamp: int  # grows with every new statement of this kind about this node
-    number: int = -1  # value of all kinds but `summary`
+    number: int = -1  # value of `done`, `successor` and `membership`
     numbers: list[float] = field(default_factory=list)  # value of a `summary`
+    offer: DataOffer | None = None  # value of an `offer`
+    why: str = ""  # value of a `refused`
 
     def to_json(self) -> list[object]:
         """Return the entry as a list [kind, node, stamp, value]."""
-        return [self.kind, self.node, self.stamp, self.numbers if self.kind == SUMMARY else self.number]
+        value: object = {SUMMARY: self.numbers, REFUSED: self.why}.get(self.kind, self.number)
+        return [self.kind, self.node, self.stamp, self.offer.to_json() if self.offer is not None else value]
 
     @staticmethod
     def from_json(tree: object, where: str, n_nodes: int) -> GossipEntry:
@@ -108,6 +157,14 @@ class GossipEntry:
         if type(stamp) is not int or not 0 <= stamp < _NUMBERS:
             raise unexpected(f"{where}, stamp", "a number >= 0", stamp)
         about = f"{kind} of node {node}"
+        if kind == OFFER:
+            if not isinstance(value, dict):
+                raise unexpected(about, "an object", value)
+            return GossipEntry(kind, node, stamp, offer=DataOffer.from_json(value))
+        if kind == REFUSED:
+            if not isinstance(value, str) or len(value) > WHY:
+                raise unexpected(about, f"a text of at most {WHY} characters", value)
+            return GossipEntry(kind, node, stamp, why=value)
         if kind != SUMMARY:
             if type(value) is not int or not -1 <= value < _NUMBERS:
                 raise unexpected(about, "a whole number >= -1", value)

@@ -1,0 +1,109 @@
+"""What all sites conclude from the same offers and summaries: the contract, or who does not fit and why.
+
+Pure functions: every site calls them with the same arguments, and so comes to the same end without asking anybody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from glmesh.contract import Column, Contract, Verdict, agree
+from glmesh.contract.agreement import outliers
+from glmesh.contract.fitting import spoken
+from glmesh.federation.config import Federation
+from glmesh.federation.node.site_data import positions
+from glmesh.federation.wire import DataOffer
+from glmesh.problem import DataSummary
+
+APART = 7  # [powers of two] between the scale of a column here and at another site from which on there is a warning
+
+
+def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
+    """Return the contract of the sites that made these offers, given in the order of the members, or the culprits."""
+    loss = federation.problem.model().loss
+    width = max((offer.width for offer in offers.values() if offer.open), default=0)
+    contracts = {site: _contract(offer, federation, width) for site, offer in offers.items()}
+    verdict = agree(contracts, classifies=loss.classifies)
+    culprits = verdict.culprits or _misaligned(offers, federation)
+    if not culprits and loss.classifies and verdict.contract is not None and len(verdict.contract.labels) != 2:
+        held = spoken(verdict.contract.labels) or "no labels"
+        why = f"all sites together hold the labels {held}; the {loss.name} loss needs two"
+        culprits = dict.fromkeys(offers, why)
+    return Verdict(None, culprits) if culprits else verdict
+
+
+def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
+    """Return the contract that the table of an offer keeps; tables that may lack columns at their end have `width`."""
+    labels = tuple(one if isinstance(one, str) else float(one) for one in offer.labels)
+    if federation.data is not None:
+        named = federation.data.with_labels(federation.data.labels or labels)
+        return replace(named, weight=offer.weight if offer.weight not in named.names else "")
+    split, header = federation.problem.split, offer.names is not None
+    if split == "features":
+        columns: tuple[Column, ...] = ()
+    elif offer.names is None:
+        columns = positions(width if offer.open else offer.width)
+    else:
+        booleans = set(offer.booleans)
+        columns = tuple(Column(name, "boolean" if k in booleans else "number") for k, name in enumerate(offer.names))
+    return Contract(offer.target, columns, labels, split, weight=offer.weight, header=header)
+
+
+def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str, str]:
+    """Return the sites whose rows are not those of the others, split by features, with what is known of it."""
+    if federation.problem.split != "features":
+        return {}
+    counts = outliers({site: offer.rows for site, offer in offers.items()})
+    if counts:
+        return {
+            site: f"has {offers[site].rows} rows; {other}: has {offers[other].rows}; split by features all sites hold "
+            "the same rows"
+            for site, other in counts.items()
+        }
+    if federation.problem.aligned and not all(offer.ids for offer in offers.values()):
+        return {}
+    return {
+        site: f"its rows are not those of {other}, or stand in another order (by one digest of the whole column of row "
+        "names); bring the rows of all files into one order of their names"
+        for site, other in outliers({site: offer.ids for site, offer in offers.items()}).items()
+    }
+
+
+def other_targets(summaries: Mapping[str, DataSummary], federation: Federation) -> dict[str, str]:
+    """Return the sites whose targets or sample weights cannot be those of the others, split by features.
+
+    Only their extremes and sums are compared, which sites tell each other anyway.
+    """
+    if federation.problem.split != "features":
+        return {}
+    values = {site: (one.y_min, one.y_max, one.weight) for site, one in summaries.items()}
+    return {
+        site: f"its target or its sample weights are not those of {other}; split by features all sites hold the same"
+        for site, other in outliers(values).items()
+    }
+
+
+def scale_warnings(own: str, offers: Mapping[str, DataOffer], contract: Contract) -> Iterator[str]:
+    """Yield a sentence for each column whose scale at the site `own` is far from the largest of all sites.
+
+    Where the contract has a range, the scale is compared with that instead.
+    """
+    by_site = {
+        site: dict(zip(offer.names or contract.names, offer.scales, strict=False)) for site, offer in offers.items()
+    }
+    for column in contract.columns:
+        here = by_site[own].get(column.name)
+        if here is None:
+            continue
+        told = [scale for one in by_site.values() if (scale := one.get(column.name)) is not None]
+        expected, whose = max(told), "at another site"
+        ends = [abs(end) for end in (column.low, column.high) if end]
+        if ends:
+            expected, whose = math.frexp(max(ends))[1], "in the contract"
+        if abs(expected - here) >= APART:
+            yield (
+                f"column {column.name!r}: the largest value is about 2^{abs(expected - here)} times "
+                f"{'smaller' if here < expected else 'larger'} here than {whose}; are the units the same?"
+            )

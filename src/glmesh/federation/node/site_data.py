@@ -1,0 +1,177 @@
+"""A site's own table: read and checked, offered to the others, and put in the order that all agree on.
+
+Split by features all sites hold the same samples, row by row. They compare one keyed digest of the whole column of row
+names; targets are never digested, since a digest of few values is easily undone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glmesh.contract import Column, Contract, DataTable, Fitted, fit
+from glmesh.contract.contract import doubled, kind_of
+from glmesh.contract.fitting import listed
+from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnreadableFile
+from glmesh.federation.config import Federation, Site
+from glmesh.federation.wire import DataOffer
+from glmesh.files.data_files import is_table, read_table
+from glmesh.problem import DataSummary, NodeData
+from glmesh.types import SampleMatrix
+
+_SCALES = 4096  # [columns] beyond which a site does not tell the scales of its columns
+
+
+@dataclass(frozen=True, eq=False)
+class SiteData:
+    """The table of one site, after the checks that need nobody else."""
+
+    site: Site
+    table: DataTable  # as the file has it
+    offer: DataOffer  # what the other sites are told of it
+
+    @staticmethod
+    def read(site: Site) -> SiteData:
+        """Read and check a site's data file; raise Mismatch, InvalidInput or UnreadableFile if it cannot be used."""
+        federation = site.federation
+        table = read_site_table(site)
+        own = own_contract(table, site)
+        fitted = fit(table, own)
+        if federation.problem.split == "features" and table.ids is None and not federation.problem.aligned:
+            raise Mismatch(
+                f"{table.where}: split by features rows must have names, to be compared with those of the other sites; "
+                "name their column by `ids` in the node file, or write aligned = true into [problem] of the federation "
+                "file if all files have the same rows in the same order"
+            )
+        weight = "" if table.weight is None else site.file.sample_weight or own.weight
+        data = SiteData(site, table, _offer(fitted, own, weight, federation))
+        data.node_data(fitted)  # finds what is not finite
+        return data
+
+    def fitted(self, contract: Contract) -> Fitted:
+        """Return the table in the order of a contract; a sparse one without names may lack columns at its end."""
+        X, width = self.table.X, len(contract.columns)
+        table = self.table
+        if self.offer.open and contract.columns and X.shape[1] < width:
+            X = X.copy()
+            X.resize((X.shape[0], width))
+            table = replace(table, X=X)
+        return fit(table, contract)
+
+    def node_data(self, fitted: Fitted) -> NodeData:
+        """Return the data of this node in the problem of the federation."""
+        spec = self.site.federation.problem.model()
+        return NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
+
+
+def summary_of(data: NodeData) -> DataSummary:
+    """Return what the other sites must know of a node's data; unlike in a simulation, no digest of the targets."""
+    return replace(data.summary(), y_digest=0, least_y_digest=0)
+
+
+def read_site_table(site: Site) -> DataTable:
+    """Read the data file of a site; the columns of target, row names and weights are those of node file or contract."""
+    file, contract = site.file, site.federation.data or Contract("")
+    named = is_table(site.data)
+    wanted = {
+        "target": (file.target or contract.target) if named else "",
+        "ids": file.ids or (contract.ids if named else ""),
+        "weight": (file.sample_weight or contract.weight) if named else "",
+    }
+    given = {key: name or None for key, name in wanted.items()}
+    try:
+        table = read_table(site.data, **given, missing=contract.missing)  # type: ignore[arg-type]
+    except InvalidData:
+        raise
+    except InvalidInput as error:
+        names = read_table(site.data, has_target=False, missing=contract.missing).names
+        for key, name in wanted.items():
+            if name and names is not None and name not in names:
+                raise Mismatch(
+                    f"{file.data}: lacks the column {name!r} ({key}); the file has {listed(names)}; rename the column, "
+                    "or correct the name in the node file or the federation file"
+                ) from error
+        raise
+    return replace(table, where=file.data)
+
+
+def own_contract(table: DataTable, site: Site) -> Contract:
+    """Return the contract of the federation file or, without one, the contract that a site's own table keeps."""
+    part, contract = site.federation.problem, site.federation.data
+    labels = table.labels if part.model().loss.classifies else ()
+    if contract is not None:
+        return contract if contract.labels else contract.with_labels(labels)
+    twice = doubled(table.names or ())
+    if twice:
+        raise Mismatch(f"{table.where}: has the column {twice[0]!r} twice; keep one of them")
+    if part.split == "features":
+        columns: tuple[Column, ...] = ()
+    elif table.names is None:
+        columns = positions(table.X.shape[1])
+    else:
+        columns = tuple(Column(name, kind) for name, kind in zip(table.names, kinds(table.X), strict=True))
+    weight = "" if table.weight is None else site.file.sample_weight
+    return Contract(table.target or "", columns, labels, part.split, "", weight, header=table.names is not None)
+
+
+def positions(width: int) -> tuple[Column, ...]:
+    """Return the columns of a contract whose features have no names."""
+    return tuple(Column(f"column {k}") for k in range(width))
+
+
+def kinds(X: SampleMatrix) -> list[str]:
+    """Return the kind of each column of X."""
+    dense = not hasattr(X, "toarray")
+    return [kind_of(np.asarray(X[:, k])) if dense else "number" for k in range(X.shape[1])]
+
+
+def _offer(fitted: Fitted, own: Contract, weight: str, federation: Federation) -> DataOffer:
+    """Return what all sites are told of a table that keeps the contract `own`; `weight`: the column of its weights."""
+    table, told = fitted.table, federation.data is None
+    by_features = federation.problem.split == "features"
+    return DataOffer(
+        target=own.target,
+        names=list(own.names) if told and own.header else None if told else [],
+        width=len(own.columns) if told else 0,
+        booleans=[k for k, column in enumerate(own.columns) if column.kind == "boolean"] if told else [],
+        open=told and hasattr(table.X, "toarray") and table.names is None,
+        labels=list(own.labels) if told or not federation.data or not federation.data.labels else [],
+        weight=weight,
+        rows=table.m if by_features else 0,
+        ids=row_digest(table.ids, federation) if by_features and table.ids is not None else "",
+        scales=[] if by_features or len(own.columns) > _SCALES else scales(table.X),
+    )
+
+
+def row_digest(ids: list[str], federation: Federation) -> str:
+    """Return 16 bytes of keyed BLAKE2b over all names of rows, in their order, in hexadecimal.
+
+    The key is made of the salt in the federation file and of all else that the members agree on.
+    """
+    key = hashlib.blake2b((federation.network.salt + federation.digest).encode(), digest_size=32).digest()
+    digest = hashlib.blake2b(key=key, digest_size=16)
+    for name in ids:
+        content = name.encode()
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()
+
+
+def scales(X: SampleMatrix) -> list[int | None]:
+    """Return k with 2^(k-1) <= max |x| < 2^k for each column of X, None for a column of zeros."""
+    if not X.shape[0]:
+        return [None] * X.shape[1]
+    largest = abs(X).max(axis=0)
+    largest = largest.toarray().ravel() if hasattr(largest, "toarray") else np.asarray(largest)
+    exponents = np.frexp(largest)[1]
+    return [int(k) if value > 0 else None for k, value in zip(exponents, largest, strict=True)]
+
+
+def public_reason(error: Exception) -> str:
+    """Return what other sites may read of an error of this site: names, never values."""
+    if isinstance(error, Mismatch):
+        return error.public
+    if isinstance(error, UnreadableFile):
+        return "its data file cannot be read; its own log says why"
+    return "its data or its state folder cannot be used; its own log says why"

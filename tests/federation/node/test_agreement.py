@@ -1,0 +1,89 @@
+"""The contract that all sites compute from the same offers, split by rows and by columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glmesh.contract import Column, Contract
+from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPart
+from glmesh.federation.node.agreement import other_targets, scale_warnings, settle
+from glmesh.federation.node.site_data import scales
+from glmesh.federation.wire import DataOffer
+from glmesh.problem import DataSummary
+
+
+def _federation(data: Contract | None = None, **problem: Any) -> Federation:
+    members = tuple(Member(name, "127.0.0.1:1", f"sha256:{name}") for name in ("ann", "ben", "eve"))
+    return Federation("test", ProblemPart(**problem), NetworkPart(), members, data)
+
+
+def test_sparse_tables_may_lack_columns_at_their_end_and_dense_ones_may_not() -> None:
+    federation = _federation(loss="squared")
+    sparse = {"ann": DataOffer(width=5, open=True), "ben": DataOffer(width=7, open=True)}
+    contract = settle(sparse, federation).contract
+    assert contract is not None
+    assert len(contract.columns) == 7
+    assert not contract.header
+    dense = {"ann": DataOffer(width=5), "ben": DataOffer(width=7), "eve": DataOffer(width=7)}
+    assert settle(dense, federation).culprits["ann"].startswith("has 5 columns; ben: has 7 columns; ")
+    assert list(settle(dense, federation).culprits) == ["ann"]
+
+
+def test_labels_that_the_federation_file_leaves_open_are_agreed() -> None:
+    contract = Contract("ill", (Column("age"),))
+    federation = _federation(contract, loss="logistic")
+    offers = {"ann": DataOffer("ill", [], labels=[0.0]), "ben": DataOffer("ill", [], labels=[1.0])}
+    verdict = settle(offers, federation)
+    assert verdict.contract == contract.with_labels((0.0, 1.0))
+    one = {"ann": DataOffer("ill", [], labels=[1.0]), "ben": DataOffer("ill", [], labels=[1.0])}
+    assert "hold the labels 1; the logistic loss needs two" in settle(one, federation).culprits["ann"]
+
+
+def test_rows_are_compared_by_number_and_by_one_digest() -> None:
+    federation = _federation(loss="squared", split="features")
+    offers = {name: DataOffer("y", [], rows=9, ids="00") for name in ("ann", "ben", "eve")}
+    assert settle(offers, federation).contract is not None
+    other = offers | {"eve": DataOffer("y", [], rows=9, ids="11")}
+    assert list(settle(other, federation).culprits) == ["eve"]
+    assert list(settle(offers | {"ben": DataOffer("y", [], rows=8, ids="00")}, federation).culprits) == ["ben"]
+    nameless = offers | {"eve": DataOffer("y", [], rows=9)}
+    assert settle(nameless, _federation(loss="squared", split="features", aligned=True)).contract is not None
+
+
+def test_targets_split_by_features_are_compared_by_what_sites_know_anyway() -> None:
+    federation = _federation(loss="squared", split="features")
+    same = DataSummary.of(3, np.array([0.0, 1.0, 2.0]), np.ones(3))
+    shifted = DataSummary.of(3, np.array([0.0, 1.0, 3.0]), np.ones(3))
+    assert other_targets({"ann": same, "ben": same, "eve": same}, federation) == {}
+    assert list(other_targets({"ann": same, "ben": shifted, "eve": same}, federation)) == ["ben"]
+    assert other_targets({"ann": same, "ben": shifted}, _federation(loss="squared")) == {}
+
+
+def test_scales_are_powers_of_two_and_far_ones_are_named() -> None:
+    X = np.array([[0.5, 0.0, -3.0], [0.25, 0.0, 2.0]])
+    assert scales(X) == [0, None, 2]
+    contract = Contract("y", (Column("dose"), Column("none"), Column("age")))
+    offers = {
+        "ann": DataOffer("y", ["dose", "none", "age"], 3, scales=[0, None, 6]),
+        "ben": DataOffer("y", ["age", "dose", "none"], 3, scales=[6, 7, 1]),
+    }
+    (said,) = scale_warnings("ann", offers, contract)
+    assert "column 'dose': the largest value is about 2^7 times smaller here than at another site" in said
+    assert not list(scale_warnings("ben", offers, contract))
+    ranged = Contract("y", (Column("dose"), Column("none"), Column("age", low=0.0, high=120000.0)))
+    assert [said for said in scale_warnings("ben", offers, ranged) if "'age'" in said and "in the contract" in said]
+
+
+def test_a_federation_without_some_members_must_stay_connected() -> None:
+    import pytest
+
+    from glmesh.errors import InvalidInput
+
+    federation = _federation(loss="squared")
+    left = federation.without({1})
+    assert [member.late for member in left.members] == [False, True, False]
+    assert federation.entries() != left.entries()
+    with pytest.raises(InvalidInput, match="ann would be left"):
+        federation.without({1, 2})
