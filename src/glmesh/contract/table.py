@@ -18,6 +18,7 @@ class TextColumn:
     cell: str  # what stands there; for the site itself, not for others
     levels: int  # distinct texts
     looks: str = ""  # "dates", "names of rows" (all texts are distinct), or empty
+    position: int = 0  # of the column in the file, from 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -132,7 +132,7 @@ def assemble(
             X[start : start + _ROWS, j] = columns[k].values[start : start + _ROWS]
     texts = tuple(
         TextColumn(
-            called(k) if names is None else names[k], line(found[0]), found[1], columns[k].levels, columns[k].looks
+            called(k) if names is None else names[k], line(found[0]), found[1], columns[k].levels, columns[k].looks, k
         )
         for k in features
         if (found := columns[k].text) is not None

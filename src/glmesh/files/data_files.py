@@ -230,7 +230,7 @@ def _numbers(table: DataTable) -> DataTable:
     """Return the table if no feature holds text; UnreadableFile names the first that does."""
     if table.text_columns:
         one = table.text_columns[0]
-        column = one.name if table.names is None else f"column {one.name!r}"
+        column = one.name if table.names is None else f"column {one.position} ({one.name})"
         raise UnreadableFile(
             f"{table.where}, line {one.line}, {column}: expected a number, got {one.cell!r}; encode or drop what "
             "is not a number"
@@ -259,7 +259,7 @@ def is_table(path: str | PathLike[str]) -> bool:
 
 def _no_column(path: Path, target: str | int) -> InvalidInput:
     """Return the InvalidInput for a `target` column that was asked of a file that is no table."""
-    return InvalidInput(f"{path}: target={target!r} picks a column of a table (.csv, .tsv, .parquet); leave it out")
+    return InvalidInput(f"{path}: target={target!r} picks a column of a .csv, .tsv, .parquet or .feather; leave it out")
 
 
 def load_part(
