@@ -107,7 +107,7 @@ def _init(options: Namespace) -> int:
     try:
         problem.model()
     except UnsuitablePair as error:
-        raise UnsuitablePair(f"{error}{_other_split(problem)}") from None
+        raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
     network = NetworkPart(

@@ -83,8 +83,8 @@ class ProblemPart:
         """Return the specification of the objective; raise UnsuitablePair or InvalidInput if peers cannot train it."""
         if self.fit_intercept and self.split == "samples":
             raise UnsuitablePair(
-                "an unpenalised intercept needs split='features' between peers (every site holds other columns of the "
-                "same rows); sites that hold rows can add a column of ones to all files instead, which is penalised"
+                "an unpenalised intercept needs split='features' between peers; sites that hold rows can add a column "
+                "of ones to all files instead, which is penalised"
             )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         return ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
