@@ -24,6 +24,7 @@ _LONGEST = 2000  # [bytes] of a message about a failure
 _BECAUSE = "-"  # message of a rank that ends because another has failed
 _PATIENT = 500  # [looks] at what has arrived that only yield the processor, before pauses begin
 _PAUSE = 5e-5  # [s] between later looks: short beside an exchange over a network, long enough for others to compute
+_LAST = 0.5  # [s] that messages of a rank which has failed may still take
 _AROUND = 32  # [looks] between two looks at which ranks have failed
 
 
@@ -88,7 +89,11 @@ class Communicator:
         while requests and not (requests[0].Test() and MPI.Request.Testall(requests)):
             looks = _pause(looks)
             if looks % _AROUND == 0:
-                self._look_around(requests)
+                try:
+                    self._look_around(requests)
+                except RankFailed:
+                    if not _done_soon(requests):
+                        raise
 
     def _look_around(self, requests: Sequence[MPI.Request]) -> None:
         """Raise RankFailed if another rank has failed, KeyboardInterrupt after the deadline of `hurry`."""
@@ -151,6 +156,17 @@ class Communicator:
                 self._look_around(requests)
         self.wait(requests)
         return arrived
+
+
+def _done_soon(requests: Sequence[MPI.Request]) -> bool:
+    """Return whether requests are done within _LAST seconds: what a rank sent before it failed is still to come.
+
+    So ranks that all refuse the same thing after a collective each raise their own error.
+    """
+    end = time.monotonic() + _LAST
+    while not (done := MPI.Request.Testall(requests)) and time.monotonic() < end:
+        time.sleep(_PAUSE)
+    return bool(done)
 
 
 def _pause(looks: int) -> int:
