@@ -174,7 +174,10 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
         ("train numbers.csv --model ridge --topology hypercube --nodes 12", "the nearest are 8 and 16"),
         ("train numbers.csv --model lasso --split samples", "a plain L1 penalty cannot be split by samples"),
         ("train labels.svm --model svm --split features", "the hinge loss has no form split by features"),
-        ("train labels.svm --model svm --intercept --stop certificate", "--intercept does not go with --stop certificate"),
+        (
+            "train labels.svm --model svm --intercept --stop certificate",
+            "--intercept does not go with --stop certificate",
+        ),
         ("train labels.svm --model svm --penalty l1", "needs an L2 part in the penalty"),
         ("train numbers.csv --loss hubert", "choose from squared, logistic, huber"),
         ("train numbers.csv --loss huber=x", "delta must be a number, got 'x'"),
