@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import glmesh
 from glmesh import Cola, Problem, Run, Status, functions
 from glmesh.functions import L1, GroupLasso, Table
-from tests.cases import prop
+from tests.cases import SOAK, prop
 
 CLASSIFIERS = {"logistic", "hinge", "squared_hinge", "smoothed_hinge"}
 SMOOTH = ("squared", "logistic", "huber", "squared_hinge")
@@ -139,11 +139,11 @@ def ring_problem(kind: str) -> Problem:
     }[kind]()
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["lasso", "elastic net", "ridge", "ridge by samples", "svm", "logistic", "logistic by features", "sparse logistic",
-     "group lasso", "lasso with intercept"],
-)  # fmt: skip
+QUICK = ["lasso", "ridge by samples", "svm", "logistic"]
+REST = ["elastic net", "ridge", "logistic by features", "sparse logistic", "group lasso", "lasso with intercept"]
+
+
+@pytest.mark.parametrize("kind", [*QUICK, *(REST if SOAK else ())])
 def test_a_certificate_stops_a_run_on_a_ring_of_16(kind: str, record_property) -> None:
     problem = ring_problem(kind)
     result = glmesh.solve(

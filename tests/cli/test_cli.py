@@ -219,7 +219,7 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
         ("train nan.csv --model ridge", "the first is in line 1"),
         ("train numbers.csv --model svm", "the hinge loss needs two classes"),
         ("train numbers.csv --model ridge --target cost", "target='cost' names 0 columns"),
-        ("train labels.svm --model svm --target 1", "picks a column of a table"),
+        ("train labels.svm --model svm --target 1", "picks a column of a .csv, .tsv, .parquet or .feather"),
         ("predict model.npz", "required: DATA"),
         ("predict absent.npz labels.svm", "absent.npz: no such file"),
         ("predict numbers.csv labels.svm", "not a whole npz archive"),

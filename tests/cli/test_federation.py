@@ -55,9 +55,8 @@ def test_the_second_example_of_the_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    _tables(tmp_path)
     commands = _commands()
-    assert [command[0] for command in commands] == ["keys", "federation", "federation", "up"]
+    assert [command[0] for command in commands] == ["demo", "keys", "federation", "federation", "up"]
     for command in commands[:-1]:
         extra = ["--port", str(free_ports(3)[0])] if "add" in command else []
         assert main([*command, *extra]) == 0, capsys.readouterr()
@@ -65,7 +64,7 @@ def test_the_second_example_of_the_readme(
     assert "alice, bob, carol" in capsys.readouterr().out
     assert main(["doctor", "alice.toml"]) == 0
     told = capsys.readouterr().out
-    assert "40 samples, 6 features" in told
+    assert "120 samples, 6 features" in told
     assert "nobody listens there yet" in told
     assert re.search(r"about \d+ min", told)
     assert main(commands[-1]) == 0

@@ -82,7 +82,9 @@ class Figures:
     def __init__(self, rounds=0, relative=None, wishes=((False, False),)):
         self.rounds = rounds
         self.certificate = None if relative is None else SimpleNamespace(relative=relative)
-        self.processes = SimpleNamespace(size=len(wishes), all_gather=lambda own: [*own, *wishes[1:]])
+        self.processes = SimpleNamespace(
+            size=len(wishes), all_gather=lambda own: [*own, *wishes[1:]], hurry=lambda seconds=np.inf: None
+        )
 
 
 def test_a_run_diverges_where_h_is_not_finite():

@@ -41,18 +41,18 @@ QUICK = [
     glmesh.Lasso(**TIGHT),
     glmesh.ElasticNet(**TIGHT),
     glmesh.LogisticRegression(**TIGHT),
-    glmesh.LinearSVC(**TIGHTER),
-    glmesh.GLMRegressor("huber", **TIGHT),
 ]
 SLOW = [
+    glmesh.LinearSVC(**TIGHTER),
+    glmesh.GLMRegressor("huber", **TIGHT),
     glmesh.LinearSVR(**TIGHT),
     glmesh.GLMClassifier("squared_hinge", **TIGHTER),
     glmesh.LassoCV(alphas=2, cv=2, **TIGHT),
     glmesh.ElasticNetCV(alphas=2, cv=2, **TIGHTER),
 ]
-# all of scikit-learn's checks of the quick ones, and a tenth of those of the others unless it is a soak
+# all of scikit-learn's checks of the quick ones, and a twentieth of those of the others unless it is a soak
 CHECKS = [pair for model in QUICK for pair in estimator_checks_generator(model)]
-CHECKS += [pair for model in SLOW for pair in estimator_checks_generator(model)][:: 1 if SOAK else 10]
+CHECKS += [pair for model in SLOW for pair in estimator_checks_generator(model)][:: 1 if SOAK else 20]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_plot_has_a_line_per_class_in_six_panels(tmp_path):
     model = glmesh.LinearSVC(n_nodes=2, tol=1e-3).fit(IRIS, NAMES)
     figure = model.plot(tmp_path / "fit.png")
     assert len(figure.axes) == 6
-    assert [len(axes.lines) for axes in figure.axes] == [3] * 6
+    assert [len(axes.lines) for axes in figure.axes] == [3, 3, 4, 4, 3, 3]  # the gap's panels have the goal too
     assert (tmp_path / "fit.png").stat().st_size > 1000
 
 

@@ -317,7 +317,7 @@ def test_text_is_kept_apart_and_refused_where_it_is_used(tmp_path: Path, reader:
     assert np.isnan(table.X[:, 1:]).all()
     assert table.labels == ("no", "yes")
     contract = Contract.like(table, classifies=True)
-    with pytest.raises(Mismatch, match=r"columns sex, seen hold text; .*: line 2 holds 'F'") as caught:
+    with pytest.raises(Mismatch, match=r"columns sex, seen have text; .*: line 2 holds 'F'") as caught:
         fit(table, contract)
     assert "'F'" not in caught.value.public
 

@@ -202,8 +202,8 @@ REFUSED = {
     ),
     "a doubled feature": (NUMBERS, "age,bmi,age,sex\n30,20,30,0\n", [], "has the column 'age' twice"),
     "no header": (NUMBERS, "30,20,0\n60,24,1\n", [], "has no header, so its columns cannot be found by name"),
-    "text in a feature": (NUMBERS, "age,bmi,sex\n30,20,0\nold,24,1\n", [], "age hold text; write numbers"),
-    "text where 0 and 1 are expected": (NUMBERS, "age,bmi,sex\n30,20,m\n60,24,f\n", [], "sex hold text"),
+    "text in a feature": (NUMBERS, "age,bmi,sex\n30,20,0\nold,24,1\n", [], "age has text; write numbers"),
+    "text where 0 and 1 are expected": (NUMBERS, "age,bmi,sex\n30,20,m\n60,24,f\n", [], "sex has text"),
     "1/2 where 0 and 1 are expected": (
         NUMBERS,
         "age,bmi,sex\n30,20,1\n60,24,2\n",

@@ -10,9 +10,9 @@ from glmesh.errors import InvalidInput
 REACHED, USAGE, OUT_OF_ROUNDS, PARTIAL, INTERRUPTED = 0, 2, 3, 4, 130  # exit codes
 EXIT_CODES = {  # what they mean, in all commands
     REACHED: "done, as asked for",
-    USAGE: "something is wrong with options, data, files or another site; one line says what",
+    USAGE: "options, data, files or a site are wrong; one line says what",
     OUT_OF_ROUNDS: "out of rounds, or left behind, before the tolerance was reached",
-    PARTIAL: "done, but the data of some site is not in the answer; the last line says whose",
+    PARTIAL: "done, without the data of some site; the last line says whose",
     INTERRUPTED: "interrupted or paused",
 }
 

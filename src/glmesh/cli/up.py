@@ -88,7 +88,7 @@ def _wait(
             last = entries[-1]
             gap = "none yet" if last.get("certificate") is None else f"{last['certificate']:.1e}"
             line = f"round {last.get('round', 0):,}, proven gap {gap}"
-        if line != shown:
+        if line != shown and any(node.poll() is None for node in nodes.values()):
             print(f"{line}, {duration(time.time() - started)}", flush=True)
             shown = line
 

@@ -18,23 +18,23 @@ class Verdict:
     culprits: dict[str, str]  # site -> what does not fit, for everybody's eyes
 
 
-def agree(offers: Mapping[str, Contract], *, classifies: bool) -> Verdict:
+def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "") -> Verdict:
     """Return the contract of the sites that made these offers (site -> the contract its own table would keep).
 
     The order of columns is that of the first site of the mapping, so all callers give the sites in the same order.
     Columns are compared as sets: another order is no difference. The sites that differ from what more than half have
     are the culprits; where no more than half agree, all sites are. Labels are put together, since a site may lack
     samples of a class; with two classes in all, every site fits, and with more than two the sites are culprits whose
-    labels are not among those that more than half of the sites hold.
+    labels are not among those that more than half of the sites hold. `advice` says what would do; "" is about files.
     """
     sites = list(offers)
     culprits: dict[str, str] = {}
     for aspect, said, remedy in _ASPECTS:
         for site, other in outliers({site: aspect(offers[site]) for site in sites}).items():
-            culprits.setdefault(site, f"{said(offers[site])}; {other}: {said(offers[other])}; {remedy}")
+            culprits.setdefault(site, f"{said(offers[site])}; {other}: {said(offers[other])}; {advice or remedy}")
     labels = tuple(sorted({label for offer in offers.values() for label in offer.labels}, key=_order))
     if classifies and len(labels) > 2 and not culprits:
-        culprits = _other_labels(offers)
+        culprits = _other_labels(offers, advice or "code the labels alike in all files")
     if culprits:
         return Verdict(None, culprits)
     first = offers[sites[0]]
@@ -69,15 +69,15 @@ def _order(label: str | float) -> tuple[bool, str | float]:
     return isinstance(label, str), label
 
 
-def _other_labels(offers: Mapping[str, Contract]) -> dict[str, str]:
-    """Return the sites whose labels are not those of more than half of the sites, with what they hold."""
+def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]:
+    """Return the sites whose labels are not those of more than half of the sites, with what they hold and `advice`."""
     times = Counter(label for offer in offers.values() for label in offer.labels)
     usual = {label for label, count in times.items() if 2 * count > len(offers)}
     out = {}
     for site, offer in sorted(offers.items()):
         if not set(offer.labels) <= usual:
             others = ", ".join(f"{name}: {spoken(one.labels)}" for name, one in sorted(offers.items()) if name != site)
-            out[site] = f"has the labels {spoken(offer.labels)}; {others}; code the labels alike in all files"
+            out[site] = f"has the labels {spoken(offer.labels)}; {others}; {advice}"
     return out
 
 

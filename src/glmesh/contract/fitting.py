@@ -118,7 +118,7 @@ def _refuse_text(table: DataTable) -> None:
     held = [name for name in table.texts if name in table.columns]
     if held:
         raise Mismatch(
-            f"{table.where}: column{'s' if len(held) > 1 else ''} {listed(held)} hold text; write numbers instead (one "
+            f"{table.where}: {_columns(held)} text; write numbers instead (one "
             "0/1 column per level, the same levels in all files), or take the columns out",
             private=next((f"line {one.line} holds {one.cell!r}" for one in table.text_columns if one.name in held), ""),
         )
@@ -131,8 +131,7 @@ def _refuse_missing(table: DataTable) -> None:
     rows = np.flatnonzero(holes.any(axis=1)) if names else np.flatnonzero(table.missing_labels)
     if len(rows):
         one = holes.sum() == 1 if names else len(rows) == 1
-        what = f"column{'s' if len(names) > 1 else ''} {listed(names)} {'has' if len(names) == 1 else 'have'}"
-        what = what if names else f"the target {table.target or ''!r} has"
+        what = _columns(names) if names else f"the target {table.target or ''!r} has"
         raise Mismatch(
             f"{table.where}: {what} {'a missing value' if one else 'missing values'}; fill them in, or take the rows "
             f"{'or columns ' if names else ''}out",
@@ -173,6 +172,12 @@ def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[
         return table.y, contract.labels
     codes = {str(label): float(code) for code, label in enumerate(contract.labels)}
     return np.array([codes[str(label)] for label in table.y]), contract.labels
+
+
+def _columns(names: tuple[str, ...] | list[str]) -> str:
+    """Return "column age has", "columns age, bmi have", or "column 0 has" where columns have no names."""
+    plain = [name.removeprefix("column ") for name in names]
+    return f"column {plain[0]} has" if len(plain) == 1 else f"columns {listed(plain)} have"
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.sparse import issparse
 
 from glmesh.types import Flags, Indices, Labels, SampleMatrix, Vector
 
@@ -71,4 +72,6 @@ class DataTable:
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
         """Return the table with the columns `chosen` of X, in that order, under these names."""
         texts = tuple(name for name in self.texts if names is None or name in names)
-        return replace(self, X=self.X[:, chosen], names=names, texts=texts)
+        same = np.array_equal(chosen, np.arange(self.X.shape[1]))  # then the memory is the same, and so are products
+        X = self.X if same else self.X[:, chosen]
+        return replace(self, X=X if issparse(X) else np.ascontiguousarray(X), names=names, texts=texts)

@@ -48,7 +48,7 @@ class Ridge(NetworkRegressor):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None
@@ -168,7 +168,7 @@ class ElasticNet(ElasticNetRegressor):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None
@@ -259,7 +259,7 @@ class Lasso(ElasticNet):
         "gap": the simulator measures the duality gap. "certificate": the nodes prove it by messages to neighbours.
         "rounds": do `max_rounds` rounds.
     runtime : {"simulation", "mpi"}, default "simulation"
-        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit` with the same arguments.
+        "mpi": the ranks of an MPI program host the nodes; every rank calls `fit`, whose `rows` says with which rows.
     random_state : int, RandomState or None, default None
         Seed of the partition of pooled data; None: 0.
     n_jobs : int or None, default None

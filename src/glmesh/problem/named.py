@@ -176,8 +176,8 @@ def check_labels(labels: Sequence[Sequence[Any] | np.ndarray[Any, Any]], advice:
 
 def refuse(offers: Offers, advice: str, *, classifies: bool = False) -> None:
     """Raise Mismatch that names the parts whose offers do not fit those of most others; `advice` says what would do."""
-    culprits = agree(offers, classifies=classifies).culprits if offers else {}
+    culprits = agree(offers, classifies=classifies, advice=advice).culprits if offers else {}
     if culprits:
         first, words = next(iter(culprits.items()))
         verb = "does" if len(culprits) == 1 else "do"
-        raise Mismatch(f"{listed(list(culprits))} {verb} not fit: {first} {words}; {advice}")
+        raise Mismatch(f"{listed(list(culprits))} {verb} not fit: {first} {words}")

@@ -18,6 +18,7 @@ from tests.cases import SOAK, cases
 
 TOL = 1e-4
 LIMIT = 20_000 if SOAK else 200  # rounds, and communications
+SIZE = 50 if SOAK else 25  # problems of one test
 KINDS = ("plain", "ill-conditioned", "correlated", "duplicated", "one column", "scales", "scales, ill-conditioned")
 SIZES = (1, 2, 3, 4, 5, 8, 12, 16, 32, 64)
 SHARES = (0.08, 0.12, 0.12, 0.12, 0.14, 0.14, 0.1, 0.1, 0.05, 0.03)  # of problems with so many nodes
@@ -185,9 +186,9 @@ def listed(found: list[Outcome]) -> str:
     return "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("first", range(0, cases(500), 50))
+@pytest.mark.parametrize("first", range(0, cases(500), SIZE))
 def test_each_is_certified_or_still_goes_down_and_needs_no_more_than_the_paper(first, record_property):
-    found = [outcome(Case.of(seed)) for seed in range(first, first + 50)]
+    found = [outcome(Case.of(seed)) for seed in range(first, first + SIZE)]
     for one in found:
         assert np.isfinite(one.late), one
     record_property(f"problems {first} to {first + 49}, certified", f"{sum(one.certified for one in found)} of 50")
