@@ -37,9 +37,8 @@ class Meeting:
         hello = Hello(site.file.name, site.federation.entries())
         self.neighbourhood = Neighbourhood(site, log, hello, self._check)
         self._gossip = self.neighbourhood.gossip
-        self._differs: dict[
-            int, str
-        ] = {}  # neighbours with another federation file; written by the thread of the links
+        # neighbours with another federation file, and what differs; the thread of the links writes it
+        self._differs: dict[int, str] = {}
         self._late = site.federation.members[site.me].late  # others do not wait for this node
 
     def _check(self, peer: int, hello: Hello) -> str | None:
