@@ -3,7 +3,7 @@ import pytest
 from scipy import sparse
 
 from glmesh.contract import DataTable, TextColumn
-from glmesh.files.describe import Finding, describe
+from glmesh.files.describe import DataFinding, describe
 
 ROWS = 40
 RNG = np.random.default_rng(5)
@@ -94,7 +94,7 @@ def test_text_header_and_labels() -> None:
     assert "ann" not in " ".join(said)
 
 
-def labels(y: np.ndarray) -> Finding:
+def labels(y: np.ndarray) -> DataFinding:
     return describe(DataTable("t.svm", sparse.csr_array(np.eye(len(y))), None, y))[-1]
 
 

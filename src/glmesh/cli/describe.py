@@ -12,7 +12,7 @@ from glmesh.contract import DataTable
 from glmesh.contract.contract import kind_of
 from glmesh.contract.fitting import listed
 from glmesh.files.data_files import read_table
-from glmesh.files.describe import Finding, describe
+from glmesh.files.describe import DataFinding, describe
 
 HELP = "show what will be read of a data file"
 _SHOWN = 30  # [columns] that have a line each
@@ -60,7 +60,7 @@ def run(options: Namespace) -> int:
     return REACHED
 
 
-def _summary(options: Namespace, table: DataTable, findings: list[Finding]) -> list[tuple[str, str]]:
+def _summary(options: Namespace, table: DataTable, findings: list[DataFinding]) -> list[tuple[str, str]]:
     """Return (name, text) lines on the file as a whole."""
     lines = [("read as", table.read_as), ("rows", f"{table.m:,}"), ("features", f"{table.X.shape[1]:,}")]
     lines += [("left out", listed(table.left_out))] if table.left_out else []

@@ -18,7 +18,7 @@ from glmesh.files.streams import kind_of, opened, refuse_foreign
 from glmesh.types import Vector
 
 if TYPE_CHECKING:
-    from glmesh.files.layout import Layout
+    from glmesh.files.layout import TextLayout
 
 ENDINGS = (".parquet", ".feather")
 WORTH_IT = 1 << 22  # [bytes] of a file from which on pyarrow's start (a third of a second) is soon made up for
@@ -54,7 +54,7 @@ class _Counted(io.RawIOBase):
 
 
 def read_text(
-    path: Path, layout: Layout, missing: tuple[str, ...], chosen: Chosen, quoted: bool = False
+    path: Path, layout: TextLayout, missing: tuple[str, ...], chosen: Chosen, quoted: bool = False
 ) -> tuple[list[ColumnData], bool] | None:
     """Return (columns, whether each row is one line without quotes), None if the file is not as its first lines are.
 

@@ -12,7 +12,7 @@ import numpy as np
 from glmesh.contract import DataTable, TextColumn
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
 from glmesh.files.columns import ColumnData
-from glmesh.types import Indices, Labels
+from glmesh.types import Indices, Labels, Matrix, Vector
 
 _ROWS = 2048  # [rows] that are put together at a time
 
@@ -111,25 +111,7 @@ def assemble(
         """Return how messages name a column."""
         return f"column {k} ({names[k]})" if names is not None and names[k] else f"column {k}"
 
-    features, left_out = [], []
-    for k, column in enumerate(columns):
-        if k in (chosen.target, chosen.ids, chosen.weight):
-            continue
-        if names is None or names[k]:
-            features.append(k)
-        elif k == 0:
-            left_out.append("the first column, which has no name (numbers or names of rows)")
-        elif column.kind != "number" or not np.isnan(column.values).all():
-            raise UnreadableFile(f"{path}: column {k} has no name in the header, but values; name it, or take it out")
-    if not features:
-        raise UnreadableFile(
-            f"{path}: has {len(columns)} column{'s' if len(columns) > 1 else ''} and no feature beside the target; "
-            "expected columns separated by ',', ';', tab or '|'"
-        )
-    X = np.empty((len(columns[0].values), len(features)))
-    for start in range(0, len(X), _ROWS):  # row by row in the end, so column by column only where it fits a cache
-        for j, k in enumerate(features):
-            X[start : start + _ROWS, j] = columns[k].values[start : start + _ROWS]
+    features, left_out = _features(path, columns, names, chosen)
     texts = tuple(
         TextColumn(
             called(k) if names is None else names[k], line(found[0]), found[1], columns[k].levels, columns[k].looks, k
@@ -147,7 +129,7 @@ def assemble(
             )
     return DataTable(
         str(path),
-        X,
+        _matrix([columns[k].values for k in features]),
         None if names is None else tuple(names[k] for k in features),
         None if target is None else _labels(target),
         None if names is None or chosen.target is None else names[chosen.target],
@@ -160,6 +142,37 @@ def assemble(
         tuple(left_out),
         read_as,
     )
+
+
+def _features(
+    path: Path, columns: Sequence[ColumnData], names: Sequence[str] | None, chosen: Chosen
+) -> tuple[list[int], list[str]]:
+    """Return (positions of the features, words on columns that are left out); refuse values without a name."""
+    features, left_out = [], []
+    for k, column in enumerate(columns):
+        if k in (chosen.target, chosen.ids, chosen.weight):
+            continue
+        if names is None or names[k]:
+            features.append(k)
+        elif k == 0:
+            left_out.append("the first column, which has no name (numbers or names of rows)")
+        elif column.kind != "number" or not np.isnan(column.values).all():
+            raise UnreadableFile(f"{path}: column {k} has no name in the header, but values; name it, or take it out")
+    if not features:
+        raise UnreadableFile(
+            f"{path}: has {len(columns)} column{'s' if len(columns) > 1 else ''} and no feature beside the target; "
+            "expected columns separated by ',', ';', tab or '|'"
+        )
+    return features, left_out
+
+
+def _matrix(columns: Sequence[Vector]) -> Matrix:
+    """Return X of shape (m, p), row by row in memory, from its p columns of shape (m,)."""
+    X = np.empty((len(columns[0]), len(columns)))
+    for start in range(0, len(X), _ROWS):  # as many rows at a time as fit a cache
+        for j, column in enumerate(columns):
+            X[start : start + _ROWS, j] = column[start : start + _ROWS]
+    return X
 
 
 def _labels(column: ColumnData) -> Labels:

@@ -21,7 +21,7 @@ _CLASSES = 20  # [labels] up to which each is counted
 
 
 @dataclass(frozen=True)
-class Finding:
+class DataFinding:
     """One kind of thing that was found in a table, and the columns that it was found in."""
 
     kind: str  # "constant", "missing", "id", "date", "sentinel", "text", "header", "left out" or "labels"
@@ -35,7 +35,7 @@ class Finding:
         return f"{self.says}{columns}{f'; {self.advice}' if self.advice else ''}"
 
 
-def describe(table: DataTable) -> list[Finding]:
+def describe(table: DataTable) -> list[DataFinding]:
     """Return what is remarkable in a table, in the order of its weight; columns of sparse X are not looked at.
 
     Parameters
@@ -45,7 +45,7 @@ def describe(table: DataTable) -> list[Finding]:
 
     Returns
     -------
-    list of Finding
+    list of DataFinding
         Each has a sentence (`str`), the columns it is about, and whether it is a warning. None names a row's values.
 
     Examples
@@ -70,7 +70,7 @@ def describe(table: DataTable) -> list[Finding]:
             if name not in table.texts:
                 for kind, told in _remarks(table, name, table.X[:, k]):
                     found[kind].append(told)
-    out = [Finding(kind, tuple(columns), *_SAID[kind]) for kind, columns in found.items() if columns]
+    out = [DataFinding(kind, tuple(columns), *_SAID[kind]) for kind, columns in found.items() if columns]
     return [*_about_names(table), *out, *_about_target(table)]
 
 
@@ -121,18 +121,18 @@ def _are_dates(values: Vector, low: float, high: float) -> bool:
     return low >= 1e9 and high <= 4.2e9
 
 
-def _about_names(table: DataTable) -> Iterator[Finding]:
+def _about_names(table: DataTable) -> Iterator[DataFinding]:
     """Yield findings on the header: columns that are left out, names that occur twice, names that are numbers."""
     if table.left_out:
-        yield Finding("left out", (), f"left out: {listed(table.left_out)}", warns=False)
+        yield DataFinding("left out", (), f"left out: {listed(table.left_out)}", warns=False)
     names = (*(table.names or ()), *([table.target] if table.target else []))
     if twice := doubled(names):
-        yield Finding("header", tuple(twice), "names that two columns have", "give each a name of its own")
+        yield DataFinding("header", tuple(twice), "names that two columns have", "give each a name of its own")
     if numbers := tuple(name for name in names if number(name) is not None):
-        yield Finding("header", numbers, "names that are numbers", "if the first line is data, say --header no")
+        yield DataFinding("header", numbers, "names that are numbers", "if the first line is data, say --header no")
 
 
-def _about_target(table: DataTable) -> Iterator[Finding]:
+def _about_target(table: DataTable) -> Iterator[DataFinding]:
     """Yield findings on the labels: how many are missing, how often each occurs, or their range if there are many."""
     if table.y is None:
         return
@@ -141,12 +141,12 @@ def _about_target(table: DataTable) -> Iterator[Finding]:
     if n_missing:
         line = table.line(int(np.argmax(table.missing_labels)))
         said = f"{name} is missing in {n_missing:,} row{'s' if n_missing > 1 else ''}, first in line {line}"
-        yield Finding("missing", (), said, "take the rows out")
+        yield DataFinding("missing", (), said, "take the rows out")
     labels, counts = np.unique(table.y[~table.missing_labels], return_counts=True)
     if len(labels) > _CLASSES:
         text = table.y.dtype.kind != "f"
         extent = "texts" if text else f"numbers from {labels[0]:g} to {labels[-1]:g}"
-        yield Finding("labels", (), f"{name} holds {len(labels):,} distinct {extent}", warns=text)
+        yield DataFinding("labels", (), f"{name} holds {len(labels):,} distinct {extent}", warns=text)
     elif len(labels):
         shown = [
             f"{label if isinstance(label, str) else format(label, '.17g')} ({times:,} row{'s' if times > 1 else ''})"
@@ -154,4 +154,4 @@ def _about_target(table: DataTable) -> Iterator[Finding]:
         ]
         alone = len(labels) == 1
         said = f"has one label only, {shown[0]}; a model needs two" if alone else f"has the labels {', '.join(shown)}"
-        yield Finding("labels", (), f"{name} {said}", warns=alone)
+        yield DataFinding("labels", (), f"{name} {said}", warns=alone)

@@ -22,7 +22,7 @@ _SPOKEN = {"\t": "tab", " ": "space", ",": "comma", ";": "semicolon", "|": "|"}
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """What the first lines of a table tell about the file."""
 
     encoding: str
@@ -41,7 +41,7 @@ class Layout:
         return f"{encoding} text, delimiter {_SPOKEN.get(self.delimiter, self.delimiter)}{mark}, {header}"
 
 
-def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[str]) -> Layout:
+def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[str]) -> TextLayout:
     """Return the layout of a table of text; UnreadableFile says where the first lines do not tell it.
 
     `tab` is the delimiter of a .tsv; other files may have a comma, semicolon, tab or "|", and a space if no other is
@@ -79,7 +79,7 @@ def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[s
         reader = ColumnReader(missing, decimal, False)
         reader.extend([row[k] for row in cells[named:] if k < len(row)])
         kinds.append(reader.finish().kind)
-    return Layout(
+    return TextLayout(
         encoding,
         delimiter,
         decimal,

@@ -16,7 +16,7 @@ from glmesh.errors import UnreadableFile
 from glmesh.files import arrow
 from glmesh.files.assembly import Roles, assemble
 from glmesh.files.columns import ColumnData, ColumnReader, number
-from glmesh.files.layout import Layout, look, no_samples
+from glmesh.files.layout import TextLayout, look, no_samples
 from glmesh.files.streams import opened_text
 from glmesh.types import Indices
 
@@ -51,7 +51,7 @@ def _has_comma(column: ColumnData) -> bool:
 
 
 def _read(
-    path: Path, layout: Layout, missing: frozenset[str], kept: frozenset[int]
+    path: Path, layout: TextLayout, missing: frozenset[str], kept: frozenset[int]
 ) -> tuple[list[ColumnData], Indices | None]:
     """Return (columns, line where each row begins or None if rows follow line by line), read line by line."""
     readers = [ColumnReader(missing, layout.decimal, k in kept) for k in range(layout.width)]
@@ -66,7 +66,7 @@ def _read(
     return [reader.finish() for reader in readers], _unless_consecutive(np.asarray(lines), layout)
 
 
-def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
     """Yield (line where it begins, cells) of the rows below the header.
 
     Blank lines are left out, and rows of empty cells at the end of the file, which Excel writes.
@@ -97,7 +97,7 @@ def _rows(path: Path, layout: Layout) -> Iterator[tuple[int, list[str]]]:
             raise UnreadableFile(f"{path}, line {start}: {error}; expected plain or quoted cells") from error
 
 
-def _wrong_width(path: Path, line: int, row: list[str], layout: Layout) -> UnreadableFile:
+def _wrong_width(path: Path, line: int, row: list[str], layout: TextLayout) -> UnreadableFile:
     """Return the UnreadableFile for a row with another number of cells than the table has columns."""
     whose = "the header has names" if layout.names else "the first line has"
     return UnreadableFile(
@@ -106,11 +106,11 @@ def _wrong_width(path: Path, line: int, row: list[str], layout: Layout) -> Unrea
     )
 
 
-def _lines(path: Path, layout: Layout) -> Indices | None:
+def _lines(path: Path, layout: TextLayout) -> Indices | None:
     """Return the line where each row begins, None if rows follow line by line."""
     return _unless_consecutive(np.fromiter((line for line, _ in _rows(path, layout)), dtype=np.int64), layout)
 
 
-def _unless_consecutive(lines: Indices, layout: Layout) -> Indices | None:
+def _unless_consecutive(lines: Indices, layout: TextLayout) -> Indices | None:
     """Return the lines of the rows, None if they follow one another from the layout's first line on."""
     return None if lines[0] == layout.first_line and lines[-1] - lines[0] == len(lines) - 1 else lines

@@ -159,6 +159,17 @@ class Federation:
 
     def check(self) -> None:
         """Raise InvalidInput, InvalidNetwork or UnsuitablePair if this federation cannot run, saying what would do."""
+        self._check_settings()
+        self._check_members()
+        _ = self.mixing
+        present = np.array([not member.late for member in self.members])
+        if not present.any():
+            raise InvalidInput("all members are late; somebody has to begin")
+        if mixing_module.among(self.mixing, present).consensus_gap <= 0:
+            raise InvalidNetwork("those who are not late are not connected without those who are")
+
+    def _check_settings(self) -> None:
+        """Raise InvalidInput or UnsuitablePair for values in [problem], [network] or [data] that cannot be."""
         part, network = self.problem, self.network
         part.model()
         if not part.tol > 0 or part.max_rounds < 1:
@@ -176,6 +187,9 @@ class Federation:
             )
         if self.data is not None and self.data.split != part.split:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
+
+    def _check_members(self) -> None:
+        """Raise InvalidInput unless there are two members or more with names and fingerprints of their own."""
         names = [check_name(member.name) for member in self.members]
         if len(names) < 2:
             raise InvalidInput(f"a federation has two members or more, this one has {len(names)}; add some")
@@ -183,12 +197,6 @@ class Federation:
             twice = [value for value in values if values.count(value) > 1]
             if twice:
                 raise InvalidInput(f"two members have the {what} {twice[0]}; each needs its own")
-        _ = self.mixing
-        present = np.array([not member.late for member in self.members])
-        if not present.any():
-            raise InvalidInput("all members are late; somebody has to begin")
-        if mixing_module.among(self.mixing, present).consensus_gap <= 0:
-            raise InvalidNetwork("those who are not late are not connected without those who are")
 
     def id_of(self, name: str) -> int:
         """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""

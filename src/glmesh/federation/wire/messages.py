@@ -89,9 +89,8 @@ class DataOffer(JsonRecord):
     weight: str = ""  # name of the column with the sample weights; empty: none
     rows: int = 0  # number of rows, split by features; 0 split by samples
     ids: str = ""  # keyed digest of the whole column of row names, split by features; empty: rows have no names
-    scales: list[Any] = field(
-        default_factory=list
-    )  # k with 2^(k-1) <= max |x| < 2^k by feature, None for 0; []: untold
+    # k with 2^(k-1) <= max abs(x) < 2^k by feature, None for a column of zeros; empty: not told
+    scales: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         texts = [self.target, self.weight, self.ids, *(self.names or ())]
@@ -103,6 +102,10 @@ class DataOffer(JsonRecord):
             raise unexpected("offer, names", "distinct names, without the target's and the weight's", self.names)
         if not 0 <= self.width < _NUMBERS or not 0 <= self.rows < _NUMBERS or self.width < len(self.names or ()):
             raise unexpected("offer, width and rows", "numbers >= 0, as many names as features", self.width)
+        self._check_lists()
+
+    def _check_lists(self) -> None:
+        """Raise Violation for an entry of labels, booleans or scales that cannot be one."""
         for label in self.labels:
             if not (_is_finite(label) or (isinstance(label, str) and len(label) <= _NAME)) or isinstance(label, bool):
                 raise unexpected("offer, labels", "finite numbers and texts", label)
