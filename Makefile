@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-# Three test processes: the machines this is built on have two cores, and tests of real processes wait a good deal.
-PYTEST  = $(BIN)/python -m pytest -n 3 --dist worksteal
+# Two test processes: the machines this is built on have two cores, and a third brings nothing.
+PYTEST  = $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: demo test coverage soak fuzz lint format bench clean
 

@@ -111,7 +111,7 @@ def test_matrix_and_flow_gossip_agree_under_known_failures():
 
 
 @pytest.mark.parametrize("method", ["printed", "default"])
-@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("penalty", ["l1", "l2"] if SOAK else ["l2"])
 def test_suboptimality_falls_for_every_p_and_faster_for_larger_p(penalty, method, record_property):
     """The dropout figure: nodes take part with probability p, frozen otherwise; means over seeds."""
     chosen = {"printed": Cola.printed(), "default": None}[method]
@@ -151,7 +151,7 @@ def test_the_reset_model_oscillates(penalty):
     assert curves["freeze"][-1] < 1e-4 * late.mean()
 
 
-@pytest.mark.parametrize("penalty", ["l1", "l2"])
+@pytest.mark.parametrize("penalty", ["l1", "l2"] if SOAK else ["l1"])
 def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, record_property):
     """30 % dropout, 5 % one-way loss, two joins, one leave, a partition of 50 rounds, new columns: for ever."""
     tol = 1e-6 if SOAK else 1e-5
