@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from glmesh import Lasso, LinearSVC, LogisticRegression, Problem
-from glmesh.engine.agreement import agree, of_fields, of_problem
+from glmesh.engine.agreement import of_fields, of_problem, require_same
 from glmesh.errors import Mismatch
 from glmesh.methods import Cola
 from glmesh.network import topology
@@ -150,7 +150,7 @@ def compared(*said):
 
     def one(rank):
         try:
-            agree(Group(rank, shared, barrier), said[rank])
+            require_same(Group(rank, shared, barrier), said[rank])
         except Mismatch as error:
             told[rank] = str(error)
 

@@ -13,7 +13,7 @@ from typing import Self
 
 from glmesh.cli.failures import CHECKPOINT
 from glmesh.cli.options import INTERRUPTED, USAGE
-from glmesh.engine.agreement import agree, digest, versions
+from glmesh.engine.agreement import digest, require_same, versions
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.parallel import ProcessGroup
 from glmesh.transports.mpi import ranks
@@ -40,7 +40,7 @@ def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -
     """
 
     def work(with_all: ProcessGroup) -> int:
-        agree(with_all, versions() | _said(options), {"--runtime": "add --runtime mpi at all ranks"})
+        require_same(with_all, versions() | _said(options), {"--runtime": "add --runtime mpi at all ranks"})
         if options.runtime != "mpi":
             raise InvalidInput(
                 f"mpiexec has started {with_all.size} ranks, and each would train alone and write the same files; "

@@ -33,8 +33,7 @@ def add_options(parser: Parser) -> None:
     add("--target", metavar="COLUMN", help="column that holds y, by name or position (default: the last)")
     add("--ids", metavar="COLUMN", help="column with the names of the rows")
     add("--sample-weight", metavar="COLUMN", help="column with the sample weights")
-    add("--header", choices=("auto", "yes", "no"), default="auto", help="whether the first line names the columns")
-    add("--encoding", metavar="NAME", default="utf-8", help="of a .csv or .tsv: latin-1, utf-16, ... (default utf-8)")
+    parser.add_text_options()
 
 
 def run(options: Namespace) -> int:

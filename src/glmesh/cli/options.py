@@ -30,6 +30,13 @@ class Parser(argparse.ArgumentParser):
         """
         self.description, self.epilog, self.usage = text, examples(*lines, after=after), usage
 
+    def add_text_options(self) -> None:
+        """Add --header and --encoding, which say how a data file of text is read."""
+        names = "whether a .csv or .tsv begins with the names of its columns (default auto: if that line holds text)"
+        self.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=names)
+        encoding = "of a .csv or .tsv: utf-8 (default), latin-1, utf-16, ..."
+        self.add_argument("--encoding", default="utf-8", metavar="NAME", help=encoding)
+
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput with argparse's message and a hint at --help."""
         raise InvalidInput(f"{message} (`{self.prog} --help` explains)")

@@ -40,8 +40,7 @@ def add_options(parser: Parser) -> None:
     add("model", metavar="MODEL", help="a file that `glmesh train` wrote")
     add("data", metavar="DATA", help="samples, in any format that `glmesh train` reads")
     add("--target", metavar="COLUMN", help="column of a table that holds y, by name or position (default: the model's)")
-    add("--header", choices=("auto", "yes", "no"), default="auto", help="whether a .csv begins with names")
-    add("--encoding", default="utf-8", metavar="NAME", help="of a .csv: latin-1, utf-16, ... (default utf-8)")
+    parser.add_text_options()
     rows = "rows with a missing value: refuse the file (default), or leave their answers empty"
     add("--missing", choices=("refuse", "empty"), default="refuse", help=rows)
     add("--out", metavar="FILE", help="write there instead of printing")

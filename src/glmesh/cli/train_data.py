@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.contract import Contract, DataTable, agree, fit
-from glmesh.contract.contract import doubled
 from glmesh.engine.scatter import load as load_part
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
@@ -78,10 +77,7 @@ def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Co
 
 
 def _check(table: DataTable) -> None:
-    """Raise InvalidData for two columns of one name, an infinite value or a weight that is none, with its line."""
-    twice = doubled(table.names or ())
-    if twice:
-        raise InvalidData(f"{table.where}: has the column {twice[0]!r} twice; rename one of them, or take it out")
+    """Raise InvalidData for an infinite value or a weight that is none, with its line."""
     endless = np.argwhere(np.isinf(table.X))
     if len(endless):
         row, column = endless[0].tolist()

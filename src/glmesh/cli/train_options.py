@@ -51,9 +51,7 @@ def add_options(parser: Parser) -> None:
     add("--target", metavar="COLUMN", help="column of a table that holds y, by name or position (default: the last)")
     add("--sample-weight", metavar="COLUMN", help="column of a table with a factor >= 0 of each sample's loss")
     add("--ids", metavar="COLUMN", help="column of a table with the names of the rows, which is no feature")
-    add("--header", choices=("auto", "yes", "no"), default="auto", help="whether the first line of a table has the "
-        "names of its columns (default auto: if it holds text)")  # fmt: skip
-    add("--encoding", default="utf-8", metavar="NAME", help="of a table: utf-8 (default), latin-1, utf-16, ...")
+    parser.add_text_options()
 
     add = parser.add_argument_group("what to fit").add_argument
     add("--model", choices=MODELS, metavar="NAME", help=f"{', '.join(MODELS)}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.contract.table import DataTable
-from glmesh.errors import InvalidInput
+from glmesh.errors import InvalidInput, Mismatch
 from glmesh.types import Vector
 
 KINDS = ("number", "boolean")  # of a feature: any finite number; 0 and 1 (also false and true)
@@ -70,13 +68,16 @@ class Contract:
     ) -> Contract:
         """Return the contract that a table keeps: its names and kinds, and its labels if a class is to be predicted.
 
-        No value of a feature goes into it.
+        No value of a feature goes into it. Features of a sparse table are numbers, whatever they hold. Mismatch is
+        raised if two columns have one name.
         """
-        kinds = (kind_of(_column(table, k)) for k in range(len(table.columns)))
-        columns = tuple(Column(name, kind) for name, kind in zip(table.columns, kinds, strict=True))
+        if twice := doubled(table.names or ()):
+            raise Mismatch(f"{table.where}: has the column {twice[0]!r} twice; keep one of them")
+        dense = isinstance(table.X, np.ndarray)
+        columns = () if split == "features" else enumerate(table.columns)
         return Contract(
             table.target or "",
-            () if split == "features" else columns,
+            tuple(Column(name, kind_of(table.column(k)) if dense else "number") for k, name in columns),
             table.labels if classifies else (),
             split,
             ids,
@@ -109,12 +110,6 @@ class Contract:
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"{where}: {str(error).split('__init__() ')[-1]}") from None
 
-    @property
-    def digest(self) -> str:
-        """Return 16 bytes of BLAKE2b over all that the contract says, in hexadecimal."""
-        text = json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
 
 def doubled(names: Iterable[str]) -> list[str]:
     """Return the names that occur more than once, each once, in order."""
@@ -132,12 +127,6 @@ def kind_of(values: Vector) -> str:
     zeros, ones = values == 0, values == 1
     both = zeros.any() and ones.any() and (zeros | ones | np.isnan(values)).all()
     return "boolean" if both else "number"
-
-
-def _column(table: DataTable, k: int) -> Vector:
-    """Return column k of X as a dense vector (m,)."""
-    column = table.X[:, [k]]
-    return np.asarray(column.toarray() if hasattr(column, "toarray") else column, dtype=np.float64)[:, 0]
 
 
 def _label(value: object) -> str | float:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from glmesh.contract.contract import Contract, _column, doubled
+from glmesh.contract.contract import Contract, doubled
 from glmesh.contract.table import DataTable
 from glmesh.errors import Mismatch
 from glmesh.types import Labels, Vector
@@ -143,7 +143,7 @@ def _refuse_kinds(table: DataTable, contract: Contract) -> None:
     """Raise Mismatch for a value other than 0 and 1 in a column that the contract calls boolean."""
     for k, column in enumerate(contract.columns):
         if column.kind == "boolean":
-            values = _column(table, k)
+            values = table.column(k)
             wrong = ~(np.isnan(values) | (values == 0) | (values == 1))
             if wrong.any():
                 line = table.line(int(np.argmax(wrong)))

@@ -69,6 +69,11 @@ class DataTable:
         """Return the line of the file, from 1, where a row begins."""
         return self.first_line + row if self.lines is None else int(self.lines[row])
 
+    def column(self, k: int) -> Vector:
+        """Return column k of X as a dense vector of shape (m,)."""
+        column = self.X[:, [k]]
+        return np.asarray(column.toarray() if issparse(column) else column, dtype=np.float64)[:, 0]
+
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
         """Return the table with the columns `chosen` of X, in that order, under these names."""
         texts = tuple(name for name in self.texts if names is None or name in names)

@@ -22,7 +22,9 @@ ALIKE = "give all ranks the same"  # what would do, where ranks differ
 _LONGEST = 60  # [characters] of a value in a message
 
 
-def agree(processes: ProcessGroup, said: Mapping[str, object], remedies: Mapping[str, str] | None = None) -> None:
+def require_same(
+    processes: ProcessGroup, said: Mapping[str, object], remedies: Mapping[str, str] | None = None
+) -> None:
     """Raise Mismatch, at all processes alike, unless they all say the same; one all-gather.
 
     `said` has a value for each name, in the order in which differences are to be named; a value is plain data, an

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glmesh.engine.agreement import agree, versions
+from glmesh.engine.agreement import require_same, versions
 from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
@@ -70,7 +70,7 @@ def solve_path(
     """
     with process_group(runtime) as processes:
         loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
-        agree(processes, versions() | loop | {"alphas": np.asarray(alphas)})
+        require_same(processes, versions() | loop | {"alphas": np.asarray(alphas)})
         if stop not in ("gap", "certificate"):
             raise InvalidInput(f"stop must be 'gap' or 'certificate', got {stop!r}")
         weights = np.asarray(alphas, dtype=np.float64)

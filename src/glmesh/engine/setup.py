@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.core import Method, Setup, Transport
-from glmesh.engine.agreement import agree, of_fields, of_problem
+from glmesh.engine.agreement import of_fields, of_problem, require_same
 from glmesh.engine.driver import Driver
 from glmesh.engine.result import Result
 from glmesh.errors import InvalidInput
@@ -75,7 +75,7 @@ def start(problem: Problem, options: RunOptions) -> Driver:
 
     The processes of a run first compare what they were given: Mismatch names the first difference.
     """
-    agree(options.processes, options.said() | of_problem(problem), {"data of shape": OWN_ROWS, "data": OWN_ROWS})
+    require_same(options.processes, options.said() | of_problem(problem), {"data of shape": OWN_ROWS, "data": OWN_ROWS})
     method = Cola() if options.method is None else options.method
     if not callable(getattr(method, "prepare", None)) or not callable(getattr(method, "round", None)):
         raise InvalidInput(f"method must be a method such as Cola() or Nids(), got {options.method!r}")

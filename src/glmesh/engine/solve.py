@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.core import Method
-from glmesh.engine.agreement import agree, versions
+from glmesh.engine.agreement import require_same, versions
 from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
@@ -129,7 +129,7 @@ def solve(
     with process_group(runtime) as processes:
         loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
         written = {"checkpoint": checkpoint is not None, "checkpoint_every": checkpoint_every}
-        agree(processes, versions() | loop | written)
+        require_same(processes, versions() | loop | written)
         if stop not in ("gap", "certificate", "rounds"):
             raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
         if not isinstance(tol, int | float | np.number) or not tol >= 0:

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from glmesh.engine.agreement import agree, digest, versions
+from glmesh.engine.agreement import digest, require_same, versions
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import process_group
@@ -166,7 +166,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         else:
             said |= {"features": shapes[0][1]}
         same = "pass the same X and y on all ranks, or say fit(..., rows='own') if each rank has rows of its own"
-        agree(data.processes, said, {"X of shape": same, "data": same})
+        require_same(data.processes, said, {"X of shape": same, "data": same})
         if rows == "own":
             held = data.processes.all_gather([digest(data.parts) if shapes[0][0] else str(data.processes.rank)])
             first = {one: rank for rank, one in reversed(list(enumerate(held)))}

@@ -13,7 +13,6 @@ from glmesh.contract import Column, Contract, Verdict, agree
 from glmesh.contract.agreement import outliers
 from glmesh.contract.fitting import spoken
 from glmesh.federation.config import Federation
-from glmesh.federation.node.site_data import positions
 from glmesh.federation.wire import DataOffer
 from glmesh.problem import DataSummary
 
@@ -44,7 +43,7 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
     if split == "features":
         columns: tuple[Column, ...] = ()
     elif offer.names is None:
-        columns = positions(width if offer.open else offer.width)
+        columns = tuple(Column(f"column {k}") for k in range(width if offer.open else offer.width))
     else:
         booleans = set(offer.booleans)
         columns = tuple(Column(name, "boolean" if k in booleans else "number") for k, name in enumerate(offer.names))

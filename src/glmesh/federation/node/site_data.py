@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glmesh.contract import Column, Contract, DataTable, Fitted, fit
-from glmesh.contract.contract import doubled, kind_of
+from glmesh.contract import Contract, DataTable, Fitted, fit
 from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnreadableFile
 from glmesh.federation.config import Federation, Site
@@ -100,31 +99,11 @@ def read_site_table(site: Site) -> DataTable:
 def own_contract(table: DataTable, site: Site) -> Contract:
     """Return the contract of the federation file or, without one, the contract that a site's own table keeps."""
     part, contract = site.federation.problem, site.federation.data
-    labels = table.labels if part.model().loss.classifies else ()
     if contract is not None:
+        labels = table.labels if part.model().loss.classifies else ()
         return contract if contract.labels else contract.with_labels(labels)
-    twice = doubled(table.names or ())
-    if twice:
-        raise Mismatch(f"{table.where}: has the column {twice[0]!r} twice; keep one of them")
-    if part.split == "features":
-        columns: tuple[Column, ...] = ()
-    elif table.names is None:
-        columns = positions(table.X.shape[1])
-    else:
-        columns = tuple(Column(name, kind) for name, kind in zip(table.names, kinds(table.X), strict=True))
     weight = "" if table.weight is None else site.file.sample_weight
-    return Contract(table.target or "", columns, labels, part.split, "", weight, header=table.names is not None)
-
-
-def positions(width: int) -> tuple[Column, ...]:
-    """Return the columns of a contract whose features have no names."""
-    return tuple(Column(f"column {k}") for k in range(width))
-
-
-def kinds(X: SampleMatrix) -> list[str]:
-    """Return the kind of each column of X."""
-    dense = not hasattr(X, "toarray")
-    return [kind_of(np.asarray(X[:, k])) if dense else "number" for k in range(X.shape[1])]
+    return Contract.like(table, split=part.split, classifies=part.model().loss.classifies, weight=weight)
 
 
 def _offer(fitted: Fitted, own: Contract, weight: str, federation: Federation) -> DataOffer:
