@@ -139,8 +139,8 @@ def ring_problem(kind: str) -> Problem:
     }[kind]()
 
 
-QUICK = ["lasso", "ridge by samples", "svm", "logistic"]
-REST = ["elastic net", "ridge", "logistic by features", "sparse logistic", "group lasso", "lasso with intercept"]
+QUICK = ["lasso", "ridge by samples", "logistic"]
+REST = ["svm", "elastic net", "ridge", "logistic by features", "sparse logistic", "group lasso", "lasso with intercept"]
 
 
 @pytest.mark.parametrize("kind", [*QUICK, *(REST if SOAK else ())])
