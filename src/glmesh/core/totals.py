@@ -1,0 +1,146 @@
+"""Totals: sums over all nodes of named fields of numbers, with the same bits for any grouping, order and route.
+
+Contributions are rounded to whole multiples of a unit, a power of two for each field, and added modulo 2^64; such sums
+are associative. A round that yields a `Total` is sent the `Sums`. Nothing but the sum is needed of any single
+contribution, so contributions may be masked on their way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glmesh.errors import InvalidInput
+from glmesh.types import Indices, Matrix, Unsigned, Vector
+
+LARGEST = 62  # [bits] of a sum: 63 would fit, one is left for what rounding adds
+ROOM = 8  # [bits] by which a field may grow from one total to the next; design: fields grow by less, 54 bits are left
+MORE_ROOM = 20  # [bits] that are added to the unit of a field whose contributions did not fit
+NOTHING = -2000  # exponent of a field without any number but 0, below that of every number
+
+Units = dict[str, int]  # exponent of the unit, a power of two, of each field
+Add = Callable[[list[Unsigned]], Unsigned]  # (n_hosted, N) contributions of each block -> (N,) sums modulo 2^64
+Maximise = Callable[[list[Indices]], Indices]  # (n_hosted, n) numbers of each block -> (n,) maxima over all nodes
+
+
+class Sums(dict[str, Vector]):
+    """Sums over all nodes of the fields of a `Total`, by name, equal in every bit at all nodes.
+
+    Parameters
+    ----------
+    values : dict of arrays
+        Sum of each field, shape (size,).
+    sizes : dict of float
+        Sum over the nodes of the largest absolute entry of each field, from which the next total takes its units.
+    """
+
+    def __init__(self, values: dict[str, Vector], sizes: dict[str, float]) -> None:
+        super().__init__(values)
+        self.sizes = sizes
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """A request for sums over all nodes, which a round yields and is sent as `Sums`.
+
+    Parameters
+    ----------
+    fields : mapping of arrays
+        Contributions of the hosted nodes by name of the field, each of shape (n_hosted, size), finite.
+    like : Sums, optional
+        An earlier total with fields of about the same size, from which units are derived. Fields that it does not have,
+        or that were zero in it, take one more exchange, in which nodes agree on the largest exponent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh.core.totals import Total, add_up
+    >>> halves = [Total({"count": np.array([[1.0]])}), Total({"count": np.array([[2.0], [4.0]])})]
+    >>> sums = add_up(halves, 3, lambda rows: sum(one.sum(axis=0) for one in rows), lambda each: np.vstack(each).max(0))
+    >>> sums["count"]
+    array([7.])
+    """
+
+    fields: Mapping[str, Matrix]
+    like: Sums | None = None
+    largest: dict[str, Vector] = field(init=False)  # (n_hosted,) largest absolute entry of each node, by field
+
+    def __post_init__(self) -> None:
+        largest = {name: np.abs(rows).max(axis=1, initial=0.0) for name, rows in self.fields.items()}
+        for name, each in largest.items():
+            if not np.isfinite(each).all():
+                raise InvalidInput(f"field {name!r} of a total holds NaN or infinity")
+        object.__setattr__(self, "largest", largest)
+
+    @property
+    def numbers(self) -> int:
+        """Whole numbers that a contribution holds: all entries, the size of each field, and whether it fits."""
+        return sum(int(rows.shape[1]) + 1 for rows in self.fields.values()) + 1
+
+    @property
+    def unknown(self) -> list[str]:
+        """Names of the fields whose size no earlier total tells."""
+        sizes = {} if self.like is None else self.like.sizes
+        return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]
+
+    def exponents(self) -> Indices:
+        """Return the exponent of each node's largest entry of the `unknown` fields, shape (n_hosted, n_unknown)."""
+        each = [np.where(self.largest[name] > 0, np.frexp(self.largest[name])[1], NOTHING) for name in self.unknown]
+        return np.stack(each, axis=1).astype(np.int64)
+
+    def encode(self, units: Units, n_nodes: int) -> Unsigned:
+        """Return the contributions as whole numbers modulo 2^64, shape (n_hosted, numbers).
+
+        A node of which an entry does not fit into its share of 2^62 units contributes zeros, and one to the last
+        column.
+        """
+        limit = np.ldexp(1.0, LARGEST - (n_nodes - 1).bit_length())
+        n_hosted = len(next(iter(self.largest.values())))
+        out = np.zeros((n_hosted, self.numbers), dtype=np.int64)
+        fits = np.ones(n_hosted, dtype=bool)
+        at = 0
+        for name, rows in self.fields.items():
+            size, exponent = rows.shape[1], -units[name]
+            with np.errstate(over="ignore", invalid="ignore"):  # of what does not fit
+                largest = np.ldexp(self.largest[name], exponent)
+                fits &= largest <= limit
+                out[:, at : at + size] = np.rint(np.ldexp(rows, exponent))
+                out[:, at + size] = np.ceil(largest)
+            at += size + 1
+        out[~fits], out[~fits, -1] = 0, 1
+        return out.view(np.uint64)
+
+    def decode(self, units: Units, whole: Unsigned) -> Sums:
+        """Return the sums that these whole numbers, shape (numbers,), stand for."""
+        numbers, at = whole.view(np.int64), 0
+        values, sizes = {}, {}
+        for name, rows in self.fields.items():
+            size = rows.shape[1]
+            part = np.ldexp(numbers[at : at + size + 1].astype(np.float64), units[name])
+            values[name], sizes[name] = part[:size], float(part[size])
+            at += size + 1
+        return Sums(values, sizes)
+
+
+def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
+    """Return the sums over all K nodes of the contributions of this process's blocks and those of other processes.
+
+    `add` and `maximise` move numbers between nodes. If an entry of any node does not fit, all fields are sent once more
+    with 2^20 times the unit.
+    """
+    first = totals[0]
+    units: Units = {}
+    if first.unknown:
+        found = maximise([total.exponents() for total in totals])
+        room = ROOM + (n_nodes - 1).bit_length() - LARGEST
+        units |= {name: int(exponent) + room for name, exponent in zip(first.unknown, found, strict=True)}
+    if first.like is not None:
+        known = {name: first.like.sizes[name] for name in first.fields if name not in units}
+        units |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}
+    while True:
+        whole = add([total.encode(units, n_nodes) for total in totals])
+        if whole[-1] == 0:
+            return first.decode(units, whole)
+        units = {name: exponent + MORE_ROOM for name, exponent in units.items()}
