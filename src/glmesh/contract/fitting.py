@@ -115,7 +115,7 @@ def _nearest(missing: list[str], spare: list[str]) -> str:
 
 def _refuse_text(table: DataTable) -> None:
     """Raise Mismatch if a feature holds text."""
-    held = [name for name in table.texts if name in table.columns]
+    held = list(table.texts)
     if held:
         raise Mismatch(
             f"{table.where}: {_columns(held)} text; write numbers instead (one "

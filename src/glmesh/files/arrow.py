@@ -11,7 +11,7 @@ import numpy as np
 
 from glmesh.contract import DataTable
 from glmesh.errors import UnreadableFile
-from glmesh.files.assembly import Chosen, Roles, assemble
+from glmesh.files.assembly import Chosen, FileColumns, Roles
 from glmesh.files.columns import ColumnData, ColumnReader
 from glmesh.files.layout import no_samples
 from glmesh.files.streams import kind_of, opened, refuse_foreign
@@ -123,7 +123,7 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
     chosen, marks = roles.find(path, names, len(names)), frozenset(missing)
     columns = [_typed(path, table[k], name, marks, chosen, k) for k, name in enumerate(table.column_names)]
     what = "Parquet" if head == b"PAR1" else "Feather"
-    return assemble(path, columns, names, chosen, f"{what} file, which names its columns")
+    return FileColumns(path, columns, names, chosen).table(f"{what} file, which names its columns")
 
 
 def _typed(path: Path, column: Any, name: str, missing: frozenset[str], chosen: Chosen, k: int) -> ColumnData:

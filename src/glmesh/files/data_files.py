@@ -80,56 +80,6 @@ def load(
     return table.X, _targets(table)
 
 
-def load_named(
-    path: str | PathLike[str], *, target: str | int | None = None, ids: str | None = None
-) -> tuple[SampleMatrix, Vector, list[str] | None]:
-    """Read samples, labels and the names of the rows from a file.
-
-    Parameters
-    ----------
-    path : str or path
-        The file; the end of its name says what it holds.
-    target : str or int, optional
-        Column of a table that holds y, by name or position; default the last that is not `ids`.
-    ids : str, optional
-        Column of a table, or array of an .npz, with the names of the rows.
-
-    Returns
-    -------
-    X : ndarray or csr_array of shape (m, p)
-        Samples.
-    y : ndarray of shape (m,)
-        Labels.
-    names : list of m str, or None
-        Names of the rows; None without `ids`.
-
-    Raises
-    ------
-    UnreadableFile
-        The file is missing, damaged, empty, or not what its name says; the message names the line.
-    InvalidData
-        Two rows of a table have one name.
-    InvalidInput
-        `target` or `ids` is no column of the file, or the format has no names of rows.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from glmesh.files import data_files
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "patients.csv")
-    ...     _ = path.write_text("age,patient,ill\\n41,ann,0\\n57,ben,1\\n")
-    ...     X, y, names = data_files.load_named(path, ids="patient")
-    >>> names
-    ['ann', 'ben']
-    >>> y
-    array([0., 1.])
-    """
-    table = _numbers(read_table(path, target=target, ids=ids))
-    return table.X, _targets(table), table.ids
-
-
 def read_table(
     path: str | PathLike[str],
     *,

@@ -66,8 +66,9 @@ def describe(table: DataTable) -> list[DataFinding]:
             f"{one.name} ({one.levels:,} levels)" if not one.looks else one.name
         )
     if isinstance(table.X, np.ndarray):
+        texts = set(table.texts)
         for k, name in enumerate(table.columns):
-            if name not in table.texts:
+            if name not in texts:
                 for kind, told in _remarks(table, name, table.X[:, k]):
                     found[kind].append(told)
     out = [DataFinding(kind, tuple(columns), *_SAID[kind]) for kind, columns in found.items() if columns]
