@@ -171,14 +171,18 @@ def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal
             "--header no"
         )
     below = (cell for row in cells[1:] for cell in map(str.strip, row) if cell not in missing)
-    whole = all(re.fullmatch(r"[+-]?\d+", cell) for cell in first)
-    if first and whole and len(set(first)) == len(first) and any(_is_other(cell, decimal) for cell in below):
+    if _are_distinct_wholes(first) and any(_is_other(cell, decimal) for cell in below):
         raise UnreadableFile(
             f"{where}: holds whole numbers that are all distinct ({', '.join(first[:6])}"
             f"{', ...' if len(first) > 6 else ''}), and lines below hold others, so it may be names of columns or "
             "data; say --header yes (names) or --header no (data)"
         )
     return False
+
+
+def _are_distinct_wholes(cells: Sequence[str]) -> bool:
+    """Return whether there are cells, all of them whole numbers and no two equal, as names of columns may be."""
+    return 0 < len(set(cells)) == len(cells) and all(re.fullmatch(r"[+-]?\d+", cell) for cell in cells)
 
 
 def _is_other(cell: str, decimal: str) -> bool:
