@@ -66,7 +66,8 @@ def fit_features(table: DataTable, contract: Contract) -> Fitted:
     ordered = table.take(chosen, names)
     _refuse_text(ordered)
     _refuse_kinds(ordered, contract)
-    extra = tuple(name for name in table.columns if contract.split == "samples" and name not in ordered.columns)
+    kept = set(ordered.columns)
+    extra = tuple(name for name in table.columns if contract.split == "samples" and name not in kept)
     return Fitted(ordered, extra, bool((np.diff(chosen) < 0).any()), contract.labels)
 
 

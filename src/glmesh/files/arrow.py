@@ -128,7 +128,9 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
     return FileColumns(path, columns, names, chosen).table(f"{what} file, which names its columns")
 
 
-def _typed(path: Path, column: pa.ChunkedArray, name: str, missing: frozenset[str], chosen: Chosen, k: int) -> ColumnData:
+def _typed(
+    path: Path, column: pa.ChunkedArray, name: str, missing: frozenset[str], chosen: Chosen, k: int
+) -> ColumnData:
     """Return column k of a Parquet or Feather file, which knows the types of its columns."""
     from pyarrow import types
 

@@ -58,12 +58,12 @@ class Roles:
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
         """Return the position of the column of y; None if the file has none and may have none."""
         if self.target is None:
-            rest = [k for k in range(width) if k not in others and (names is None or names[k])]
+            rest = [k for k in range(width) if k not in others and _is_named(names, k)]
             return rest[-1] if rest and self.has_target else None
         places = _places(names, self.target) or _position(self.target, width)
         if not places and not self.has_target:
             return None
-        if len(places) == 1 and (names is None or names[places[0]]):
+        if len(places) == 1 and _is_named(names, places[0]):
             return places[0]
         said = ", ".join(filter(None, names or ()))
         expected = f"one of {said}," if said else "one: there is no header, so give"
@@ -87,6 +87,11 @@ def _named(path: Path, wanted: str | None, names: Sequence[str] | None) -> int |
 def _places(names: Sequence[str] | None, wanted: str | int) -> list[int]:
     """Return the positions of the columns with this name; empty where columns have no names."""
     return [k for k, name in enumerate(names or ()) if name == wanted]
+
+
+def _is_named(names: Sequence[str] | None, k: int) -> bool:
+    """Return whether column k may be used: it has a name, or no column has one."""
+    return names is None or bool(names[k])
 
 
 def _position(target: str | int, width: int) -> list[int]:
@@ -143,7 +148,7 @@ class FileColumns:
         for k, column in enumerate(self.columns):
             if k in (self.chosen.target, self.chosen.ids, self.chosen.weight):
                 continue
-            if self.names is None or self.names[k]:
+            if _is_named(self.names, k):
                 features.append(k)
             elif k == 0:
                 left_out.append("the first column, which has no name (numbers or names of rows)")

@@ -162,7 +162,7 @@ def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal
     """Return whether the first row is a header; refuse one that may be either, unless `header` says what it is."""
     if one_of(header, "header", ("auto", "yes", "no")) != "auto":
         return header == "yes"
-    first = [cell for cell in map(str.strip, cells[0]) if cell not in missing]
+    first, *below = ([cell for cell in map(str.strip, row) if cell not in missing] for row in cells)
     if any(number(cell, decimal) is None and cell not in TRUTH for cell in first):
         return True
     if any(cell in TRUTH for cell in first):
@@ -170,8 +170,7 @@ def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal
             f"{where}: holds true, false and numbers only, which may be names of columns or data; say --header yes or "
             "--header no"
         )
-    below = (cell for row in cells[1:] for cell in map(str.strip, row) if cell not in missing)
-    if _are_distinct_wholes(first) and any(_is_other(cell, decimal) for cell in below):
+    if _are_distinct_wholes(first) and any(_is_other(cell, decimal) for row in below for cell in row):
         raise UnreadableFile(
             f"{where}: holds whole numbers that are all distinct ({', '.join(first[:6])}"
             f"{', ...' if len(first) > 6 else ''}), and lines below hold others, so it may be names of columns or "
