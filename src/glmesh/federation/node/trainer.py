@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate import AsyncCertifier, RoundSnapshot, SpectralGaps
+from glmesh.certificate import AsyncCertifier, SpectralGaps
 from glmesh.core import Block, Certificate, Rounds
 from glmesh.federation.config import Federation
 from glmesh.federation.wire import PeerExchange
@@ -220,7 +220,8 @@ class Trainer:
         held = -1 if self.proof is None else self.proof.certificate.round
         if snapshot.round <= held or (held >= 0 and held >= wanted):
             return False
-        self.proof = _proof(snapshot, snapshot.certificate)
+        x, s, flows = snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy()
+        self.proof = Proof(snapshot.certificate, x, s, flows, snapshot.view.digest)
         return True
 
     def share(self) -> Vector:
@@ -254,8 +255,3 @@ class Trainer:
         self.proof = None if tree["proof"] is None else Proof(**tree["proof"])
         self.handovers, self.adopted = tree["handovers"], tree["adopted"]
         self.returned()
-
-
-def _proof(snapshot: RoundSnapshot, certificate: Certificate) -> Proof:
-    """Return the proof that consists of a certificate and the snapshot of the round that it is about."""
-    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.view.digest)

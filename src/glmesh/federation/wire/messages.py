@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
@@ -93,14 +93,15 @@ class DataOffer(JsonRecord):
     scales: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        texts = [self.target, self.weight, self.ids, *(self.names or ())]
+        names = self.names or []
+        texts = [self.target, self.weight, self.ids, *names]
         wrong = next((one for one in texts if not isinstance(one, str) or len(one) > _NAME), None)
         if wrong is not None:
             raise unexpected("offer", f"texts of at most {_NAME} characters as names", wrong)
         special = {one for one in (self.target, self.weight) if one}
-        if doubled(self.names or ()) or special & set(self.names or ()):
+        if doubled(names) or special & set(names):
             raise unexpected("offer, names", "distinct names, without the target's and the weight's", self.names)
-        if not 0 <= self.width < _NUMBERS or not 0 <= self.rows < _NUMBERS or self.width < len(self.names or ()):
+        if not 0 <= self.width < _NUMBERS or not 0 <= self.rows < _NUMBERS or self.width < len(names):
             raise unexpected("offer, width and rows", "numbers >= 0, as many names as features", self.width)
         self._check_lists()
 
@@ -159,22 +160,26 @@ class GossipEntry:
             raise unexpected(where, f"a node from 0 to {n_nodes - 1}", node)
         if type(stamp) is not int or not 0 <= stamp < _NUMBERS:
             raise unexpected(f"{where}, stamp", "a number >= 0", stamp)
-        about = f"{kind} of node {node}"
-        if kind == OFFER:
-            if not isinstance(value, dict):
-                raise unexpected(about, "an object", value)
-            return GossipEntry(kind, node, stamp, offer=DataOffer.from_json(value))
-        if kind == REFUSED:
-            if not isinstance(value, str) or len(value) > WHY:
-                raise unexpected(about, f"a text of at most {WHY} characters", value)
-            return GossipEntry(kind, node, stamp, why=value)
-        if kind != SUMMARY:
-            if type(value) is not int or not -1 <= value < _NUMBERS:
-                raise unexpected(about, "a whole number >= -1", value)
-            return GossipEntry(kind, node, stamp, value)
-        if not isinstance(value, list) or len(value) != DataSummary.SIZE or not all(map(_is_finite, value)):
-            raise unexpected(about, f"{DataSummary.SIZE} finite numbers", value)
-        return GossipEntry(kind, node, stamp, numbers=[float(one) for one in value])
+        return GossipEntry(kind, node, stamp)._with_value(value)
+
+    def _with_value(self, value: object) -> GossipEntry:
+        """Return the entry with the value of its kind; raise Violation for a value that cannot be one."""
+        expected = "a whole number >= -1"
+        if self.kind == OFFER:
+            if isinstance(value, dict):
+                return replace(self, offer=DataOffer.from_json(value))
+            expected = "an object"
+        elif self.kind == REFUSED:
+            if isinstance(value, str) and len(value) <= WHY:
+                return replace(self, why=value)
+            expected = f"a text of at most {WHY} characters"
+        elif self.kind == SUMMARY:
+            if isinstance(value, list) and len(value) == DataSummary.SIZE and all(map(_is_finite, value)):
+                return replace(self, numbers=[float(one) for one in value])
+            expected = f"{DataSummary.SIZE} finite numbers"
+        elif type(value) is int and -1 <= value < _NUMBERS:
+            return replace(self, number=value)
+        raise unexpected(f"{self.kind} of node {self.node}", expected, value)
 
 
 def _is_finite(value: object) -> bool:
