@@ -112,10 +112,18 @@ def _table(options: Namespace, model: Model, target: str | None, *, has_target: 
         target=target,
         header=options.header,
         encoding=options.encoding,
+        index_base=_index_base(options, model),
         n_features=None if is_table(options.data) else model.coef.shape[-1],
         missing=MISSING if model.contract is None else model.contract.missing,
         has_target=has_target,
     )
+
+
+def _index_base(options: Namespace, model: Model) -> Any:
+    """Return where the indices of svmlight text begin: as said, else as in the file that the model was trained on."""
+    if options.index_base != "auto" or model.contract is None or model.contract.index_base is None:
+        return options.index_base
+    return model.contract.index_base
 
 
 def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:

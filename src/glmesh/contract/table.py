@@ -38,6 +38,7 @@ class DataTable:
     text_columns: tuple[TextColumn, ...] = ()  # columns that hold text, which X has NaN for
     left_out: tuple[str, ...] = ()  # words on columns of the file that are not in the table: a column without a name
     read_as: str = ""  # how the file was read: encoding, delimiter, decimal mark, header
+    index_base: int | None = None  # index in the file of column 0, 0 or 1; None: the file is no svmlight text
 
     @property
     def m(self) -> int:

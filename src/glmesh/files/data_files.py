@@ -27,6 +27,7 @@ from glmesh.files.assembly import Roles
 from glmesh.files.columns import number
 from glmesh.files.layout import no_samples
 from glmesh.files.streams import is_compressed, kind_of, opened, refuse_foreign
+from glmesh.files.svmlight import IndexBase
 from glmesh.types import Array, Matrix, SampleMatrix, Vector
 
 _SPARSE = ("data", "indices", "indptr", "shape")
@@ -91,7 +92,7 @@ def read_table(
     missing: tuple[str, ...] = MISSING,
     n_features: int | None = None,
     has_target: bool = True,
-    index_base: Literal["auto", 0, 1] = "auto",
+    index_base: IndexBase = "auto",
 ) -> DataTable:
     """Read a data file with the names of its columns, as it comes from pandas, R, Excel or a database.
 
@@ -167,8 +168,9 @@ def read_table(
         raise InvalidInput(f"{path}: svmlight files have no {what}, or use a .csv or .npz")
     else:
         refuse_foreign(path, "svmlight text")
-        X, y = svmlight.read(path, n_features, index_base)
-        table = DataTable(str(path), _canonical(X), None, y, read_as="svmlight text, which names no columns")
+        X, y, base = svmlight.read(path, n_features, index_base)
+        read_as = f"svmlight text, which names no columns; indices count from {base}"
+        table = DataTable(str(path), _canonical(X), None, y, read_as=read_as, index_base=base)
     if table.m == 0:
         raise no_samples(path)
     if n_features not in (None, table.X.shape[1]) and has_target:

@@ -17,6 +17,7 @@ TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
 SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED = "summary", "done", "successor", "membership", "offer", "refused"
 _KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED)
 WHY = 1000  # [characters] of the reason of a refusal; longer ones are cut
+PRESUMED = "1?"  # index base of svmlight text that uses no 0, where nobody said that indices count from 1
 _NAME = 1000  # [characters] longest name of a column, and longest label
 _NUMBERS = 1 << 62  # rounds, exchanges and stamps are below this, so that they fit 64 bits with some to spare
 
@@ -77,7 +78,8 @@ class Ready(JsonRecord):
 class DataOffer(JsonRecord):
     """What a site tells all others of its table before the sites agree: names and kinds, never values of rows.
 
-    Where the federation file has a contract, or columns are split, there are no names in it.
+    Split by samples there are no names in it where the federation file has them. Split by features there are always
+    names, since no two sites may have a column of one name.
     """
 
     target: str = ""  # name of the target; empty: it has none
@@ -89,6 +91,7 @@ class DataOffer(JsonRecord):
     weight: str = ""  # name of the column with the sample weights; empty: none
     rows: int = 0  # number of rows, split by features; 0 split by samples
     ids: str = ""  # keyed digest of the whole column of row names, split by features; empty: rows have no names
+    index_base: str = ""  # index of the first column of svmlight text, "0", "1" or PRESUMED; empty: another file
     # k with 2^(k-1) <= max abs(x) < 2^k by feature, None for a column of zeros; empty: not told
     scales: list[Any] = field(default_factory=list)
 
@@ -103,6 +106,8 @@ class DataOffer(JsonRecord):
             raise unexpected("offer, names", "distinct names, without the target's and the weight's", self.names)
         if not 0 <= self.width < _NUMBERS or not 0 <= self.rows < _NUMBERS or self.width < len(names):
             raise unexpected("offer, width and rows", "numbers >= 0, as many names as features", self.width)
+        if self.index_base not in ("", "0", "1", PRESUMED):
+            raise unexpected("offer, index_base", f"'', '0', '1' or {PRESUMED!r}", self.index_base)
         self._check_lists()
 
     def _check_lists(self) -> None:
