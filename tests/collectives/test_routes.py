@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from typing import Any
 
 import numpy as np
@@ -242,7 +243,7 @@ def test_a_transport_goes_on_with_an_open_total_from_its_state():
     transports[0].begin_round(plan, 0)
     with pytest.raises(Unfinished):
         transports[0].add([rows])
-    transports[1].restore(transports[0].state())
+    transports[1].restore(copy.deepcopy(transports[0].state()))
     for one in transports:
         one.begin_round(plan, 1)
         assert np.array_equal(one.add([rows]), rows.sum(axis=0))
