@@ -5,12 +5,13 @@ order, and all are given the same bits.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from glmesh.core.messages import Rounds
+from glmesh.core.messages import AnyRounds
 from glmesh.core.records import Certificate, Measures
 from glmesh.core.setup import Setup
 from glmesh.core.transport import Transport
@@ -27,8 +28,8 @@ Carried = TypeVar("Carried", contravariant=True)
 class RoundMaker(Protocol[Hosted, Carried]):
     """The part of a `Method` that `HostedNodes` call: its `round`."""
 
-    def round(self, block: Hosted, state: Carried) -> Rounds:
-        """Make one round of a block: yield each Outbox to exchange, and be sent the Halo that came back for it."""
+    def round(self, block: Hosted, state: Carried) -> AnyRounds:
+        """Make one round of a block: yield each request, and be sent the answer (`core.messages.Request`)."""
 
 
 class HostedNodes(ABC, Generic[BlockT, StateT]):
@@ -55,8 +56,8 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     # rounds
 
-    def rounds(self, number: int) -> list[Rounds]:
-        """Return the generators of round `number`, one per block; each yields Outboxes and is sent Halos."""
+    def rounds(self, number: int) -> Sequence[AnyRounds]:
+        """Return the generators of round `number`, one per block; each yields requests and is sent answers."""
         return [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
 
     def guard(self) -> AbstractContextManager[object]:
