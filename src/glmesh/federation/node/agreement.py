@@ -99,7 +99,8 @@ def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict
         return {}
     return {
         site: f"its rows are not those of {other}, or stand in another order (by one digest of the whole column of row "
-        "names); bring the rows of all files into one order of their names"
+        f"names); bring the rows of all files into one order of their names. `glmesh doctor --rows`, run at {site} "
+        f"and {other} at the same time, finds the place"
         for site, other in outliers({site: offer.ids for site, offer in offers.items()}).items()
     }
 

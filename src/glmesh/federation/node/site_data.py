@@ -16,7 +16,7 @@ from glmesh.contract import Contract, DataTable, Fitted, fit
 from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnreadableFile
 from glmesh.federation.config import Federation, Site
-from glmesh.federation.wire import PRESUMED, DataOffer
+from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.svmlight import IndexBase
 from glmesh.problem import DataSummary, NodeData
@@ -48,6 +48,11 @@ class SiteData:
             )
         weight = "" if table.weight is None else site.file.sample_weight or own.weight
         data = SiteData(site, table, _offer(fitted, own, weight, site))
+        if (told := len(pack_json(data.offer.to_json()))) > CONTROL // 2:
+            raise InvalidInput(
+                f"{table.where}: the names of its {table.X.shape[1]:,} columns take {told / 1e6:.1f} MB, and at most "
+                f"{CONTROL / 2e6:.1f} MB can be told to other sites; shorten the names"
+            )
         data.node_data(fitted)  # finds what is not finite
         return data
 
@@ -148,17 +153,32 @@ def _said_base(table: DataTable, said: bool) -> str:
     return PRESUMED if table.index_base == 1 and not said else str(table.index_base)
 
 
+def digest_key(federation: Federation) -> bytes:
+    """Return 32 bytes made of the salt in the federation file and of all else that the members agree on."""
+    return hashlib.blake2b((federation.network.salt + federation.digest).encode(), digest_size=32).digest()
+
+
 def row_digest(ids: list[str], federation: Federation) -> str:
     """Return 16 bytes of keyed BLAKE2b over all names of rows, in their order, in hexadecimal.
 
-    The key is made of the salt in the federation file and of all else that the members agree on.
+    The key is that of `digest_key`.
     """
-    key = hashlib.blake2b((federation.network.salt + federation.digest).encode(), digest_size=32).digest()
-    digest = hashlib.blake2b(key=key, digest_size=16)
+    return row_hash(ids, federation).hexdigest()
+
+
+def row_hash(ids: list[str], federation: Federation) -> hashlib.blake2b:
+    """Return the state of the digest of `row_digest` behind these names."""
+    state = hashlib.blake2b(key=digest_key(federation), digest_size=16)
     for name in ids:
-        content = name.encode()
-        digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.hexdigest()
+        add_name(state, name)
+    return state
+
+
+def add_name(state: hashlib.blake2b, name: str) -> hashlib.blake2b:
+    """Take the name of one more row into a digest, and return it."""
+    content = name.encode()
+    state.update(len(content).to_bytes(8, "little") + content)
+    return state
 
 
 def scales(X: SampleMatrix) -> list[int | None]:

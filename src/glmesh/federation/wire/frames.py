@@ -50,6 +50,7 @@ class Kind(enum.IntEnum):
     HANDOVER = 5  # a vector: A_k x_k of the sender, which its successor counts if the sender never returns
     BYE = 6  # JSON {}: the sender has ended its run
     PART = 7  # a vector: one site's part of a prediction
+    ROWS = 9  # digests of names of rows, for a site that compares them with the sender's
     READY = 8  # JSON: `messages.Ready`, the sender knows d and is in this exchange
 
 

@@ -12,7 +12,7 @@ from glmesh.contract.contract import doubled
 from glmesh.core import Violation
 from glmesh.problem import DataSummary
 
-TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
+TRAIN, PREDICT, ROWS, DISTINCT = "train", "predict", "rows", "distinct"  # purposes of a HELLO
 # kinds of gossip entries
 SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED = "summary", "done", "successor", "membership", "offer", "refused"
 _KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED)
@@ -52,8 +52,8 @@ class Hello(JsonRecord):
 
     name: str  # of the sender; must be that in its certificate
     entries: dict[str, str]  # `Federation.entries` of the sender
-    purpose: str = TRAIN  # or PREDICT
-    n_rows: int | None = None  # rows to be predicted; None while training
+    purpose: str = TRAIN  # or PREDICT, or ROWS or DISTINCT, for which two sites compare the names of their rows
+    n_rows: int | None = None  # rows to be predicted or compared; None while training
 
 
 @dataclass(frozen=True)
