@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss
-from glmesh.problem import Split, refusals, shorter
+from glmesh.problem import Split, refusals
 
 # name: (loss, penalty)
 MODELS = {
@@ -29,10 +29,6 @@ class Choice:
     penalty: str  # name
     splits: tuple[Split, ...]  # at least one
     only: str = ""  # why there is one split only
-
-    def split_for(self, n_samples: int, n_features: int) -> Split:
-        """Return the allowed split with the shorter message: m numbers split by features, p split by samples."""
-        return shorter(self.splits, n_samples, n_features)
 
     def why(self, split: Split, n_samples: int, n_features: int) -> str:
         """Return words for people on why this split was taken for data of this shape."""
