@@ -23,6 +23,11 @@ class History:
         self._stream.close()
 
 
+def lines_since(path: Path, since: float = 0.0) -> list[dict[str, Any]]:
+    """Return the entries of a history or log file from a time on, in seconds since 1970; none if there is no file."""
+    return [entry for entry in read_lines(path) if entry["time"] >= since] if path.is_file() else []
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return all entries of a history or log file; a last line that a crash cut off is left out."""
     if not path.is_file():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from glmesh.federation.monitor.history import read_lines
+from glmesh.federation.monitor.history import lines_since, read_lines
 from glmesh.federation.node.training import without_text
 from glmesh.formatting import size
 
@@ -59,9 +59,7 @@ def page(folders: Sequence[str]) -> str:
         "<h2>Neighbours that were heard</h2>" + plot(_heard(names, runs, start), "seconds"),
     ]
     for name, (folder, _) in zip(names, runs, strict=True):
-        log = folder / "log.jsonl"
-        events = read_lines(log)[-_EVENTS:] if log.exists() else []
-        told = "\n".join(_event(event) for event in events)
+        told = "\n".join(_event(event) for event in lines_since(folder / "log.jsonl")[-_EVENTS:])
         parts.append(f"<h2>Last events of {_text(name)}</h2><pre>{_text(told)}</pre>")
     return "\n".join(parts) + "\n"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
-from glmesh.federation.monitor.history import read_lines
+from glmesh.federation.monitor.history import lines_since
 from glmesh.files.archive import write_text
 
 _AFTER = 15.0  # [s] after the end of a run within which its last lines and figures are written
@@ -99,13 +99,10 @@ def last_words(site: Site) -> dict[str, Any]:
 
     InvalidInput is raised if it never ran, or was killed before it could say how it ended.
     """
-    name, log = site.file.name, site.state / "log.jsonl"
-    events = read_lines(log) if log.is_file() else []
+    name, events = site.file.name, lines_since(site.state / "log.jsonl")
     if not events:
         raise InvalidInput(f"{name} has not run yet; start it with `glmesh node`")
-    history = site.state / "history.jsonl"
-    figures = (read_lines(history) if history.is_file() else [])[-1:]
-    last: dict[str, Any] = figures[0] if figures else {"node": name}
+    (last,) = lines_since(site.state / "history.jsonl")[-1:] or [{"node": name}]
     ends = [event for event in events if event["event"] in ("end", "error")]
     if not ends or ends[-1]["time"] < last.get("time", 0.0) - _AFTER or events[-1]["time"] > ends[-1]["time"] + _AFTER:
         told = f"; its last entry is about round {last['round']:,}" if "round" in last else ""
