@@ -7,13 +7,13 @@ from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, USAGE, Parser
 from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
-from glmesh.federation.monitor.history import lines_since
+from glmesh.federation.monitor.history import Figures, lines_since
 from glmesh.files import model_files
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _Federation:
         """Return the number of nodes that have not ended."""
         return sum(node.poll() is None for node in self.nodes.values())
 
-    def _progress(self, entries: list[dict[str, Any]]) -> str:
+    def _progress(self, entries: list[Figures]) -> str:
         """Return words on how far a node is by the entries of its history."""
         if not entries:
             return f"{self._running()} nodes are starting"

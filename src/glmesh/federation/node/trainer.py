@@ -31,6 +31,7 @@ class Proof:
     certificate: Certificate
     x: Vector  # (n_k,) variables
     s: Vector  # (d,) estimate of A x / K
+    flows: Vector  # (d,) s - A_k x_k: what came over all links; in a checkpoint it shows that the flows of all cancel
 
 
 @dataclass
@@ -218,7 +219,8 @@ class Trainer:
         held = -1 if self.proof is None else self.proof.certificate.round
         if snapshot.round <= held or (held >= 0 and held >= wanted):
             return False
-        self.proof = Proof(snapshot.certificate, snapshot.x.copy(), snapshot.s.copy())
+        x, s, flows = snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy()
+        self.proof = Proof(snapshot.certificate, x, s, flows)
         return True
 
     def share(self) -> Vector:
