@@ -37,7 +37,7 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import size
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
-from glmesh.problem import Split
+from glmesh.problem import Split, shorter
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
@@ -126,7 +126,7 @@ def _problem(options: Namespace, choice: Choice, rows: Rows, processes: ProcessG
         "sample_weight": rows.weight,
     }
     shape = shape_of(rows.X, processes)
-    fit["split"] = choice.split_for(*shape[:2])
+    fit["split"] = shorter(choice.splits, *shape[:2])
     if options.runtime == "simulation":
         return Problem.glm(rows.X, rows.y, **fit), shape
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}

@@ -31,8 +31,7 @@ class Proof:
     certificate: Certificate
     x: Vector  # (n_k,) variables
     s: Vector  # (d,) estimate of A x / K
-    flows: Vector  # (d,) s - A_k x_k: what came over all links
-    digest: int  # of the node's membership view in that round
+    flows: Vector  # (d,) s - A_k x_k: what came over all links; in a checkpoint it shows that the flows of all cancel
 
 
 @dataclass
@@ -221,7 +220,7 @@ class Trainer:
         if snapshot.round <= held or (held >= 0 and held >= wanted):
             return False
         x, s, flows = snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy()
-        self.proof = Proof(snapshot.certificate, x, s, flows, snapshot.view.digest)
+        self.proof = Proof(snapshot.certificate, x, s, flows)
         return True
 
     def share(self) -> Vector:
