@@ -16,7 +16,7 @@ def add_options(parser: Parser) -> None:
         "or --distinct, two sites compare the names of their rows (`ids`) instead. That happens only if the other site "
         "runs the same with this one's name, at the same time; what both learn from it is said first.",
         "glmesh doctor alice.toml",
-        "glmesh doctor alice.toml --rows bob        # while bob runs: glmesh doctor bob.toml --rows alice",
+        "glmesh doctor alice.toml --rows bob  # and at bob: doctor bob.toml --rows alice",
         "glmesh doctor alice.toml --distinct bob",
     )
     parser.add_argument("file", metavar="NODE.toml")
