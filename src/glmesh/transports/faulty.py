@@ -153,7 +153,8 @@ class FaultyTransport(LocalTransport):
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` of another transport returned, messages on their way included."""
         super().restore(state)
-        self.exchanges, self.delayed, self.totals = state["exchanges"], state["delayed"], state["totals"]
+        self.exchanges, self.delayed = state["exchanges"], state["delayed"]
+        self.totals = state.get("totals") or OpenTotals()  # files of earlier releases have none
 
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
         if self.round is None:
