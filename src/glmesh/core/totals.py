@@ -124,6 +124,19 @@ class Total:
         return Sums(values, sizes)
 
 
+@dataclass(frozen=True, eq=False)
+class Largest:
+    """A request for maxima over all nodes, which a round yields and is sent as whole numbers of shape (n,).
+
+    Parameters
+    ----------
+    numbers : array of int of shape (n_hosted, n)
+        Whole numbers of the hosted nodes.
+    """
+
+    numbers: Indices
+
+
 def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
     """Return the sums over all K nodes of the contributions of this process's blocks and those of other processes.
 
