@@ -15,6 +15,8 @@ from glmesh.methods.consensus.nids import Nids
 from glmesh.methods.consensus.pg_extra import PgExtra
 from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples
+from glmesh.methods.totals.interior import InteriorPoint
+from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod, TotalNodes, TotalState
 from glmesh.methods.totals.rows import Rows
 
@@ -29,8 +31,10 @@ __all__ = [
     "Dgd",
     "Diging",
     "Extra",
+    "InteriorPoint",
     "Nids",
     "PgExtra",
+    "ProximalNewton",
     "Replicas",
     "Rows",
     "Samples",

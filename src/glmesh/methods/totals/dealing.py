@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -56,7 +58,7 @@ def rows_of(problem: Problem, partition: Partition, ids: Indices, summary: DataS
     if len(own) < len(y) or not np.array_equal(own, np.arange(len(y))):
         matrix, y, weight = matrix[own], y[own], weight[own]
     ends = (starts - starts[0]).tolist()
-    spans = [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    spans = [slice(a, b) for a, b in pairwise(ends)]
     return [matrix[span] for span in spans], [y[span] for span in spans], [weight[span] for span in spans]
 
 

@@ -17,6 +17,7 @@ from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals.dual_bound import DualPoint, StandardisedPenalty, balanced
 from glmesh.methods.totals.factor import Factor
 from glmesh.methods.totals.interior_state import Frame, InteriorState, Step
+from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.standardise import Standardisation, column_sums
@@ -38,7 +39,7 @@ Totals = Generator[Total, Sums, None]
 
 
 @dataclass(frozen=True)
-class InteriorPoint:
+class InteriorPoint(TotalMethod[InteriorState]):
     tol: float = 1e-9
 
     def suits(self, block: Rows) -> bool:

@@ -19,6 +19,7 @@ from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
 from glmesh.methods.totals.model import Model, Step, from_triangle, inverse_factor, minimum
 from glmesh.methods.totals.newton_state import NewtonState
+from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
 from glmesh.methods.totals.traits import Traits
@@ -41,7 +42,7 @@ Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxi
 
 
 @dataclass(frozen=True)
-class ProximalNewton:
+class ProximalNewton(TotalMethod[NewtonState]):
     """Newton's method for smooth losses and separable penalties, one exact total a round."""
 
     def start(self, block: Rows, w: Vector | None, intercept: float) -> NewtonState:

@@ -6,7 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,19 @@ from glmesh.types import Flags, Matrix, Vector
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
 
 
+class HoldsModel(Protocol):
+    """Protocol of the state of a method on totals: what the engine reads of it; `TotalState` explains each."""
+
+    w: Vector
+    intercept: float
+    visited: Vector
+    objective: float
+    gap: float
+
+
 @dataclass
 class TotalState:
-    """What the engine reads of a method on totals; a method adds what it keeps itself, in a subclass."""
+    """The least state of a method on totals; a method adds what it keeps itself."""
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
     intercept: Shared[float]
@@ -34,7 +44,7 @@ class TotalState:
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
 
 
-StateT = TypeVar("StateT", bound=TotalState)
+StateT = TypeVar("StateT", bound=HoldsModel)
 
 
 class TotalMethod(ABC, Generic[StateT]):
