@@ -26,6 +26,7 @@ with atheris.instrument_imports(
     from glmesh.core.messages import Mail
     from glmesh.core.wire import Layout
     from glmesh.federation.node.gossip_store import GossipStore
+    from glmesh.federation.rows import PrefixDigest
     from glmesh.federation.wire.frames import (
         Assembler,
         Kind,
@@ -68,6 +69,7 @@ def one(data: bytes) -> None:
         lambda: Hello.from_json(unpack_json(data)),
         lambda: Ready.from_json(unpack_json(data)),
         lambda: DataOffer.from_json(unpack_json(data)),
+        lambda: PrefixDigest.from_json(unpack_json(data)),
     ):
         with suppress(Violation):
             parse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -74,7 +75,8 @@ class Loopback:
             "name": name, "federation": f"{name}.fed.toml", "data": f"{name}.csv", "certificate": f"keys/{name}.crt",
             "key": f"keys/{name}.key", "ca": "keys/ca.crt",
         } | other  # fmt: skip
-        (self.folder / f"{name}.toml").write_text("".join(f'{key} = "{value}"\n' for key, value in values.items()))
+        lines = (f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        (self.folder / f"{name}.toml").write_text("".join(lines))
 
     def change(self, name: str, **problem: Any) -> None:
         """Give one site another federation file."""

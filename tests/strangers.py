@@ -1,4 +1,4 @@
-"""The method of docs/how-to/add-a-method.md, as its reader would have it."""
+"""The methods of docs/how-to/add-a-method.md, as their reader would have them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parent.parent / "docs" / "how-to" / "add-a-method.md"
-GRADIENT_DESCENT: str = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S)[0]
+BLOCKS: list[str] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S)
+GRADIENT_DESCENT = BLOCKS[0]
 
 
 def gradient_descent() -> Any:
@@ -15,3 +16,10 @@ def gradient_descent() -> Any:
     namespace: dict[str, Any] = {"__name__": "stranger"}
     exec(compile(GRADIENT_DESCENT, PAGE.name, "exec"), namespace)
     return namespace["GradientDescent"]
+
+
+def normal_equations() -> Any:
+    """The class NormalEquations() of the page's third block, without what the page runs it on."""
+    namespace: dict[str, Any] = {"__name__": "stranger"}
+    exec(compile(BLOCKS[2].partition("ridge = ")[0], PAGE.name, "exec"), namespace)
+    return namespace["NormalEquations"]

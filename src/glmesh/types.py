@@ -10,6 +10,7 @@ Indices = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.float64] | npt.NDArray[np.str_]  # targets as a file has them: numbers or texts
+Array = npt.NDArray[np.generic]  # of any dtype and shape, as files and data frames hold them
 Flags = npt.NDArray[np.bool_]
 Data = npt.ArrayLike | sp.sparray | sp.spmatrix  # samples or a matrix as users have them: arrays, data frames, sparse
 SampleMatrix = Matrix | sp.csr_array  # (m, p) samples that were read from a file or checked

@@ -117,7 +117,7 @@ def _hospital(folder: Path, name: str, header: str = "age,bmi,sbp,ill") -> None:
         (["--model", "lasso"], "--split features can do it"),
         (["--model", "ridge", "--alpha", "0"], "--split features can do it"),
         (["--aligned"], "--aligned goes with --split features"),
-        (["--target", "ill"], "columns of the file of --like"),
+        (["--target", "ill"], "about the file of --like"),
         (["--like", "nowhere.csv"], "no such file"),
         (["--like", "alice.csv", "--target", "sick"], "sick"),
     ],

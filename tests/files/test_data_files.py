@@ -69,46 +69,46 @@ def test_table_target_by_name_or_position(tmp_path: Path, target: str | int) -> 
 @pytest.mark.parametrize("target", [None, "y", 3, "3", -1])
 def test_table_with_names_of_rows_and_a_target_by_name_or_position(tmp_path: Path, target: str | int | None) -> None:
     path = write(tmp_path / "t.csv", b"a,id,b,y\n1,ann,2,0\n3,7,4,1\n")
-    X, y, names = data_files.load_named(path, target=target, ids="id")
-    assert names == ["ann", "7"]
-    np.testing.assert_array_equal(X, [[1, 2], [3, 4]])
-    np.testing.assert_array_equal(y, [0, 1])
+    table = data_files.read_table(path, target=target, ids="id")
+    assert table.ids == ["ann", "7"]
+    np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(table.y, [0, 1])
 
 
 def test_target_zero_is_the_first_column_with_and_without_ids(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", b"y,a,id\n5,1,8\n6,2,9\n")
-    _, with_ids, names = data_files.load_named(path, target="0", ids="id")
+    with_ids = data_files.read_table(path, target="0", ids="id")
     _, without = data_files.load(path, target="0")
-    assert names == ["8", "9"]
-    np.testing.assert_array_equal(with_ids, without)
+    assert with_ids.ids == ["8", "9"]
+    np.testing.assert_array_equal(with_ids.y, without)
 
 
 def test_default_target_is_the_last_column_that_does_not_name_rows(tmp_path: Path) -> None:
-    X, y, _ = data_files.load_named(write(tmp_path / "t.csv", b"a,y,id\n1,5,8\n2,6,9\n"), ids="id")
-    np.testing.assert_array_equal(X, [[1], [2]])
-    np.testing.assert_array_equal(y, [5, 6])
+    table = data_files.read_table(write(tmp_path / "t.csv", b"a,y,id\n1,5,8\n2,6,9\n"), ids="id")
+    np.testing.assert_array_equal(table.X, [[1], [2]])
+    np.testing.assert_array_equal(table.y, [5, 6])
 
 
 def test_names_of_rows_in_an_npz(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", X=np.eye(2), y=np.ones(2), who=["ann", "ben"], few=["ann"])
-    assert data_files.load_named(tmp_path / "d.npz", ids="who")[2] == ["ann", "ben"]
-    assert data_files.load_named(tmp_path / "d.npz")[2] is None
+    assert data_files.read_table(tmp_path / "d.npz", ids="who").ids == ["ann", "ben"]
+    assert data_files.read_table(tmp_path / "d.npz").ids is None
     with pytest.raises(UnreadableFile, match=r"'few' has shape \(1,\), expected one name for each of 2 rows"):
-        data_files.load_named(tmp_path / "d.npz", ids="few")
+        data_files.read_table(tmp_path / "d.npz", ids="few")
 
 
 def test_unsuitable_names_of_rows_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.csv", b"id,a,y\nann,1,0\nann,3,1\n")
     with pytest.raises(InvalidData, match="two rows have the name 'ann'"):
-        data_files.load_named(path, ids="id")
+        data_files.read_table(path, ids="id")
     with pytest.raises(InvalidInput, match="no column 'x'; there are id, a, y"):
-        data_files.load_named(path, ids="x")
+        data_files.read_table(path, ids="x")
     with pytest.raises(InvalidInput, match="target=0 and ids='a' are one column, expected two"):
-        data_files.load_named(write(tmp_path / "u.csv", b"a,y\n1,2\n"), target=0, ids="a")
+        data_files.read_table(write(tmp_path / "u.csv", b"a,y\n1,2\n"), target=0, ids="a")
     with pytest.raises(UnreadableFile, match=r"t\.csv, line 2, column 0 \(id\): expected a number, got 'ann'"):
-        data_files.load_named(path, ids="a")
+        data_files.load(path)
     with pytest.raises(InvalidInput, match="svmlight files have no names of rows"):
-        data_files.load_named(write(tmp_path / "a.svm", SVM), ids="id")
+        data_files.read_table(write(tmp_path / "a.svm", SVM), ids="id")
 
 
 def test_npz_dense(tmp_path: Path) -> None:

@@ -64,11 +64,10 @@ def test_columns_that_a_person_would_look_at_twice_are_named(
 def test_text_header_and_labels() -> None:
     table = DataTable(
         "t.csv",
-        np.full((4, 5), np.nan),
+        np.array([[np.nan, np.nan, np.nan, k + 0.5, np.nan] for k in range(4)]),
         ("sex", "seen", "who", "3.5", "sex"),
         np.array(["no", "", "yes", "no"]),
         "ill",
-        texts=("sex", "seen", "who", "3.5"),
         first_line=2,
         text_columns=(
             TextColumn("sex", 2, "F", 2),

@@ -120,7 +120,21 @@ def test_bad_options_are_refused(case):
 def test_unsuitable_pairs_are_refused_by_name(case):
     options, message = UNSUITABLE[case]
     with pytest.raises(UnsuitablePair, match=f"(?s){message}"):
-        Problem.glm(X, LABELS, **options)
+        _ = Problem.glm(X, LABELS, **options).composite
+
+
+@pytest.mark.parametrize("case", ["l1", "pure_l1_net", "no_penalty", "nonneg"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_by_samples_a_problem_without_a_form_has_an_objective(case, fit_intercept):
+    """The same number as split by features, where there is a form; methods that need the form refuse by name."""
+    options = {"loss": "logistic", "fit_intercept": fit_intercept} | UNSUITABLE[case][0]
+    weight = np.arange(len(LABELS)) % 3.0
+    rows = Problem.glm(X, LABELS, sample_weight=weight, **options)
+    features = Problem.glm(X, LABELS, sample_weight=weight, **options | {"split": "features"})
+    coef = np.abs(np.random.default_rng(0).normal(size=X.shape[1]))
+    np.testing.assert_allclose(rows.objective(coef, 0.3), features.objective(coef, 0.3), rtol=1e-12)
+    with pytest.raises(UnsuitablePair, match="cannot be split by samples"):
+        solve(rows, n_nodes=2, method=Cola(acceleration="momentum"))
 
 
 @pytest.mark.parametrize(

@@ -78,10 +78,12 @@ class Watch:
 
 def objective_of(run: Run) -> float:
     """Return the user's objective at the nodes' present model, or the mean of their models; inf if not finite."""
-    problem = run.problem
+    problem, x = run.problem, run.x
     with np.errstate(over="ignore", invalid="ignore"):
-        if run.nodes.replicates or problem.spec.split == "features":
-            value = problem.objective(run.x)
+        if x is None:
+            value = problem.objective(*run.nodes.coefficients(x, run.estimates, run.members))
+        elif run.nodes.replicates or problem.spec.split == "features":
+            value = problem.objective(x)
         else:
             value = problem.objective(np.mean([problem.composite.f.gradient(row) for row in run.estimates], axis=0))
     return value if np.isfinite(value) else np.inf

@@ -122,16 +122,22 @@ def _remainder(g: Separable, u: Vector, moves: Vector, conjugates: Vector, peak:
     return float(np.maximum(np.maximum(up, down), 0.0).sum())
 
 
-def bound(
-    totals: Vector, *, n_nodes: int, radius: float, consensus_gap: float, tau: float, by_samples: bool, round: int
-) -> tuple[Certificate, float]:
+class BoundSetting(NamedTuple):
+    """Constants that the bound of one round rests on, beside the records of the nodes."""
+
+    n_nodes: int  # K, the number of members
+    consensus_gap: float  # lower bound of 1 - lambda_2 of the mixing matrix
+    tau: float  # f is 1/tau-smooth
+    by_samples: bool  # whether nodes hold samples, and the bound is about every node's own model
+
+
+def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -> tuple[Certificate, float]:
     """Return (the certificate, the radius of the next record) from the totals of the K records of one round.
 
     `totals` has the 13 numbers of `BoundTerms`. `radius` is the smallest that a record of the round was made with; a
-    bound that needs a larger one is infinite. `consensus_gap` is a lower bound of 1 - lambda_2 of the mixing matrix.
-    The bound is absolute.
+    bound that needs a larger one is infinite. The bound is absolute.
     """
-    r = BoundTerms(*totals.tolist())
+    r, (n_nodes, consensus_gap, tau, by_samples) = BoundTerms(*totals.tolist()), setting
     delta_w, delta_v = np.sqrt(r.spread_w) / consensus_gap, np.sqrt(r.spread_v) / consensus_gap
     away = np.sqrt(2.0) * delta_w if by_samples else delta_w
     h = r.f / n_nodes + r.g
@@ -298,16 +304,9 @@ class Certifier:
         """Make the certificate and keep it as the newest, if the records of all nodes have come."""
         if self.state.gather is None or self.state.heard < self.state.gather.exchanges:
             return
-        info = self.block.info
-        found, self.state.radius = bound(
-            self.state.gather.totals()[:-1],
-            n_nodes=info.n_nodes,
-            radius=self.state.radius,
-            consensus_gap=info.consensus_gap,
-            tau=self.block.f.tau,
-            by_samples=self.by_samples,
-            round=self.state.round,
-        )
+        info, totals = self.block.info, self.state.gather.totals()[:-1]
+        setting = BoundSetting(info.n_nodes, info.consensus_gap, self.block.f.tau, self.by_samples)
+        found, self.state.radius = bound(totals, setting, radius=self.state.radius, round=self.state.round)
         gaps = self.state.gather.column(_LOCAL_GAP)
         if gaps is not None:
             found = replace(found, members=tuple(range(info.n_nodes)), local_gaps=tuple(gaps.tolist()))

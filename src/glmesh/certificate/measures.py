@@ -4,10 +4,13 @@ They need the vectors of all nodes, so only a simulation (or a cluster between r
 `glmesh.certificate.bound`.
 """
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
 from glmesh.core import Block, Measures
-from glmesh.functions import Anchored
+from glmesh.functions import Anchored, Smooth
 from glmesh.kernels.columns import products
 from glmesh.linalg.columns import ONE_ROW
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
@@ -31,55 +34,61 @@ def observe(
     message may have moved it, G_H is then no bound any more, and the gap has f(Ax) instead of the mean of f(v_k). Sums
     go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
     """
-    f, d = blocks[0].f, blocks[0].d
-    rows = [row for v in vs for row in v]
-    n_nodes = sum(processes.all_gather([len(v) for v in vs]))
+    f = blocks[0].f
     shared = product(blocks, xs, processes)
     if constant is not None:
         shared = shared + constant
-
-    # the means of w, v, f(v), <v, w> and <v - Ax, w>, to which every process adds its nodes
-    carry = processes.fold_in(np.zeros(2 * d + 3))
-    mean_w, mean_v = carry[:d], carry[d : 2 * d]
-    mean_f, mean_vw, apart = carry[2 * d :].tolist()
-    for row in rows:
-        w = f.gradient(row)
-        mean_w += w / n_nodes
-        mean_v += row / n_nodes
-        mean_f += f.value(row) / n_nodes
-        mean_vw += float(row @ w) / n_nodes
-        apart += float((row - shared) @ w) / n_nodes
-    carry[2 * d :] = mean_f, mean_vw, apart
-    carry = processes.fold_out(carry)
-    mean_w, mean_v = carry[:d], carry[d : 2 * d]
-    mean_f, mean_vw, apart = carry[2 * d :].tolist()
-    us = [-b.columns.transposed_dot(mean_w) for b in blocks]
-    offset = 0.0 if constant is None else float(constant @ mean_w)  # f(. + c) has the conjugate f* - <c, .>
+    mean = _means(f, vs, shared, processes)
+    us = [-b.columns.transposed_dot(mean.w) for b in blocks]
+    offset = 0.0 if constant is None else float(constant @ mean.w)  # f(. + c) has the conjugate f* - <c, .>
     g = _sum_of_values(blocks, xs, processes)
-    value = f.value(shared) + g
-    primal = mean_f + g if conserved else value
+    value, h = f.value(shared) + g, mean.f + g
     if processes.any(any(b.g.needs_scaling for b in blocks)):
-        gap = primal + _scaled_dual(blocks, rows, us, offset, processes)
+        gap = (h if conserved else value) + _scaled_dual(blocks, vs, us, offset, processes)
     elif conserved:  # mean <v_k, w_k> + g + g*, without its large numbers, which cancel
         slacks = processes.all_gather_rows([b.g.slacks(x, u) for b, x, u in zip(blocks, xs, us, strict=True)])
-        gap = apart - float((mean_v - shared) @ mean_w) + float(slacks.sum())
+        gap = mean.apart - float((mean.v - shared) @ mean.w) + float(slacks.sum())
     else:
-        gap = primal + (mean_vw - mean_f) - offset + _conjugate(blocks, us, processes)
-    if by_samples:
-        objective = f.conjugate(mean_w) - offset + _conjugate(blocks, us, processes)
-    else:
-        objective = value
+        gap = value + (mean.vw - mean.f) - offset + _conjugate(blocks, us, processes)
+    objective = f.conjugate(mean.w) - offset + _conjugate(blocks, us, processes) if by_samples else value
     away = processes.all_gather_rows([np.array([np.sum((row - shared) ** 2) for row in v]) for v in vs])
-    consensus = float(sum(away))
-    gap, pull = max(float(gap), 0.0), 0.0
-    inner = gap
+    gap = max(float(gap), 0.0)
+    found = Measures(float(objective), float(value), float(h), gap, float(sum(away)), inner=gap)
     if isinstance(f, Anchored):
-        pull = f.pull(mean_w)
-        objective -= pull
-        xs = _balanced(xs, processes)  # where the problem without an anchor is finite
-        dual = f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
-        gap = max(float(objective + dual), 0.0)
-    return processes.broadcast(Measures(float(objective), float(value), float(mean_f + g), gap, consensus, inner, pull))
+        pull, dual = f.pull(mean.w), _free_dual(f, blocks, xs, processes)
+        found = replace(
+            found, objective=float(objective - pull), gap=max(float(objective - pull + dual), 0.0), pull=pull
+        )
+    return processes.broadcast(found)
+
+
+class _Means(NamedTuple):
+    """Means over all nodes k at the estimates v_k and the gradients w_k = grad f(v_k)."""
+
+    w: Vector  # (d,) of w_k
+    v: Vector  # (d,) of v_k
+    f: float  # of f(v_k)
+    vw: float  # of <v_k, w_k>
+    apart: float  # of <v_k - Ax, w_k>
+
+
+def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup) -> _Means:
+    """Return the means over the nodes of all processes, to which each adds its own; `shared` is Ax, shape (d,)."""
+    n_nodes, d = sum(processes.all_gather([len(v) for v in vs])), len(shared)
+    carry = processes.fold_in(np.zeros(2 * d + 3))
+    for row in (row for v in vs for row in v):
+        w = f.gradient(row)
+        carry[:d] += w / n_nodes
+        carry[d : 2 * d] += row / n_nodes
+        carry[2 * d :] += np.array([f.value(row), row @ w, (row - shared) @ w]) / n_nodes
+    carry = processes.fold_out(carry)
+    return _Means(carry[:d], carry[d : 2 * d], *carry[2 * d :].tolist())
+
+
+def _free_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
+    """Return the negative dual objective of the problem without an anchor, at variables where it is finite."""
+    xs = _balanced(xs, processes)
+    return float(f.free.value(product(blocks, xs, processes)[:-1])) + _sum_of_values(blocks, xs, processes)
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
@@ -100,18 +109,18 @@ def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
 
 
 def _scaled_dual(
-    blocks: list[Block], rows: list[Vector], us: list[Vector], offset: float, processes: ProcessGroup
+    blocks: list[Block], vs: list[Matrix], us: list[Vector], offset: float, processes: ProcessGroup
 ) -> float:
     """Return the negative dual objective (1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best feasible s in [0, 1].
 
-    Infinite if no s is feasible; the largest s if f* is not quadratic. `rows` are the v_k, `us` = -A^T mean w of each
-    block, `offset` = <constant, mean w>.
+    Infinite if no s is feasible; the largest s if f* is not quadratic. `vs` are the v_k and `us` = -A^T mean w of
+    each block, `offset` = <constant, mean w>.
     """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
     if limit < 0:
         return np.inf
-    ws = (f.gradient(row) for row in rows)
+    ws = (f.gradient(row) for v in vs for row in v)
     s = min(1.0, limit)
     if f.has_quadratic_conjugate:  # the ray is exact
         ray = np.mean(processes.all_gather_rows([np.array([f.conjugate_ray(w) for w in ws])]), axis=0)

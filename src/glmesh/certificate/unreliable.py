@@ -24,7 +24,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from glmesh.certificate.bound import SMALLEST, CertifiedState, NodePoint, bound, node_record
+from glmesh.certificate.bound import SMALLEST, BoundSetting, CertifiedState, NodePoint, bound, node_record
 from glmesh.certificate.messages import RECORD_WIDTH, CertificateRecord, Guard
 from glmesh.core import Block, Certificate, Contents, Halo, Mail, PerNode, Rounds
 from glmesh.gossip import FlowGossip, MembershipView, Offer
@@ -328,15 +328,8 @@ class AsyncCertifier:
             return
         totals = records.sum(axis=0)
         totals[SMALLEST] = records[:, SMALLEST].min(axis=0)
-        found, self.state.radius[k] = bound(
-            totals,
-            n_nodes=len(members),
-            radius=float(guard.radius.min()),
-            consensus_gap=consensus_gap,
-            tau=self.block.f.tau,
-            by_samples=self.by_samples,
-            round=snapshot.round,
-        )
+        setting = BoundSetting(len(members), consensus_gap, self.block.f.tau, self.by_samples)
+        found, self.state.radius[k] = bound(totals, setting, radius=float(guard.radius.min()), round=snapshot.round)
         snapshot.conclude(replace(found, members=tuple(members), local_gaps=tuple(guard.gap.tolist())))
         self.state.last[k] = snapshot
 

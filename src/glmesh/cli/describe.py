@@ -45,6 +45,7 @@ def run(options: Namespace) -> int:
         weight=options.sample_weight,
         header=options.header,
         encoding=options.encoding,
+        index_base=options.index_base,
     )
     print(options.file)
     findings = describe(table)

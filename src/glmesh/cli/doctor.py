@@ -12,19 +12,27 @@ def add_options(parser: Parser) -> None:
     """Add the options and the help text of `glmesh doctor` to its parser."""
     parser.describe(
         "Look at configuration, certificates and their expiry, data, topology, neighbours, the size of messages and "
-        "the time that a run may take. The exit code is 2 if something would keep the node from running.",
+        "the time that a run may take. The exit code is 2 if something would keep the node from running. With --rows "
+        "or --distinct, two sites compare the names of their rows (`ids`) instead. That happens only if the other site "
+        "runs the same with this one's name, at the same time; what both learn from it is said first.",
         "glmesh doctor alice.toml",
+        "glmesh doctor alice.toml --rows bob  # and at bob: doctor bob.toml --rows alice",
+        "glmesh doctor alice.toml --distinct bob",
     )
     parser.add_argument("file", metavar="NODE.toml")
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--rows", metavar="SITE", help="split by features: the first row that is another one at SITE")
+    asked.add_argument("--distinct", metavar="SITE", help="split by samples: rows that SITE has too, by their names")
 
 
 def run(options: Namespace) -> int:
     """Check a node before it starts and print a line per finding; return the exit code."""
     needs_peers()
-    from glmesh.federation.monitor.doctor import examine
+    from glmesh.federation.monitor.doctor import compare, examine
 
     bad = False
-    for finding in examine(options.file):
+    asked = [(name, getattr(options, name)) for name in ("rows", "distinct") if getattr(options, name) is not None]
+    for finding in compare(options.file, *asked[0]) if asked else examine(options.file):
         bad |= finding.level == "error"
         print(f"{finding.level:<8} {finding.what:<20} {finding.seen}", flush=True)
     return USAGE if bad else REACHED

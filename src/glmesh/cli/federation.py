@@ -49,6 +49,7 @@ def add_options(parser: Parser) -> None:
     add("--target", metavar="COLUMN", help="of --like: column with the labels (default: the last)")
     add("--ids", metavar="COLUMN", help="of --like: column with the names of the rows")
     add("--sample-weight", metavar="COLUMN", help="of --like: column with the sample weights")
+    init.add_index_base("of svmlight text in --like and at all sites (default auto: 1, or 0 if the file uses a 0)")
     add("--tol", type=number(positive=True), default=1e-6, metavar="T", help="relative gap to be proven (1e-6)")
     add("--max-rounds", type=whole(1), default=100_000, metavar="N")
     add("--topology", default="ring", metavar="NAME", help="over the members in their order (default ring)")
@@ -67,6 +68,7 @@ def add_options(parser: Parser) -> None:
     add("--target", metavar="COLUMN", help="column of the data with the labels")
     add("--ids", metavar="COLUMN", help="column of the data with the names of the rows")
     add("--sample-weight", metavar="COLUMN", help="column of the data with the sample weights")
+    more.add_index_base("of svmlight text: index of the first column (default: that of the contract)")
     add("--late", action="store_true", help="the others do not wait for it")
     check = steps.add_parser("check", help="look whether it can run")
     check.add_argument("file", metavar="FILE")
@@ -143,12 +145,18 @@ def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
     from glmesh.files.data_files import read_table
 
     if options.like is None:
-        if options.target or options.ids or options.sample_weight:
+        if options.target or options.ids or options.sample_weight or options.index_base != "auto":
             raise InvalidInput(
-                "--target, --ids and --sample-weight of `init` are columns of the file of --like; name it"
+                "--target, --ids, --sample-weight and --index-base of `init` are about the file of --like; name it"
             )
         return None
-    table = read_table(options.like, target=options.target, ids=options.ids, weight=options.sample_weight)
+    table = read_table(
+        options.like,
+        target=options.target,
+        ids=options.ids,
+        weight=options.sample_weight,
+        index_base=options.index_base,
+    )
     classifies = problem.model().loss.classifies
     contract = Contract.like(
         table, split=problem.split, classifies=classifies, ids=options.ids or "", weight=options.sample_weight or ""
@@ -199,7 +207,7 @@ def _add(options: Namespace) -> int:
     return REACHED
 
 
-def _node_file(options: Namespace, name: str, data: str) -> dict[str, str]:
+def _node_file(options: Namespace, name: str, data: str) -> dict[str, str | int]:
     """Return the entries of the node file of member `name`, by key; those that are empty are left out."""
     entries = {
         "name": name,
@@ -208,12 +216,13 @@ def _node_file(options: Namespace, name: str, data: str) -> dict[str, str]:
         "target": options.target,
         "ids": options.ids,
         "sample_weight": options.sample_weight,
+        "index_base": None if options.index_base == "auto" else options.index_base,
         "certificate": f"{options.keys}/{name}.crt",
         "key": f"{options.keys}/{name}.key",
         "ca": f"{options.keys}/ca.crt",
         "state": f"{name}.state",
     }
-    return {key: value for key, value in entries.items() if value}
+    return {key: value for key, value in entries.items() if value not in (None, "")}
 
 
 def _check(options: Namespace) -> int:

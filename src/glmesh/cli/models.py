@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss
-from glmesh.problem import Split, refusals, shorter
+from glmesh.problem import Split, refusals
 
 # name: (loss, penalty)
 MODELS = {
@@ -29,10 +29,6 @@ class Choice:
     penalty: str  # name
     splits: tuple[Split, ...]  # at least one
     only: str = ""  # why there is one split only
-
-    def split_for(self, n_samples: int, n_features: int) -> Split:
-        """Return the allowed split with the shorter message: m numbers split by features, p split by samples."""
-        return shorter(self.splits, n_samples, n_features)
 
     def why(self, split: Split, n_samples: int, n_features: int) -> str:
         """Return words for people on why this split was taken for data of this shape."""
@@ -61,19 +57,31 @@ def choose(options: Namespace) -> Choice:
     reason = None if options.split == "auto" else refused[options.split]
     if reason is not None:
         raise UnsuitablePair(f"--split {options.split}: {_as_options(str(reason))}")
-    moving = "--stop certificate" if options.stop == "certificate" else "--faults" if options.faults else ""
-    if options.intercept and moving and wanted != ("features",):  # split by samples there is neither
-        if "features" in wanted:
-            return Choice(loss, penalty, ("features",), f"as an intercept with {moving} needs it")
-        remedy = "--split features, " if "features" in splits else ""
-        raise UnsuitablePair(
-            f"--intercept does not go with {moving} split by samples; use {remedy}"
-            f"{'--stop gap' if moving == '--stop certificate' else 'no --faults'}, or a column of ones instead of "
-            "--intercept, which is penalised as the others are"
-        )
+    needs = _needs_features(options)
+    if needs and "features" not in wanted:
+        raise _intercept_by_samples(needs, splits)
+    if needs and wanted != ("features",):
+        return Choice(loss, penalty, ("features",), f"as an intercept with {needs} needs it")
     if len(splits) == 1 and options.split == "auto":
         return Choice(loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha")
     return Choice(loss, penalty, wanted)
+
+
+def _needs_features(options: Namespace) -> str:
+    """Return the option with which an intercept needs a split by features; empty if there is none, or no intercept."""
+    if not options.intercept:
+        return ""
+    return "--stop certificate" if options.stop == "certificate" else "--faults" if options.faults else ""
+
+
+def _intercept_by_samples(option: str, splits: tuple[Split, ...]) -> UnsuitablePair:
+    """Return the error for --intercept with this option split by samples; `splits` are all that can be."""
+    remedy = "--split features, " if "features" in splits else ""
+    return UnsuitablePair(
+        f"--intercept does not go with {option} split by samples; use {remedy}"
+        f"{'--stop gap' if option == '--stop certificate' else 'no --faults'}, or a column of ones instead of "
+        "--intercept, which is penalised as the others are"
+    )
 
 
 def _as_options(text: str) -> str:

@@ -31,15 +31,25 @@ class Parser(argparse.ArgumentParser):
         self.description, self.epilog, self.usage = text, examples(*lines, after=after), usage
 
     def add_text_options(self) -> None:
-        """Add --header and --encoding, which say how a data file of text is read."""
+        """Add --header, --encoding and --index-base, which say how a data file of text is read."""
         names = "whether a .csv or .tsv begins with the names of its columns (default auto: if that line holds text)"
         self.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=names)
         encoding = "of a .csv or .tsv: utf-8 (default), latin-1, utf-16, ..."
         self.add_argument("--encoding", default="utf-8", metavar="NAME", help=encoding)
+        self.add_index_base("index of the first column of svmlight text (default auto: 1, or 0 if the file uses a 0)")
+
+    def add_index_base(self, text: str) -> None:
+        """Add --index-base with this help text; its value is "auto", 0 or 1."""
+        self.add_argument("--index-base", choices=("auto", 0, 1), type=_index_base, default="auto", help=text)
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput with argparse's message and a hint at --help."""
         raise InvalidInput(f"{message} (`{self.prog} --help` explains)")
+
+
+def _index_base(text: str) -> str | int:
+    """Return the value of --index-base: a digit as a number, anything else as it is."""
+    return int(text) if text in ("0", "1") else text
 
 
 class _Help(argparse.HelpFormatter):

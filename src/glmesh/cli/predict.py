@@ -112,10 +112,18 @@ def _table(options: Namespace, model: Model, target: str | None, *, has_target: 
         target=target,
         header=options.header,
         encoding=options.encoding,
+        index_base=_index_base(options, model),
         n_features=None if is_table(options.data) else model.coef.shape[-1],
         missing=MISSING if model.contract is None else model.contract.missing,
         has_target=has_target,
     )
+
+
+def _index_base(options: Namespace, model: Model) -> Any:
+    """Return where the indices of svmlight text begin: as said, else as in the file that the model was trained on."""
+    if options.index_base != "auto" or model.contract is None or model.contract.index_base is None:
+        return options.index_base
+    return model.contract.index_base
 
 
 def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
@@ -126,14 +134,7 @@ def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]
     presumed = table.y is None and table.X.shape[1] == p + 1
     if presumed:
         table = _table(options, model, None, has_target=True)
-    if table.X.shape[1] != p:
-        y = f" and the target {table.target!r}" if table.y is not None and table.target else ""
-        raise InvalidData(
-            f"{options.data}: has {table.X.shape[1]} columns{y}, and {options.model} takes {p} features by position "
-            f"(it {model.lacks}); give it those {p} columns, and at most y behind them"
-        )
-    if table.texts:
-        raise Mismatch(f"{options.data}: {listed(list(table.texts))} hold text; the model takes {p} columns of numbers")
+    _refuse_other_columns(options, model, table)
     if presumed and model.classes is not None and not _are_labels(table, model):
         raise Mismatch(
             f"{options.data}: the last column, which would be y, holds other values than the model's labels "
@@ -142,6 +143,19 @@ def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]
     last = "" if not presumed else f"; the last one{f', {table.target!r},' if table.target else ''} is taken for y"
     said = f"{options.model}: {model.lacks}; columns go by position{last}"
     return table, [said] if is_table(options.data) else []
+
+
+def _refuse_other_columns(options: Namespace, model: Model, table: DataTable) -> None:
+    """Raise InvalidData or Mismatch unless a table has as many columns of numbers as a model without names takes."""
+    p = model.coef.shape[-1]
+    if table.X.shape[1] != p:
+        y = f" and the target {table.target!r}" if table.y is not None and table.target else ""
+        raise InvalidData(
+            f"{options.data}: has {table.X.shape[1]} columns{y}, and {options.model} takes {p} features by position "
+            f"(it {model.lacks}); give it those {p} columns, and at most y behind them"
+        )
+    if table.texts:
+        raise Mismatch(f"{options.data}: {listed(list(table.texts))} hold text; the model takes {p} columns of numbers")
 
 
 def _whole_rows(X: SampleMatrix) -> Flags:

@@ -2,10 +2,13 @@
 
 import json
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import REACHED, Parser
+
+if TYPE_CHECKING:
+    from glmesh.federation.monitor.history import Figures
 
 HELP = "look at a node that runs, or how it ended"
 
@@ -40,7 +43,7 @@ def run(options: Namespace) -> int:
     return REACHED
 
 
-def ended_text(figures: dict[str, Any]) -> str:
+def ended_text(figures: "Figures") -> str:
     """Return a line on how a node ended: "alice: finished, certified 8.4e-08, without dora (3 of 4 sites). ..."."""
     from glmesh.federation.node.training import without_text
 

@@ -37,7 +37,7 @@ from glmesh.files.model_files import Model
 from glmesh.formatting import size
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
-from glmesh.problem import Split
+from glmesh.problem import Split, shorter
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
@@ -126,7 +126,7 @@ def _problem(options: Namespace, choice: Choice, rows: Rows, processes: ProcessG
         "sample_weight": rows.weight,
     }
     shape = shape_of(rows.X, processes)
-    fit["split"] = choice.split_for(*shape[:2])
+    fit["split"] = shorter(choice.splits, *shape[:2])
     if options.runtime == "simulation":
         return Problem.glm(rows.X, rows.y, **fit), shape
     spread = {"n_nodes": options.nodes, "partition": options.partition, "seed": options.seed}
@@ -168,9 +168,13 @@ def _introduction(options: Namespace, choice: Choice, shape: Shape, split: Split
 
 
 def _named(contract: Contract | None) -> str:
-    """Return words on the target, its labels and the columns that are no features; empty for a file without names."""
-    if contract is None or not contract.header:
-        return "" if contract is None else "; no header, so columns go by position"
+    """Return words on the target, its labels and the columns that are no features, or on how columns are found."""
+    if contract is None:
+        return ""
+    if contract.index_base is not None:
+        return f"; indices count from {contract.index_base}"
+    if not contract.header:
+        return "; no header, so columns go by position"
     labels = f" ({spoken(contract.labels)})" if 0 < len(contract.labels) <= 2 else ""
     weights = f", sample weights {contract.weight}" if contract.weight else ""
     return f"; target {contract.target}{labels}{weights}"

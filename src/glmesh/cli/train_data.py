@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.contract import Contract, DataTable, agree, fit
-from glmesh.engine.scatter import load as load_part
+from glmesh.engine.scatter import load_based
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.describe import describe
@@ -24,7 +24,7 @@ class Rows:
     y: Vector  # (m,) targets; positions among the labels where these are texts
     said: Labels  # (m,) targets as the file has them
     weight: Vector | None = None  # (m,) sample weights; None: all are 1
-    contract: Contract | None = None  # names, target and labels; None: the file is no table, and has no names
+    contract: Contract | None = None  # names, target and labels, or the index base of svmlight text; None: of neither
     remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns, and what `describe` finds in them
 
 
@@ -41,8 +41,8 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
                     f"{path}: --{option.replace('_', '-')} names a column of a table; give one table for each rank, "
                     "with {rank} in its name"
                 )
-        X, y = load_part(options.data, processes, target=options.target)
-        return Rows(X, y, y)
+        X, y, base = load_based(options.data, processes, target=options.target, index_base=options.index_base)
+        return Rows(X, y, y, contract=_nameless(base))
     table = read_table(
         path,
         target=options.target,
@@ -50,10 +50,11 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
         weight=options.sample_weight,
         header=options.header,
         encoding=options.encoding,
+        index_base=options.index_base,
     )
     if not is_table(path):
         y = np.asarray(table.y, dtype=np.float64)
-        return Rows(table.X, y, y, table.weight)
+        return Rows(table.X, y, y, table.weight, _nameless(table.index_base))
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
     _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)
@@ -62,6 +63,11 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
     assert table.y is not None  # as a target was asked for
     found = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(table) if one.kind != "labels"]
     return Rows(fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + found))
+
+
+def _nameless(index_base: int | None) -> Contract | None:
+    """Return the contract of svmlight text, which says where its indices begin; None for other files without names."""
+    return None if index_base is None else Contract("", header=False, index_base=index_base)
 
 
 def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from glmesh.cli.federation import needs_peers
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, PARTIAL, REACHED, USAGE, Parser
 from glmesh.cli.output import duration
 from glmesh.errors import InvalidInput
+from glmesh.federation.monitor.history import Figures, lines_since
 from glmesh.files import model_files
 
 if TYPE_CHECKING:
@@ -44,90 +47,102 @@ def run(options: Namespace) -> int:
     missing = [str(file) for file in files.values() if not file.is_file()]
     if missing:
         raise InvalidInput(f"{missing[0]}: no such file; `glmesh federation add {path} NAME=DATA` writes it")
-    sites = {name: Site.read(file) for name, file in files.items()}
-    started = time.time()
-    told: set[tuple[str, str]] = set()  # (site, remark on its data) that were printed
-    nodes: dict[str, subprocess.Popen[bytes]] = {}
+    running = _Federation({name: Site.read(file) for name, file in files.items()})
     try:
-        for name, file in files.items():
-            command = [sys.executable, "-m", "glmesh", "node", str(file), "--plain"]
-            sink = None if options.verbose else subprocess.DEVNULL
-            nodes[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sink)
-        _wait(nodes, sites, started, told)
+        running.start(files, verbose=options.verbose)
+        running.wait()
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        for node in nodes.values():
+        running.end()
+    return running.tell()
+
+
+@dataclass
+class _Federation:
+    """The nodes of a federation that run on this machine as processes, and what was printed of them."""
+
+    sites: dict[str, "Site"]
+    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # processes that were started, by name
+    started: float = field(default_factory=time.time)  # [s] since 1970
+    told: set[tuple[str, str]] = field(default_factory=set)  # (site, remark on its data) that were printed
+
+    def start(self, files: Mapping[str, Path], *, verbose: bool) -> None:
+        """Start a process for each node file, by name; if `verbose`, their own lines are shown."""
+        for name, file in files.items():
+            command = [sys.executable, "-m", "glmesh", "node", str(file), "--plain"]
+            sink = None if verbose else subprocess.DEVNULL
+            self.nodes[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sink)
+
+    def end(self) -> None:
+        """End the nodes that still run, and wait for all."""
+        for node in self.nodes.values():
             if node.poll() is None:
                 node.terminate()
-        for node in nodes.values():
+        for node in self.nodes.values():
             node.wait()
-    return _tell(nodes, sites, started, told)
 
+    def wait(self) -> None:
+        """Print how far the first node is, until all nodes have ended or one has failed."""
+        shown, failed = "", None
+        first = next(iter(self.sites.values()))
+        while self._running():
+            time.sleep(0.5)
+            line = self._progress(lines_since(first.state / "history.jsonl", self.started))
+            self._remark()
+            if any(node.poll() not in (None, REACHED, PARTIAL) for node in self.nodes.values()):
+                failed = failed or time.monotonic()  # one that is refused tells the others, which end by themselves
+                if first.federation.network.refused == "end" and time.monotonic() > failed + _OTHERS:
+                    return
+            if line != shown and self._running():
+                print(f"{line}, {duration(time.time() - self.started)}", flush=True)
+                shown = line
 
-def _wait(
-    nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], started: float, told: set[tuple[str, str]]
-) -> None:
-    """Print how far the first node is, until all nodes have ended or one has failed."""
-    from glmesh.federation.monitor.history import read_lines
+    def _running(self) -> int:
+        """Return the number of nodes that have not ended."""
+        return sum(node.poll() is None for node in self.nodes.values())
 
-    shown, failed = "", None
-    ends = next(iter(sites.values())).federation.network.refused == "end"
-    while any(node.poll() is None for node in nodes.values()):
-        time.sleep(0.5)
-        path = next(iter(sites.values())).state / "history.jsonl"
-        entries = [e for e in read_lines(path) if e["time"] >= started] if path.exists() else []
-        _remark(sites, started, told)
-        if any(node.poll() not in (None, REACHED, PARTIAL) for node in nodes.values()):
-            failed = failed or time.monotonic()  # one that is refused tells the others, which then end by themselves
-            if ends and time.monotonic() > failed + _OTHERS:
-                return
+    def _progress(self, entries: list[Figures]) -> str:
+        """Return words on how far a node is by the entries of its history."""
         if not entries:
-            line = f"{sum(node.poll() is None for node in nodes.values())} nodes are starting"
-        else:
-            last = entries[-1]
-            gap = "none yet" if last.get("certificate") is None else f"{last['certificate']:.1e}"
-            line = f"round {last.get('round', 0):,}, proven gap {gap}"
-        if line != shown and any(node.poll() is None for node in nodes.values()):
-            print(f"{line}, {duration(time.time() - started)}", flush=True)
-            shown = line
+            return f"{self._running()} nodes are starting"
+        last = entries[-1]
+        gap = "none yet" if last.get("certificate") is None else f"{last['certificate']:.1e}"
+        return f"round {last.get('round', 0):,}, proven gap {gap}"
 
+    def _remark(self) -> None:
+        """Print what nodes have said about their data since they were started, and was not printed yet."""
+        for name, site in self.sites.items():
+            for event in lines_since(site.state / "log.jsonl", self.started):
+                remark = name, str(event.get("why"))
+                if event["event"] == "data" and remark not in self.told:
+                    self.told.add(remark)
+                    print(f"{name}: {remark[1]}", flush=True)
 
-def _remark(sites: dict[str, "Site"], started: float, told: set[tuple[str, str]]) -> None:
-    """Print what nodes have said about their data since `started`, in seconds since 1970, and is not in `told` yet."""
-    from glmesh.federation.monitor.history import read_lines
+    def tell(self) -> int:
+        """Print how each node ended and where its model is; return the exit code."""
+        self._remark()
+        for name, node in self.nodes.items():
+            print(self._ending(name) if node.returncode in (REACHED, PARTIAL) else self._failure(name))
+        codes = {node.returncode for node in self.nodes.values()}
+        if codes & {REACHED, PARTIAL}:
+            print("The proof is about the optimiser on these rows, not about the data.")
+        print(f"{len(self.nodes)} nodes, {duration(time.time() - self.started)}")
+        lasting = next((code for code in (PARTIAL, USAGE) if code in codes), OUT_OF_ROUNDS)
+        return REACHED if codes == {REACHED} else lasting
 
-    for name, site in sites.items():
-        log = site.state / "log.jsonl"
-        for event in read_lines(log) if log.exists() else ():
-            remark = name, str(event.get("why"))
-            if event["event"] == "data" and event["time"] >= started and remark not in told:
-                told.add(remark)
-                print(f"{name}: {remark[1]}", flush=True)
+    def _ending(self, name: str) -> str:
+        """Return a line on a node that has a model: the proven gap, whose data is missing, and where the model is."""
+        from glmesh.federation.node.training import without_text
 
-
-def _tell(
-    nodes: dict[str, subprocess.Popen[bytes]], sites: dict[str, "Site"], started: float, told: set[tuple[str, str]]
-) -> int:
-    """Print how each node ended and where its model is; return the exit code."""
-    from glmesh.federation.monitor.history import read_lines
-    from glmesh.federation.node.training import without_text
-
-    _remark(sites, started, told)
-    for name, node in nodes.items():
-        log = sites[name].state / "log.jsonl"
-        events = [e for e in read_lines(log) if e["time"] >= started] if log.exists() else []
-        if node.returncode not in (REACHED, PARTIAL):
-            errors = [e for e in events if e["event"] in ("error", "end")]
-            why = f": {errors[-1]['why']}" if errors else ""
-            print(f"{name} ended with code {node.returncode}{why}")
-            continue
-        model = model_files.load(sites[name].state / "model.npz")
+        path = self.sites[name].state / "model.npz"
+        model = model_files.load(path)
         gap = float(model.info.get("relative_gap", float("nan")))
         left_out = f", {without_text(model.sites, model.without)}" if model.without else ""
-        print(f"{name}: relative gap proven to be at most {gap:.1e}{left_out}; {sites[name].state / 'model.npz'}")
-    codes = {node.returncode for node in nodes.values()}
-    if codes & {REACHED, PARTIAL}:
-        print("The proof is about the optimiser on these rows, not about the data.")
-    print(f"{len(nodes)} nodes, {duration(time.time() - started)}")
-    return next((code for code in (PARTIAL, USAGE) if code in codes), REACHED if codes == {REACHED} else OUT_OF_ROUNDS)
+        return f"{name}: relative gap proven to be at most {gap:.1e}{left_out}; {path}"
+
+    def _failure(self, name: str) -> str:
+        """Return a line on a node that failed: its exit code, and why as far as its log says."""
+        events = lines_since(self.sites[name].state / "log.jsonl", self.started)
+        whys = [f": {event['why']}" for event in events if event["event"] in ("error", "end")]
+        return f"{name} ended with code {self.nodes[name].returncode}{whys[-1] if whys else ''}"

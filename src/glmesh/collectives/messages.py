@@ -1,4 +1,4 @@
-"""The part of a message that carries vectors and numbers to be added up."""
+"""Parts of messages that carry vectors and numbers to be added up."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from glmesh.core import Layout, Packed, Reader, array_bytes
-from glmesh.types import Vector
+from glmesh.types import Unsigned, Vector
 
 
 @dataclass(slots=True)
@@ -39,3 +39,32 @@ class PartialSum:
         for node, length, n_numbers in zip(entries[::3], entries[1::3], entries[2::3], strict=True):
             made.vectors[node], made.numbers[node] = body.array("<f8", length), body.array("<f8", n_numbers)
         return made
+
+
+@dataclass(slots=True)
+class PartialTotal:
+    """Part of a message of a total: contributions modulo 2^64 by id of a node, and ids of those that the sender lacks.
+
+    Along the spanning tree a contribution is the sum of the sender's subtree, or the total that comes down.
+    """
+
+    number: int  # of the total, counted from the start of a run
+    rows: dict[int, Unsigned]  # (numbers,) by node
+    wanted: tuple[int, ...] = ()  # nodes whose contribution is still to be sent here
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that the part counts as: 8, per contribution its id (4) and numbers, 4 per id wanted."""
+        return 8 + sum(4 + row.nbytes for row in self.rows.values()) + 4 * len(self.wanted)
+
+    def pack(self, layout: Layout) -> Packed:
+        """Return the part as bytes: whole numbers (number, rows, their length, ids, ids wanted), then the rows."""
+        length = max((len(row) for row in self.rows.values()), default=0)
+        head = [self.number, len(self.rows), length, *self.rows, *self.wanted]
+        return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(row, "<u8") for row in self.rows.values()))
+
+    @classmethod
+    def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
+        """Return the part that `pack` made bytes of; its rows are views of the message."""
+        number, n_rows, length, *ids = np.frombuffer(head, "<i8").tolist()
+        return cls(number, {node: body.array("<u8", length) for node in ids[:n_rows]}, tuple(ids[n_rows:]))

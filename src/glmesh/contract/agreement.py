@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from glmesh.contract.contract import Contract
+from glmesh.contract.contract import Column, Contract
 from glmesh.contract.fitting import listed, spoken
 
 
@@ -37,15 +37,19 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "")
         culprits = _other_labels(offers, advice or "code the labels alike in all files")
     if culprits:
         return Verdict(None, culprits)
-    first = offers[sites[0]]
-    columns = first.columns
-    if first.header:  # a column is boolean if it is at every site
-        kinds = [{column.name: column.kind for column in offer.columns} for offer in offers.values()]
-        columns = tuple(
-            replace(one, kind="number") if any(kind.get(one.name) != "boolean" for kind in kinds) else one
-            for one in columns
-        )
-    return Verdict(replace(first, columns=columns, labels=labels), {})
+    return Verdict(replace(offers[sites[0]], columns=_columns(list(offers.values())), labels=labels), {})
+
+
+def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
+    """Return the columns of the first offer; one is boolean if it is at every site, where columns have names."""
+    first, *others = offers
+    if not first.header:
+        return first.columns
+    kinds = [{column.name: column.kind for column in offer.columns} for offer in others]
+    return tuple(
+        replace(one, kind="number") if any(kind.get(one.name) != "boolean" for kind in kinds) else one
+        for one in first.columns
+    )
 
 
 def outliers(values: Mapping[str, Hashable]) -> dict[str, str]:

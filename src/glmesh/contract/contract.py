@@ -46,6 +46,7 @@ class Contract:
     weight: str = ""  # name of the column with the sample weights; empty: none
     missing: tuple[str, ...] = MISSING  # cells that stand for a missing value
     header: bool = True  # columns go by name; False: by position, since no site's file names them
+    index_base: int | None = None  # of svmlight files: index of column 0, 0 or 1; None: not said, or other files
 
     def __post_init__(self) -> None:
         if self.split not in ("samples", "features"):
@@ -56,6 +57,8 @@ class Contract:
         special = [name for name in (self.target, self.ids, self.weight) if name and name in self.names]
         if special:
             raise InvalidInput(f"the contract has {special[0]!r} as a feature and as target, ids or weight")
+        if self.index_base not in (None, 0, 1):
+            raise InvalidInput(f"index_base must be 0 or 1, got {self.index_base!r}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,6 +86,7 @@ class Contract:
             ids,
             weight,
             header=table.names is not None,
+            index_base=table.index_base,
         )
 
     def with_labels(self, labels: tuple[str | float, ...]) -> Contract:
@@ -95,7 +99,8 @@ class Contract:
         tree["columns"] = [
             {key: value for key, value in one.items() if value not in (None, "")} for one in tree["columns"]
         ]
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in tree.items()}
+        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in tree.items()}
+        return {key: value for key, value in plain.items() if value is not None}
 
     @staticmethod
     def of(tree: Mapping[str, Any], where: str = "the contract") -> Contract:

@@ -66,7 +66,8 @@ def fit_features(table: DataTable, contract: Contract) -> Fitted:
     ordered = table.take(chosen, names)
     _refuse_text(ordered)
     _refuse_kinds(ordered, contract)
-    extra = tuple(name for name in table.columns if contract.split == "samples" and name not in ordered.columns)
+    kept = set(ordered.columns)
+    extra = tuple(name for name in table.columns if contract.split == "samples" and name not in kept)
     return Fitted(ordered, extra, bool((np.diff(chosen) < 0).any()), contract.labels)
 
 
@@ -115,7 +116,7 @@ def _nearest(missing: list[str], spare: list[str]) -> str:
 
 def _refuse_text(table: DataTable) -> None:
     """Raise Mismatch if a feature holds text."""
-    held = [name for name in table.texts if name in table.columns]
+    held = list(table.texts)
     if held:
         raise Mismatch(
             f"{table.where}: {_columns(held)} text; write numbers instead (one "

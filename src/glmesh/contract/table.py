@@ -33,12 +33,12 @@ class DataTable:
     target: str | None = None  # name of the column of y; None: it has none
     ids: list[str] | None = None  # names of the m rows; None: they have none
     weight: Vector | None = None  # (m,) sample weights; None: all are 1
-    texts: tuple[str, ...] = ()  # names of columns that hold text, which X has NaN for
     first_line: int = 1  # line of the file that holds row 0
     lines: Indices | None = None  # (m,) line of the file where each row begins; None: they follow line by line
-    text_columns: tuple[TextColumn, ...] = ()  # more on the columns in `texts`
+    text_columns: tuple[TextColumn, ...] = ()  # columns that hold text, which X has NaN for
     left_out: tuple[str, ...] = ()  # words on columns of the file that are not in the table: a column without a name
     read_as: str = ""  # how the file was read: encoding, delimiter, decimal mark, header
+    index_base: int | None = None  # index in the file of column 0, 0 or 1; None: the file is no svmlight text
 
     @property
     def m(self) -> int:
@@ -49,6 +49,12 @@ class DataTable:
     def columns(self) -> tuple[str, ...]:
         """Return the names of the features; positions ("column 0", ...) where they have none."""
         return self.names if self.names is not None else tuple(f"column {k}" for k in range(self.X.shape[1]))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the names of the features that hold text."""
+        kept = set(self.columns)
+        return tuple(one.name for one in self.text_columns if one.name in kept)
 
     @property
     def labels(self) -> tuple[str | float, ...]:
@@ -76,7 +82,6 @@ class DataTable:
 
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
         """Return the table with the columns `chosen` of X, in that order, under these names."""
-        texts = tuple(name for name in self.texts if names is None or name in names)
         same = np.array_equal(chosen, np.arange(self.X.shape[1]))  # then the memory is the same, and so are products
         X = self.X if same else self.X[:, chosen]
-        return replace(self, X=X if issparse(X) else np.ascontiguousarray(X), names=names, texts=texts)
+        return replace(self, X=X if issparse(X) else np.ascontiguousarray(X), names=names)

@@ -6,7 +6,7 @@ gossip satisfies the protocols of this package without being imported by it.
 
 from glmesh.core.block import Block, NetworkInfo
 from glmesh.core.hosted import HostedNodes, RoundMaker
-from glmesh.core.messages import NOTHING, Contents, Halo, Mail, Outbox, Part, Riding, Rounds
+from glmesh.core.messages import NOTHING, AnyRounds, Contents, Halo, Mail, Outbox, Part, Request, Riding, Rounds
 from glmesh.core.protocols import Accelerator, Method
 from glmesh.core.records import Certificate, Event, Measures, Traffic
 from glmesh.core.setup import Setup
@@ -17,6 +17,7 @@ from glmesh.core.wire import Buffer, Layout, Packed, Reader, Violation, array_by
 __all__ = [
     "NOTHING",
     "Accelerator",
+    "AnyRounds",
     "Block",
     "Buffer",
     "Certificate",
@@ -37,6 +38,7 @@ __all__ = [
     "PerNode",
     "PerUnit",
     "Reader",
+    "Request",
     "Riding",
     "RoundMaker",
     "Rounds",

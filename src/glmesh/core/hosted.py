@@ -5,15 +5,17 @@ order, and all are given the same bits.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from glmesh.core.messages import Rounds
-from glmesh.core.records import Certificate, Measures
+from glmesh.core.messages import AnyRounds
+from glmesh.core.records import Certificate, Event, Measures
 from glmesh.core.setup import Setup
-from glmesh.core.transport import Transport
+from glmesh.core.state import Extent
+from glmesh.core.transport import Transport, drive
 from glmesh.errors import InvalidInput
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Matrix, Vector
@@ -27,8 +29,8 @@ Carried = TypeVar("Carried", contravariant=True)
 class RoundMaker(Protocol[Hosted, Carried]):
     """The part of a `Method` that `HostedNodes` call: its `round`."""
 
-    def round(self, block: Hosted, state: Carried) -> Rounds:
-        """Make one round of a block: yield each Outbox to exchange, and be sent the Halo that came back for it."""
+    def round(self, block: Hosted, state: Carried) -> AnyRounds:
+        """Make one round of a block: yield each request, and be sent the answer (`core.messages.Request`)."""
 
 
 class HostedNodes(ABC, Generic[BlockT, StateT]):
@@ -47,6 +49,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         self.states: list[StateT] = []
 
     replicates = False  # whether x and the estimates are copies of the coefficients
+    primal = False  # whether there are coefficients alone: x is None, h and consensus are NaN
 
     @property
     def name(self) -> str:
@@ -55,9 +58,17 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     # rounds
 
-    def rounds(self, number: int) -> list[Rounds]:
-        """Return the generators of round `number`, one per block; each yields Outboxes and is sent Halos."""
+    def rounds(self, number: int) -> Sequence[AnyRounds]:
+        """Return the generators of round `number`, one per block; each yields requests and is sent answers."""
         return [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
+
+    def begin_round(self, number: int, events: list[Event]) -> None:
+        """Begin round `number` under a fault plan; append an event for every node that joins or leaves."""
+        self.transport.begin_round(self.plan, number)
+
+    def make_round(self, number: int) -> None:
+        """Make round `number` of all blocks, with all its exchanges."""
+        drive(self.transport, self.rounds(number))
 
     def guard(self) -> AbstractContextManager[object]:
         """Return the context in which rounds are computed, which may silence overflow; here it does nothing."""
@@ -70,8 +81,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     @abstractmethod
-    def x(self) -> Vector:
-        """Variables of all nodes in the user's order, shape (n,), a copy; the mean of all where nodes hold copies."""
+    def x(self) -> Vector | None:
+        """Variables of all nodes in the user's order, shape (n,), a copy; the mean of all where nodes hold copies.
+
+        None where there are no variables but the coefficients.
+        """
 
     @property
     @abstractmethod
@@ -92,13 +106,13 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Return the data of the k-th node of this process (columns, labels, weights), for a digest of it."""
 
     @abstractmethod
-    def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
+    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
         """Return (coefficients (p,), intercept) for variables x (n,) in the user's order and estimates (K, d).
 
         `members` is a mask of shape (K,): only members' estimates count.
         """
 
-    def objective_at(self, x: Vector, estimates: Matrix, rounds: int) -> float:
+    def objective_at(self, x: Vector | None, estimates: Matrix, rounds: int) -> float:
         """Return the objective of the user's problem at other variables (n,) and estimates (K, d) than the present.
 
         Refused unless the method can; `rounds` says whose estimates count, as in `members`.
@@ -114,7 +128,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Newest certificate that every node knows; None before the first, or without certificates."""
         return None
 
-    def certified_state(self) -> tuple[Vector, Matrix]:
+    def certified_state(self) -> tuple[Vector | None, Matrix]:
         """Return (x in the user's order (n,), all estimates (K, d)) that the newest certificate is about."""
         raise InvalidInput("there is no certificate yet")
 
@@ -154,6 +168,34 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     def go_ahead(self, before: Any, step: float) -> None:
         """Extrapolate: add `step` times the change since `before`, which `mark` returned; here do nothing."""
+
+    def replace_data(self, problem: Problem, partition: Partition) -> None:
+        """Go on with other data: nodes hold what `partition` gives them of `problem`."""
+        self.refuse("other data in mid-run")
+
+    # saving
+
+    def require_saving(self) -> None:
+        """Raise InvalidInput if a run of these nodes cannot be saved to a file."""
+        self.refuse("a checkpoint")
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Numbers of nodes, columns and units of each block of this process, by which states are cut and merged."""
+        return [Extent(len(ids), 0, 0) for ids in self.setup.node_ids]
+
+    @property
+    def watching(self) -> list[Any]:
+        """States of what watches the rounds of each block, such as certifiers; empty if nothing does."""
+        return []
+
+    def saved(self) -> dict[str, Any]:
+        """Return what a file holds of these nodes beside the states of blocks, by name, as plain data."""
+        return {}
+
+    def restore(self, states: list[StateT], watching: list[Any], saved: dict[str, Any]) -> None:
+        """Take over what a file holds: states of the blocks, `watching` and `saved`."""
+        self.refuse("a checkpoint")
 
     def product(self, x: Vector) -> Vector:
         """Return A x, shape (d,), for variables x (n,) in the user's order."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
+from glmesh.core.totals import Largest, Total
 from glmesh.core.wire import Layout, Packed, Reader
 from glmesh.errors import InvalidInput
 from glmesh.kernels.mix import mix
@@ -80,20 +81,21 @@ class Contents:
 
     vectors: bool = False
     scalars: bool = False
+    totals: bool = False  # `Total` and `Largest`
     parts: frozenset[type] | None = frozenset()  # types of mail's parts; None: anything at all is carried
     transport: str = ""  # name of the transport that carries them
     remedy: str = ""  # advice to those who send other content over that transport
 
     def names(self) -> set[str]:
-        """Return the names of these kinds: "vectors", "scalars", and the class names of parts."""
-        rows = {name for name in ("vectors", "scalars") if getattr(self, name)}
+        """Return the names of these kinds: "vectors", "scalars", "totals", and the class names of parts."""
+        rows = {name for name in ("vectors", "scalars", "totals") if getattr(self, name)}
         return rows | {kind.__name__ for kind in self.parts or ()}
 
     @staticmethod
     def of(outbox: Outbox) -> Contents:
         """Return the kinds of content that an outbox holds."""
         kinds = frozenset(type(part) for mail in outbox.mail for part in mail.parts)
-        return Contents(outbox.vectors is not None, outbox.scalars is not None, kinds)
+        return Contents(outbox.vectors is not None, outbox.scalars is not None, parts=kinds)
 
     def check(self, sent: Contents) -> None:
         """Raise InvalidInput, which names the remedy, if a transport that carries these kinds does not carry `sent`."""
@@ -156,4 +158,7 @@ class Halo:
         return self.ids[int(self.pointers[k]) : int(self.pointers[k + 1])].astype(np.int64)
 
 
+# what a round may yield, and is answered by: Outbox by Halo, Total by Sums, Largest by whole numbers of shape (n,)
+Request = Outbox | Total | Largest
+AnyRounds = Generator[Request, Any, Any]
 Rounds = Generator[Outbox, Halo, Any]

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from glmesh.core.block import Block
 from glmesh.core.hosted import HostedNodes
-from glmesh.core.messages import Rounds
+from glmesh.core.messages import AnyRounds, Rounds
 from glmesh.core.setup import Setup
 
 BlockT = TypeVar("BlockT")
@@ -22,8 +22,11 @@ class Method(Protocol[BlockT, StateT]):
     def prepare(self, setup: Setup) -> HostedNodes[BlockT, StateT]:
         """Return the nodes that this process hosts, ready for round 0; refuse by name what the method is not for."""
 
-    def round(self, block: BlockT, state: StateT) -> Rounds:
-        """Make one round of a block: yield each Outbox to exchange, and be sent the Halo that came back for it."""
+    def round(self, block: BlockT, state: StateT) -> AnyRounds:
+        """Make one round of a block: yield each request and be sent its answer.
+
+        An Outbox is answered by the Halo that came back for it, a `Total` by the Sums over all nodes.
+        """
 
 
 class Accelerator(Protocol[Worked, Options]):

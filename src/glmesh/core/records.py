@@ -69,7 +69,7 @@ class Certificate:
     objective_high : float
         Upper bound of the objective.
     members : tuple of int, default ()
-        Nodes that took part; empty beyond 256 nodes, where records are summed on the way.
+        Nodes that took part; empty where records are summed on the way: in totals, and beyond 256 nodes.
     local_gaps : tuple of float, default ()
         Upper bound of what each member can gain in its own subproblem; empty like `members`.
 
@@ -106,10 +106,10 @@ class Certificate:
         Raises
         ------
         InvalidInput
-            The certificate does not tell nodes apart (more than 256 of them).
+            The certificate does not tell nodes apart, because their records were summed on the way.
         """
         if not self.members:
-            raise InvalidInput("this certificate does not tell nodes apart: there were too many for that")
+            raise InvalidInput("this certificate does not tell nodes apart: their records were summed on the way")
         share = tol * self.smallest / (2 * len(self.members))
         return tuple(node for node, gap in zip(self.members, self.local_gaps, strict=True) if not gap <= share)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.core.block import NetworkInfo
-from glmesh.core.messages import Rounds
+from glmesh.core.messages import AnyRounds
 from glmesh.core.transport import Transport, drive
 from glmesh.network import Clock, Mixing, Network, Plan
 from glmesh.parallel import ProcessGroup, ThreadPool
@@ -58,6 +58,6 @@ class Setup:
         speeds = None if self.timing is None else np.array(Clock(self.timing, self.n_nodes).speeds)
         return NetworkInfo.of(self.mixing, self.diameter, self.seed, schedule=self.schedule, speeds=speeds)
 
-    def agree(self, transport: Transport, rounds: Sequence[Rounds]) -> list[Any]:
+    def agree(self, transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
         """Run one generator per block to its end, before round 0, exchanging what they yield; return their results."""
         return drive(transport, rounds)

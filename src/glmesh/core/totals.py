@@ -7,7 +7,7 @@ contribution, so contributions may be masked on their way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,20 +25,29 @@ Add = Callable[[list[Unsigned]], Unsigned]  # (n_hosted, N) contributions of eac
 Maximise = Callable[[list[Indices]], Indices]  # (n_hosted, n) numbers of each block -> (n,) maxima over all nodes
 
 
-class Sums(dict[str, Vector]):
+@dataclass(frozen=True, eq=False)
+class Sums(Mapping[str, Vector]):
     """Sums over all nodes of the fields of a `Total`, by name, equal in every bit at all nodes.
 
     Parameters
     ----------
-    values : dict of arrays
+    fields : dict of arrays
         Sum of each field, shape (size,).
     sizes : dict of float
         Sum over the nodes of the largest absolute entry of each field, from which the next total takes its units.
     """
 
-    def __init__(self, values: dict[str, Vector], sizes: dict[str, float]) -> None:
-        super().__init__(values)
-        self.sizes = sizes
+    fields: dict[str, Vector]
+    sizes: dict[str, float]
+
+    def __getitem__(self, name: str) -> Vector:
+        return self.fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +131,19 @@ class Total:
             values[name], sizes[name] = part[:size], float(part[size])
             at += size + 1
         return Sums(values, sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Largest:
+    """A request for maxima over all nodes, which a round yields and is sent as whole numbers of shape (n,).
+
+    Parameters
+    ----------
+    numbers : array of int of shape (n_hosted, n)
+        Whole numbers of the hosted nodes.
+    """
+
+    numbers: Indices
 
 
 def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:

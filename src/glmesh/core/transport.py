@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from glmesh.core.messages import Contents, Halo, Outbox, Rounds
+from glmesh.core.messages import AnyRounds, Contents, Halo, Outbox, Request
 from glmesh.core.records import Traffic
+from glmesh.core.totals import Largest, Sums, Total, add_up
+from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.network import Clock, Plan
-from glmesh.types import Matrix
+from glmesh.types import Indices, Matrix, Unsigned
+
+
+class Unfinished(GlmeshError):
+    """A total lacks the contribution of a member that is away; what has arrived is kept for the next round."""
 
 
 class Transport(Protocol):
@@ -17,11 +23,27 @@ class Transport(Protocol):
     clock: Clock | None  # virtual time of the nodes; None: seconds are measured
     fails: bool  # whether a fault plan decides what gets through
 
+    @property
+    def n_nodes(self) -> int:
+        """Number K of nodes of the whole network."""
+
     def begin_round(self, plan: Plan, round: int) -> None:
         """Begin round number `round`: exchanges from now on belong to it, and fail as this plan says."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Deliver every block's outbox to the neighbours of its nodes; return what each block received in it."""
+
+    def add(self, contributions: list[Unsigned]) -> Unsigned:
+        """Return the sums over all members modulo 2^64, shape (N,), of every block's (n_hosted, N) contributions.
+
+        Raise `Unfinished` if a member's contribution does not arrive in this round.
+        """
+
+    def maximise(self, numbers: list[Indices]) -> Indices:
+        """Return the maxima over all members, shape (n,), of every block's (n_hosted, n) numbers.
+
+        Raise `Unfinished` as `add` does.
+        """
 
     def allocate(self, block: int, width: int) -> Matrix:
         """Return a zeroed (n_hosted, width) array for a block's vectors, which are sent from it without a copy."""
@@ -36,23 +58,38 @@ class Transport(Protocol):
         """Free what the transport holds, at the end of a run."""
 
 
-def drive(transport: Transport, rounds: Sequence[Rounds]) -> list[Any]:
-    """Step one generator per block in lock-step, exchange what they yield, and return what each returns.
+def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
+    """Step one generator per block in lock-step, answer what they yield, and return what each returns.
 
     A block that is done waits for the others with empty outboxes: only where a sum failed do some need longer.
     """
     returned: dict[int, Any] = {}
-    halos: list[Halo | None] = [None] * len(rounds)
+    answers: list[Halo | Sums | Indices | None] = [None] * len(rounds)
     while True:
-        outboxes = [Outbox() for _ in rounds]
+        requests: list[Request] = [Outbox() for _ in rounds]
         for block, one in enumerate(rounds):
             if block in returned:
                 continue
             try:
-                halo = halos[block]
-                outboxes[block] = next(one) if halo is None else one.send(halo)
+                answer = answers[block]
+                requests[block] = next(one) if answer is None else one.send(answer)
             except StopIteration as end:
                 returned[block] = end.value
         if len(returned) == len(rounds):
             return [returned[block] for block in range(len(rounds))]
-        halos = list(transport.exchange(outboxes))
+        answers = _answers(transport, requests)
+
+
+def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums | Indices | None]:
+    """Return the answer to each block's request; raise InvalidInput unless all blocks ask for the same kind."""
+    outboxes = [one for one in requests if isinstance(one, Outbox)]
+    if len(outboxes) == len(requests):
+        return list(transport.exchange(outboxes))
+    totals = [one for one in requests if isinstance(one, Total)]
+    if len(totals) == len(requests):
+        return [add_up(totals, transport.n_nodes, transport.add, transport.maximise)] * len(requests)
+    numbers = [one.numbers for one in requests if isinstance(one, Largest)]
+    if len(numbers) == len(requests):
+        return [transport.maximise(numbers)] * len(requests)
+    kinds = sorted({type(one).__name__ for one in requests})
+    raise InvalidInput(f"all blocks of a round must yield the same kind of request at once, got {' and '.join(kinds)}")

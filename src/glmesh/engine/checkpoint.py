@@ -20,11 +20,10 @@ import scipy.sparse as sp
 from glmesh.core import HostedNodes
 from glmesh.core import state as regroup
 from glmesh.engine.agreement import digest as digest  # also for the checkpoints of sites
-from glmesh.engine.driver import Driver, cola_nodes
+from glmesh.engine.driver import Driver
 from glmesh.engine.setup import RunOptions
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import archive
-from glmesh.methods.cola.nodes import ColaNodes
 from glmesh.network import Mixing
 from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
 
@@ -53,11 +52,12 @@ class Saved:
 
 def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike[str], *, data: bool) -> None:
     """Write a run to a checkpoint file, with its data if `data`; all processes call it, and the first one writes."""
-    nodes = cola_nodes(driver.nodes, "a checkpoint")
+    nodes = driver.nodes
+    nodes.require_saving()
     problem, method, processes = nodes.problem, nodes.method, nodes.processes
     if data and isinstance(problem, Shard):
         raise InvalidInput("no process holds all the data; save without it: run.save(path, data=False)")
-    if own := own_classes(method, method.solver):
+    if own := own_classes(method, getattr(method, "solver", method)):
         raise InvalidInput(
             f"{own[0]} is a class of your own, which a file cannot hold; go without a checkpoint, or keep run.x "
             "and start from it again (warm_start=x)"
@@ -65,7 +65,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
     made_with = _made_with(nodes, options)
     elapsed = driver.seconds
     states = processes.gather(nodes.states)
-    watchers = processes.gather([watcher.state for watcher in nodes.watchers])
+    watchers = processes.gather(nodes.watching)
     transports = processes.gather([nodes.transport.state()])
     if states is None or watchers is None or transports is None:
         processes.broadcast(None)  # so that nobody goes on before the file is there
@@ -75,24 +75,24 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
         "elapsed": elapsed,
         "history": saved.history,
         "events": driver.events,
-        "proof": nodes.proof,
         "nodes": regroup.merge(states),
         "watch": regroup.merge(watchers) if watchers else None,
         "transport": transports[0] | {"bytes": sum(transport["bytes"] for transport in transports)},
         "frozen": {} if driver.membership is None else driver.membership.frozen,
-        "summary": nodes.summary,
         "anchors": saved.anchors,
         "anchor": problem.spec.anchor,
+        **nodes.saved(),
     }
     tree = problem_tree(problem) if data else None
     write(path, {"identity": saved.identity, "setup": made_with, "problem": tree, "state": state})
     processes.broadcast(None)
 
 
-def _made_with(nodes: ColaNodes, options: RunOptions) -> dict[str, object]:
+def _made_with(nodes: HostedNodes[Any, Any], options: RunOptions) -> dict[str, object]:
     """Return the entry `setup` of a checkpoint: the options of `Run` from which `settings` makes the same run again."""
     setup, method, matrix = nodes.setup, nodes.method, nodes.setup.mixing.matrix
-    metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or method.averages_exactly)
+    exactly = getattr(method, "averages_exactly", False)
+    metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or exactly)
     dealt = [nodes.partition.columns_of(k) for k in range(setup.n_nodes)] if nodes.problem.pooled else None
     return {
         "method": method,
@@ -142,16 +142,15 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
     All processes call it: the first with the `tree` that `read` returned, the others with None. The lists of `own` are
     overwritten.
     """
-    nodes = cola_nodes(driver.nodes, "a checkpoint")
+    nodes = driver.nodes
+    nodes.require_saving()
     processes = nodes.processes
     identity = processes.broadcast(None if tree is None else tree["identity"])
     assert identity is not None
     for key, name in own.identity.items():
         if identity.get(key) != name:
             raise _differs(path, key)
-    extents = processes.all_gather(
-        [regroup.Extent(block.size, block.columns.n, len(block.units[2])) for block in nodes.blocks]
-    )
+    extents = processes.all_gather(nodes.extents)
     states: list[Any] | None = None
     watch: list[Any] | None = None
     if tree is not None:
@@ -161,13 +160,10 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
     own_states, own_watch = processes.scatter(states), processes.scatter(watch)
     state = processes.broadcast(None if tree is None else tree["state"])
     assert state is not None
-    if state["anchor"] != nodes.problem.spec.anchor:
-        nodes.retarget(nodes.problem.anchored(state["anchor"]))
     own.anchors[:], own.history[:], driver.events[:] = state["anchors"], state["history"], state["events"]
     driver.resume(state["rounds"], state["elapsed"])
-    nodes.proof, nodes.summary = state["proof"], state["summary"]
     nodes.transport.restore(state["transport"] if processes.rank == 0 else state["transport"] | {"bytes": 0})
-    nodes.restore(own_states, own_watch)
+    nodes.restore(own_states, own_watch, state)
     if driver.membership is not None:
         driver.membership.frozen = state["frozen"]
 

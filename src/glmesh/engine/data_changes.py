@@ -1,18 +1,19 @@
 """Changes of a run's problem in mid-run: columns that come and go, and the anchor of a free intercept."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.collectives.flood import flood_max
-from glmesh.core import Measures, drive
+from glmesh.core import Event, HostedNodes, Measures, drive
 from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored, Separable
 from glmesh.gossip import FlowGossip
 from glmesh.methods.cola.nodes import ColaNodes
-from glmesh.problem import Problem
+from glmesh.problem import Partition, Problem
 from glmesh.problem.partition import partition as make_partition
 from glmesh.types import Data, Indices
 from glmesh.validation import whole_number
@@ -67,9 +68,19 @@ def remove_columns(driver: Driver, columns: ArrayLike) -> None:
     _change(driver, problem, kept, np.zeros(0, np.int64), touched, "remove_columns")
 
 
-def _of_simulation(driver: Driver, what: str) -> ColaNodes:
-    """Return the run's nodes; raise InvalidInput, which names `what`, unless they are CoLA's in a single process."""
-    nodes = cola_nodes(driver.nodes, what)
+def _of_simulation(driver: Driver, what: str) -> HostedNodes[Any, Any]:
+    """Return the run's nodes; raise InvalidInput, which names `what`, unless their data can change.
+
+    That needs a single process, and CoLA or a method on totals of which nodes hold rows.
+    """
+    nodes = driver.nodes
+    if not nodes.primal:
+        cola_nodes(nodes, what)
+    elif nodes.problem.spec.split == "features":
+        raise InvalidInput(
+            f"{what} would change the coefficients that {nodes.name} is about; start anew, or make the problem with "
+            "split='samples', where columns are samples"
+        )
     if nodes.processes.size > 1:
         raise InvalidInput(f"{what} is for simulations; on a cluster start anew (warm_start=result.x)")
     return nodes
@@ -89,18 +100,30 @@ def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, tou
     `new` are the numbers of new columns, which go to the node touched[0]; `touched` are all nodes whose data changed.
     Their estimates are corrected by the change of their shares, and an event of this `kind` is recorded for each.
     """
-    nodes = cola_nodes(driver.nodes, kind)
-    by_id, held = nodes.by_id, nodes.members(driver.made)
-    before = [(by_id.gap(k), by_id.share(k)) for k in touched]
+    nodes = driver.nodes
     place = np.full(nodes.problem.n, -1)
     place[origin[origin >= 0]] = np.flatnonzero(origin >= 0)
     lists = [place[nodes.partition.columns_of(k)] for k in range(nodes.setup.n_nodes)]
     lists = [part[part >= 0] for part in lists]
-    x = np.append(nodes.x, 0.0)[origin]
     if len(new):
         lists[touched[0]] = np.append(lists[touched[0]], new)
+    if nodes.primal:
+        nodes.replace_data(problem, Partition.of_lists(lists))
+        driver.events += [Event(driver.made, kind, node, np.nan, np.nan, np.nan) for node in touched]
+        return
     how = lists if problem.pooled else "shuffled"
-    nodes.rehost(problem, make_partition(problem, nodes.setup.n_nodes, how, nodes.setup.seed), x)
+    partition = make_partition(problem, nodes.setup.n_nodes, how, nodes.setup.seed)
+    _rehost(driver, problem, partition, origin, touched, kind)
+
+
+def _rehost(
+    driver: Driver, problem: Problem, partition: Partition, origin: Indices, touched: list[int], kind: str
+) -> None:
+    """Make CoLA's nodes go on with other columns; the arguments are those of `_change`."""
+    nodes = cola_nodes(driver.nodes, kind)
+    by_id, held = nodes.by_id, nodes.members(driver.made)
+    before = [(by_id.gap(k), by_id.share(k)) for k in touched]
+    nodes.rehost(problem, partition, np.append(nodes.x, 0.0)[origin])
     for node, (gap, share) in zip(touched, before, strict=True):
         number, k = by_id.find(node)
         gossip = nodes.states[number].gossip

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from glmesh.core import Event, HostedNodes, drive
+from glmesh.core import Event, HostedNodes
 from glmesh.engine.membership import PlannedChanges
 from glmesh.methods.cola.nodes import ColaNodes
 
@@ -38,11 +38,13 @@ class Driver(Iterator[int]):
         nodes, began = self.nodes, time.perf_counter()
         if self.membership is not None:
             self.membership.begin_round(self.made)
+        elif nodes.transport.fails:
+            nodes.begin_round(self.made, self.events)
         with nodes.guard():
-            drive(nodes.transport, nodes.rounds(self.made))
+            nodes.make_round(self.made)
         if (clock := nodes.transport.clock) is not None:
             clock.compute(nodes.visited)
-            if self.membership is not None:
+            if nodes.transport.fails:
                 clock.wait(nodes.plan.delays(self.made, nodes.setup.n_nodes) * nodes.up)
         self.made += 1
         nodes.finish_round(self.made - 1)

@@ -38,8 +38,9 @@ class Result:
 
     Parameters
     ----------
-    x : array of shape (n,)
-        Variables in the user's order: coefficients split by features, dual variables split by samples.
+    x : array of shape (n,) or None
+        Variables in the user's order: coefficients split by features, dual variables split by samples. None after a
+        method on totals, which has coefficients alone.
     coef : array of shape (p,)
         Coefficients of the model.
     intercept : float
@@ -61,7 +62,8 @@ class Result:
     tol : float or None
         Relative gap aimed at; None if none was.
     history : dict of arrays
-        Equally long arrays `round, communications, bytes, seconds, objective, h, gap, consensus, certificate, theta`.
+        Equally long arrays `round, communications, bytes, seconds, objective, h, gap, consensus, certificate, theta`;
+        after a method on totals h and consensus are NaN, and the objective is NaN before the first total.
     certificate : Certificate or None
         The newest certificate that all nodes know.
     estimates : array of shape (K, d)
@@ -93,7 +95,7 @@ class Result:
     ('CONVERGED', True, True)
     """
 
-    x: Vector
+    x: Vector | None
     coef: Vector
     intercept: float
     rounds: int

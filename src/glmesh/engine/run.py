@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from glmesh.core import Certificate, Event, HostedNodes, Measures, Method, Transport
 from glmesh.engine import checkpoint, data_changes
-from glmesh.engine.driver import cola_nodes
 from glmesh.engine.membership import PlannedChanges
 from glmesh.engine.result import Result
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
@@ -200,10 +199,10 @@ class Run(Iterator[int]):
         return self.driver.events
 
     @property
-    def x(self) -> Vector:
+    def x(self) -> Vector | None:
         """Return a copy of the variables in the user's order, shape (n,).
 
-        With a consensus method that is the mean of all nodes' coefficients, shape (p,).
+        With a consensus method that is the mean of all nodes' coefficients, shape (p,); with a method on totals None.
         """
         return self.nodes.x
 
@@ -211,7 +210,7 @@ class Run(Iterator[int]):
     def estimates(self) -> Matrix:
         """Return a copy of every node's estimate v_k of A x, shape (K, d).
 
-        With a consensus method these are the nodes' own coefficients, shape (K, p).
+        With a consensus method, or one on totals, these are the nodes' own coefficients, shape (K, p).
         """
         return self.nodes.estimates
 
@@ -282,7 +281,7 @@ class Run(Iterator[int]):
         """Return the newest certificate that every node knows; None if there is none about these members and data."""
         return self.nodes.certificate
 
-    def certified_state(self) -> tuple[Vector, Matrix]:
+    def certified_state(self) -> tuple[Vector | None, Matrix]:
         """Return (x in the user's order, every v_k) that the newest certificate is about, shapes (n,) and (K, d)."""
         return self.nodes.certified_state()
 
@@ -408,7 +407,7 @@ class Run(Iterator[int]):
 
     def restore(self, path: str | PathLike[str]) -> None:
         """Set this run to the state in a checkpoint file, which a run with the same data and settings wrote."""
-        cola_nodes(self.nodes, "a checkpoint")
+        self.nodes.require_saving()
         self._restore(checkpoint.read(path) if self.processes.rank == 0 else None, path)
 
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:

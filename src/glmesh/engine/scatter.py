@@ -5,6 +5,7 @@ be spread, each row (or, split by features, the entries of each column) goes str
 """
 
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidData, UnreadableFile
 from glmesh.files import data_files
+from glmesh.files.svmlight import IndexBase, first_index
 from glmesh.functions import Loss, Separable
 from glmesh.linalg import Columns
 from glmesh.parallel import ProcessGroup
@@ -30,6 +32,21 @@ def load(
     The part is a file of its own if the name has "{rank}" in it, else a share of the lines. X is as wide as this part
     needs; `scatter` widens it to the features of all parts.
     """
+    X, y, _ = load_based(path, processes, target=target)
+    return X, y
+
+
+def load_based(
+    path: str | PathLike[str],
+    processes: ProcessGroup,
+    *,
+    target: str | int | None = None,
+    index_base: IndexBase = "auto",
+) -> tuple[SampleMatrix, Vector, int | None]:
+    """Return (X, y) as `load` does, and the index of the first column of svmlight text, None of another file.
+
+    Indices count from `index_base`; "auto" is 1, or 0 if any part uses a 0.
+    """
     X, y, raw = data_files.load_part(path, processes.rank, processes.size, target=target)
     if sum(processes.all_gather([len(y)])) == 0:
         raise UnreadableFile(f"{path}: holds no samples, expected at least one; was it written to its end?")
@@ -37,9 +54,10 @@ def load(
         smallest = min(processes.all_gather([int(X.indices.min(initial=_NONE))]))
         if smallest == _NONE:
             raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...'")
-        indices = np.asarray(X.indices - min(smallest, 1))  # they count from 1, unless there is a 0 anywhere
+        base = first_index(Path(path), smallest, index_base)
+        indices = np.asarray(X.indices - base)
         X = sp.csr_array((X.data, indices, X.indptr), shape=(len(y), int(indices.max(initial=-1)) + 1))
-    return X, y
+    return X, y, base if raw else None
 
 
 def shape_of(X: SampleMatrix, processes: ProcessGroup) -> tuple[int, int, int | None]:

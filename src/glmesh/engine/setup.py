@@ -53,7 +53,9 @@ class RunOptions:
 
     def said(self) -> dict[str, object]:
         """Return what all processes of a run must have been given alike, by name; n_jobs and n_blocks may differ."""
-        start = self.warm_start.x if isinstance(self.warm_start, Result) else self.warm_start
+        start = self.warm_start
+        if isinstance(start, Result):
+            start = np.append(start.coef, start.intercept) if start.x is None else start.x
         mixing = self.mixing.matrix if isinstance(self.mixing, Mixing) else self.mixing
         return {
             "n_nodes": self.n_nodes,

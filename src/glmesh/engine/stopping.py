@@ -26,11 +26,17 @@ class StoppingRule(Protocol):
 
 
 class Diverged:
-    """Ends a run whose objective H = (1/K) sum f(v_k) + g(x) is no longer finite."""
+    """Ends a run whose objective H = (1/K) sum f(v_k) + g(x) is no longer finite.
+
+    Where there are coefficients alone, their objective counts, which is NaN before it is known.
+    """
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return DIVERGED if the record of this round has an H that is not finite."""
-        return Status.DIVERGED if entry is not None and not np.isfinite(entry["h"]) else None
+        """Return DIVERGED if the record of this round has an H, or an objective, that is not finite."""
+        if entry is None:
+            return None
+        diverged = np.isinf(entry["objective"]) if run.nodes.primal else not np.isfinite(entry["h"])
+        return Status.DIVERGED if diverged else None
 
 
 @dataclass(frozen=True)

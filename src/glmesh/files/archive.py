@@ -33,16 +33,19 @@ from glob import escape
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
 from glmesh.errors import InvalidInput, UnreadableFile
+from glmesh.types import Array
 
 try:
     import fcntl
 except ImportError:  # Windows: there are no such locks, and leftovers stay
     fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
 
 MAX_DEPTH = 100  # [levels] of a tree: far from where Python's own JSON reader gives up
 
@@ -224,7 +227,7 @@ class _Encoder:
     """Builds the JSON nodes of one tree for `save`; `arrays` and `objects` collect what nodes refer to by number."""
 
     def __init__(self, kind: str, classes: Sequence[type], package: str) -> None:
-        self.arrays: list[np.ndarray[Any, Any]] = []
+        self.arrays: list[Array] = []
         self.objects: list[list[object]] = []
         self._kind, self._package = kind, package
         self._classes = {cls.__name__: cls for cls in classes}
@@ -255,11 +258,11 @@ class _Encoder:
             return self._remember(value, {"array": len(self.arrays) - 1})
         return self._instance(value, place, depth)
 
-    def _instance(self, value: Any, place: str, depth: int) -> object:
+    def _instance(self, value: object, place: str, depth: int) -> object:
         """Return the JSON node of an enum member or a dataclass instance; raise InvalidInput for any other object."""
         cls = type(value)
         name = cls.__name__ if self._classes.get(cls.__name__) is cls else name_of(cls, self._package)
-        if name and isinstance(value, Enum) and value.name in cls.__members__:
+        if name and isinstance(value, Enum) and value.name in type(value).__members__:
             return {"enum": [name, value.name]}
         if name and is_dataclass(cls):
             content = {f.name: self.node(getattr(value, f.name), f"{place}.{f.name}", depth + 1) for f in fields(cls)}
@@ -304,7 +307,7 @@ def _whole(key: object) -> bool:
     return type(key) is int or (isinstance(key, np.integer) and key.dtype.kind in "iu")
 
 
-def _text_node(text: str) -> Any:
+def _text_node(text: str) -> object:
     """Return the JSON node of a string: itself, or its UTF-8 bytes in hexadecimal if it holds lone surrogates."""
     try:
         text.encode()
@@ -313,7 +316,7 @@ def _text_node(text: str) -> Any:
     return text
 
 
-_SCALARS: dict[type, Callable[[Any], Any]] = {  # exact type to the JSON node of a value
+_SCALARS: dict[type, Callable[[Any], object]] = {  # exact type to the JSON node of a value
     type(None): lambda value: value,
     bool: lambda value: value,
     int: lambda value: value if -(2**63) <= value < 2**63 else {"int": hex(value)},
@@ -386,15 +389,21 @@ def _read(stream: BinaryIO, path: Path, kind: str, version: int, classes: Sequen
 class _Decoder:
     """Builds the tree of Python objects from JSON nodes for `load`; a crafted file may make it raise any exception."""
 
-    def __init__(self, archive: zipfile.ZipFile, objects: list[Any], classes: Sequence[type], package: str) -> None:
+    def __init__(
+        self,
+        archive: zipfile.ZipFile,
+        objects: list[tuple[str, dict[str, object]]],
+        classes: Sequence[type],
+        package: str,
+    ) -> None:
         self._archive, self._package = archive, package
         self._classes = {cls.__name__: cls for cls in classes}
-        self._arrays: dict[int, np.ndarray[Any, Any]] = {}
-        self._objects: list[Any] = []
+        self._arrays: dict[int, Array] = {}
+        self._objects: list[object] = []
         for name, content in objects:
             self._objects.append(self._object(name, content))
 
-    def node(self, node: Any) -> Any:
+    def node(self, node: Any) -> object:
         """Return the Python object that a JSON node of `_Encoder.node` describes."""
         if isinstance(node, list):
             return [self.node(item) for item in node]
@@ -420,24 +429,24 @@ class _Decoder:
                 return self._objects[content]
         raise ValueError(f"unknown node {tag!r}")
 
-    def _class(self, name: str, base: type = object) -> Any:
+    def _class(self, name: str, base: type[T]) -> type[T]:
         """Return the class of this name, a subclass of `base`, if the reader allows it; else raise ValueError."""
         cls = self._classes.get(name) or _named(name, self._package)
         if cls is None or not issubclass(cls, base):
             raise ValueError(f"unknown class {name!r}")
         return cls
 
-    def _object(self, name: str, content: dict[str, Any]) -> Any:
+    def _object(self, name: str, content: dict[str, object]) -> object:
         """Return an instance of a dataclass with exactly these fields, made without calling its __init__."""
-        cls = self._class(name)
-        if content.keys() != {field.name for field in fields(cls)}:
+        cls = self._class(name, object)
+        if not is_dataclass(cls) or content.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{name} with the fields {', '.join(content)}")
         made = object.__new__(cls)
         for key, value in content.items():
             object.__setattr__(made, key, self.node(value))  # past frozen, and past checks that could alter it
         return made
 
-    def _array(self, number: int) -> np.ndarray[Any, Any]:
+    def _array(self, number: int) -> Array:
         """Return array `number` of the archive; raise ValueError unless it is numeric and fills its bytes exactly."""
         if number not in self._arrays:
             name = f"{number}.npy"

@@ -5,19 +5,21 @@ from __future__ import annotations
 import io
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from glmesh.contract import DataTable
 from glmesh.errors import UnreadableFile
-from glmesh.files.assembly import Chosen, Roles, assemble
+from glmesh.files.assembly import Chosen, FileColumns, Roles
 from glmesh.files.columns import ColumnData, ColumnReader
 from glmesh.files.layout import no_samples
 from glmesh.files.streams import kind_of, opened, refuse_foreign
 from glmesh.types import Vector
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from glmesh.files.layout import TextLayout
 
 ENDINGS = (".parquet", ".feather")
@@ -32,7 +34,7 @@ def is_worth_it(path: Path) -> bool:
 class _Counted(io.RawIOBase):
     """A binary stream that counts the lines and the quotes that were read from it."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self.lines, self.quotes, self._last = stream, 0, 0, b"\n"
 
     def readable(self) -> bool:
@@ -41,7 +43,7 @@ class _Counted(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes."""
-        content: bytes = self._stream.read(size)
+        content = self._stream.read(size)
         if content:
             returns = content.count(b"\r")
             self.lines += content.count(b"\n") + (returns and returns - content.count(b"\r\n"))
@@ -64,26 +66,24 @@ def read_text(
     import pyarrow as pa
     from pyarrow import csv
 
-    names = [str(k) for k in range(layout.width)]
-    as_numbers = {k for k, kind in enumerate(layout.kinds) if kind == "number" and k != chosen.ids}
-    options = {
-        "read_options": csv.ReadOptions(
+    types = {
+        str(k): pa.float64() if kind == "number" and k != chosen.ids else pa.string()
+        for k, kind in enumerate(layout.kinds)
+    }
+    options = (
+        csv.ReadOptions(
             use_threads=False,
             skip_rows=layout.first_line - 1,
-            column_names=names,
+            column_names=list(types),
             encoding=layout.encoding.removesuffix("-sig"),
         ),
-        "parse_options": csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=quoted),
-        "convert_options": csv.ConvertOptions(
-            column_types={name: pa.float64() if k in as_numbers else pa.string() for k, name in enumerate(names)},
-            null_values=list(missing),
-            decimal_point=layout.decimal or ".",
-        ),
-    }
+        csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=quoted),
+        csv.ConvertOptions(column_types=types, null_values=list(missing), decimal_point=layout.decimal or "."),
+    )
     with opened(path) as stream:
         counted = _Counted(stream)
         try:
-            table = csv.read_csv(counted, **options)
+            table = csv.read_csv(counted, *options)
         except (pa.ArrowException, UnicodeError):
             return None
     if not quoted and counted.quotes != layout.quotes:
@@ -92,7 +92,9 @@ def read_text(
         return None
     marks, kept = frozenset(missing), chosen.kept
     columns = [
-        ColumnData(_floats(column), "number") if k in as_numbers else _texts(column, marks, layout.decimal, k in kept)
+        _texts(column, marks, layout.decimal, k in kept)
+        if pa.types.is_string(column.type)
+        else ColumnData(_floats(column), "number")
         for k, column in enumerate(table.columns)
     ]
     plain = counted.lines - layout.first_line + 1 == table.num_rows and counted.quotes == layout.quotes
@@ -123,10 +125,12 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
     chosen, marks = roles.find(path, names, len(names)), frozenset(missing)
     columns = [_typed(path, table[k], name, marks, chosen, k) for k, name in enumerate(table.column_names)]
     what = "Parquet" if head == b"PAR1" else "Feather"
-    return assemble(path, columns, names, chosen, f"{what} file, which names its columns")
+    return FileColumns(path, columns, names, chosen).table(f"{what} file, which names its columns")
 
 
-def _typed(path: Path, column: Any, name: str, missing: frozenset[str], chosen: Chosen, k: int) -> ColumnData:
+def _typed(
+    path: Path, column: pa.ChunkedArray, name: str, missing: frozenset[str], chosen: Chosen, k: int
+) -> ColumnData:
     """Return column k of a Parquet or Feather file, which knows the types of its columns."""
     from pyarrow import types
 
@@ -143,14 +147,14 @@ def _typed(path: Path, column: Any, name: str, missing: frozenset[str], chosen: 
     return _texts(column.fill_null(""), missing, ".", k in chosen.kept)
 
 
-def _as_text(column: Any) -> Any:
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return an arrow column as texts, "" where a value is missing."""
     import pyarrow as pa
 
     return pa.chunked_array([["" if value is None else str(value) for value in column.to_pylist()]], pa.string())
 
 
-def _floats(column: Any) -> Vector:
+def _floats(column: pa.ChunkedArray) -> Vector:
     """Return an arrow column of numbers or truth values as float64, NaN where a value is missing."""
     import pyarrow as pa
 
@@ -158,7 +162,7 @@ def _floats(column: Any) -> Vector:
     return values
 
 
-def _texts(column: Any, missing: frozenset[str], decimal: str, keep: bool) -> ColumnData:
+def _texts(column: pa.ChunkedArray, missing: frozenset[str], decimal: str, keep: bool) -> ColumnData:
     """Return an arrow column of texts; each distinct text is looked at once."""
     import pyarrow as pa
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +46,7 @@ class Roles:
 
     def find(self, path: Path, names: Sequence[str] | None, width: int) -> Chosen:
         """Return where these columns stand in a file; InvalidInput says which names there are."""
-        ids, weight = (self._named(path, what, names) for what in ("ids", "weight"))
+        ids, weight = (_named(path, name, names) for name in (self.ids, self.weight))
         if ids is not None and ids == weight:
             raise InvalidInput(f"{path}: ids and weight are one column, {self.ids!r}, expected two")
         target = self._target(path, names, width, {ids, weight})
@@ -56,114 +55,148 @@ class Roles:
                 raise InvalidInput(f"{path}: target={self.target!r} and {what}={name!r} are one column, expected two")
         return Chosen(target, ids, weight)
 
-    def _named(self, path: Path, what: str, names: Sequence[str] | None) -> int | None:
-        """Return the position of the column that `ids` or `weight` names; None if it names none."""
-        name = getattr(self, what)
-        if name is None:
-            return None
-        places = [k for k, one in enumerate(names or ()) if one == name]
-        if len(places) != 1:
-            found = f"{len(places)} columns {name!r}, expected one" if places else f"no column {name!r}"
-            raise InvalidInput(f"{path}: {found}; there are {', '.join(filter(None, names or ())) or 'no names'}")
-        return places[0]
-
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
         """Return the position of the column of y; None if the file has none and may have none."""
         if self.target is None:
-            rest = [k for k in range(width) if k not in others and (names is None or names[k])]
+            rest = [k for k in range(width) if k not in others and _is_named(names, k)]
             return rest[-1] if rest and self.has_target else None
-        places = [k for k, name in enumerate(names or ()) if name == self.target]
-        if not places:
-            with suppress(ValueError, IndexError):
-                places = [range(width)[int(self.target)]]
+        places = _places(names, self.target) or _position(self.target, width)
         if not places and not self.has_target:
             return None
-        if len(places) != 1 or (names is not None and not names[places[0]]):
-            said = [name for name in names or () if name]
-            raise InvalidInput(
-                f"{path}: target={self.target!r} names {len(places)} columns, expected one"
-                + (f" of {', '.join(said)}," if said else ": there is no header, so give")
-                + f" a position from 0 to {width - 1}"
-            )
-        return places[0]
+        if len(places) == 1 and _is_named(names, places[0]):
+            return places[0]
+        said = ", ".join(filter(None, names or ()))
+        expected = f"one of {said}," if said else "one: there is no header, so give"
+        raise InvalidInput(
+            f"{path}: target={self.target!r} names {len(places)} columns, expected {expected} a position from 0 to "
+            f"{width - 1}"
+        )
 
 
-def assemble(
-    path: Path,
-    columns: Sequence[ColumnData],
-    names: Sequence[str] | None,
-    chosen: Chosen,
-    read_as: str,
-    first_line: int = 1,
-    lines: Indices | None = None,
-) -> DataTable:
-    """Return the table that the columns of a file make; `lines` and `first_line` are as in DataTable.
+def _named(path: Path, wanted: str | None, names: Sequence[str] | None) -> int | None:
+    """Return the position of the one column with this name; None if no name is given."""
+    if wanted is None:
+        return None
+    places = _places(names, wanted)
+    if len(places) != 1:
+        found = f"{len(places)} columns {wanted!r}, expected one" if places else f"no column {wanted!r}"
+        raise InvalidInput(f"{path}: {found}; there are {', '.join(filter(None, names or ())) or 'no names'}")
+    return places[0]
 
-    A first column without a name holds names or numbers of rows, as R and pandas write them, and is left out. Any other
-    column without a name must be empty.
-    """
 
-    def line(row: int) -> int:
+def _places(names: Sequence[str] | None, wanted: str | int) -> list[int]:
+    """Return the positions of the columns with this name; empty where columns have no names."""
+    return [k for k, name in enumerate(names or ()) if name == wanted]
+
+
+def _is_named(names: Sequence[str] | None, k: int) -> bool:
+    """Return whether column k may be used: it has a name, or no column has one."""
+    return names is None or bool(names[k])
+
+
+def _position(target: str | int, width: int) -> list[int]:
+    """Return [k] for a target that is a position among `width` columns, from the end if negative; empty for others."""
+    try:
+        return [range(width)[int(target)]]
+    except (ValueError, IndexError):
+        return []
+
+
+@dataclass(frozen=True, eq=False)
+class FileColumns:
+    """All columns of a file, of which `table` makes the samples, the labels, the names of rows and the weights."""
+
+    path: Path
+    columns: Sequence[ColumnData]
+    names: Sequence[str] | None  # of the columns, "" for one without a name; None: there is no header
+    chosen: Chosen
+    first_line: int = 1  # line of the file that holds row 0
+    lines: Indices | None = None  # (m,) line of the file where each row begins; None: they follow line by line
+
+    def table(self, read_as: str) -> DataTable:
+        """Return the table that the columns make; `read_as` says how the file was read.
+
+        A first column without a name holds names or numbers of rows, as R and pandas write them, and is left out. Any
+        other column without a name must be empty.
+        """
+        columns, names, chosen = self.columns, self.names, self.chosen
+        features, left_out = self._features()
+        texts = tuple(self._text(k) for k in features if columns[k].text is not None)
+        weight = None if chosen.weight is None else self._weights(chosen.weight)
+        return DataTable(
+            str(self.path),
+            _matrix([columns[k].values for k in features]),
+            None if names is None else tuple(names[k] for k in features),
+            None if chosen.target is None else _labels(columns[chosen.target]),
+            None if names is None or chosen.target is None else names[chosen.target],
+            None if chosen.ids is None else self._ids(columns[chosen.ids]),
+            weight,
+            self._line(0),
+            self.lines,
+            texts,
+            tuple(left_out),
+            read_as,
+        )
+
+    def _line(self, row: int) -> int:
         """Return the line of the file where a row begins."""
-        return first_line + row if lines is None else int(lines[row])
+        return self.first_line + row if self.lines is None else int(self.lines[row])
 
-    def called(k: int) -> str:
-        """Return how messages name a column."""
-        return f"column {k} ({names[k]})" if names is not None and names[k] else f"column {k}"
-
-    features, left_out = _features(path, columns, names, chosen)
-    texts = tuple(
-        TextColumn(
-            called(k) if names is None else names[k], line(found[0]), found[1], columns[k].levels, columns[k].looks, k
-        )
-        for k in features
-        if (found := columns[k].text) is not None
-    )
-    target, ids, weight = (None if at is None else columns[at] for at in (chosen.target, chosen.ids, chosen.weight))
-    if weight is not None and chosen.weight is not None:
-        wrong = np.isnan(weight.values)
-        if wrong.any():
-            raise InvalidData(
-                f"{path}, line {line(int(np.argmax(wrong)))}, {called(chosen.weight)}: a weight must be a number, and "
-                "is missing or text; a row that does not count has weight 0"
+    def _features(self) -> tuple[list[int], list[str]]:
+        """Return (positions of the features, words on columns that are left out); refuse values without a name."""
+        features, left_out = [], []
+        for k, column in enumerate(self.columns):
+            if k in (self.chosen.target, self.chosen.ids, self.chosen.weight):
+                continue
+            if _is_named(self.names, k):
+                features.append(k)
+            elif k == 0:
+                left_out.append("the first column, which has no name (numbers or names of rows)")
+            elif column.kind != "number" or not np.isnan(column.values).all():
+                raise UnreadableFile(
+                    f"{self.path}: column {k} has no name in the header, but values; name it, or take it out"
+                )
+        if not features:
+            raise UnreadableFile(
+                f"{self.path}: has {len(self.columns)} column{'s' if len(self.columns) > 1 else ''} and no feature "
+                "beside the target; expected columns separated by ',', ';', tab or '|'"
             )
-    return DataTable(
-        str(path),
-        _matrix([columns[k].values for k in features]),
-        None if names is None else tuple(names[k] for k in features),
-        None if target is None else _labels(target),
-        None if names is None or chosen.target is None else names[chosen.target],
-        None if ids is None else _ids(path, ids, line),
-        None if weight is None else weight.values,
-        tuple(one.name for one in texts),
-        line(0),
-        lines,
-        texts,
-        tuple(left_out),
-        read_as,
-    )
+        return features, left_out
 
+    def _text(self, k: int) -> TextColumn:
+        """Return what is to be known of column k, which holds text."""
+        column = self.columns[k]
+        row, cell = column.text or (0, "")
+        name = f"column {k}" if self.names is None else self.names[k]
+        return TextColumn(name, self._line(row), cell, column.levels, column.looks, k)
 
-def _features(
-    path: Path, columns: Sequence[ColumnData], names: Sequence[str] | None, chosen: Chosen
-) -> tuple[list[int], list[str]]:
-    """Return (positions of the features, words on columns that are left out); refuse values without a name."""
-    features, left_out = [], []
-    for k, column in enumerate(columns):
-        if k in (chosen.target, chosen.ids, chosen.weight):
-            continue
-        if names is None or names[k]:
-            features.append(k)
-        elif k == 0:
-            left_out.append("the first column, which has no name (numbers or names of rows)")
-        elif column.kind != "number" or not np.isnan(column.values).all():
-            raise UnreadableFile(f"{path}: column {k} has no name in the header, but values; name it, or take it out")
-    if not features:
-        raise UnreadableFile(
-            f"{path}: has {len(columns)} column{'s' if len(columns) > 1 else ''} and no feature beside the target; "
-            "expected columns separated by ',', ';', tab or '|'"
-        )
-    return features, left_out
+    def _weights(self, k: int) -> Vector:
+        """Return the sample weights in column k; refuse a missing one, and text."""
+        values = self.columns[k].values
+        wrong = np.isnan(values)
+        if wrong.any():
+            name = f" ({self.names[k]})" if self.names is not None else ""
+            raise InvalidData(
+                f"{self.path}, line {self._line(int(np.argmax(wrong)))}, column {k}{name}: a weight must be a number, "
+                "and is missing or text; a row that does not count has weight 0"
+            )
+        return values
+
+    def _ids(self, column: ColumnData) -> list[str]:
+        """Return the names of the rows; refuse a missing one, and one that two rows have."""
+        names = list(column.cells or ())
+        seen: dict[str, int] = {}
+        for row, name in enumerate(names):
+            if not name:
+                raise InvalidData(
+                    f"{self.path}, line {self._line(row)}: the row has no name in the column of ids; give it one"
+                )
+            if seen.setdefault(name, row) != row:
+                raise InvalidData(
+                    f"{self.path}: two rows have the name {name!r}, lines {self._line(seen[name])} and "
+                    f"{self._line(row)}; ids must be distinct"
+                )
+        return names
 
 
 def _matrix(columns: Sequence[Vector]) -> Matrix:
@@ -178,18 +211,3 @@ def _matrix(columns: Sequence[Vector]) -> Matrix:
 def _labels(column: ColumnData) -> Labels:
     """Return y: numbers, or the cells as they are written if one of them is text."""
     return column.values if column.kind != "text" else np.array(column.cells, dtype=np.str_)
-
-
-def _ids(path: Path, column: ColumnData, line: Callable[[int], int]) -> list[str]:
-    """Return the names of the rows; refuse a missing one, and one that two rows have."""
-    names = list(column.cells or ())
-    seen: dict[str, int] = {}
-    for row, name in enumerate(names):
-        if not name:
-            raise InvalidData(f"{path}, line {line(row)}: the row has no name in the column of ids; give it one")
-        if seen.setdefault(name, row) != row:
-            raise InvalidData(
-                f"{path}: two rows have the name {name!r}, lines {line(seen[name])} and {line(row)}; "
-                "ids must be distinct"
-            )
-    return names

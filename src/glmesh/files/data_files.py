@@ -15,7 +15,7 @@ finite is for the contract or the problem to check. Reading needs no scikit-lear
 import zipfile
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -27,7 +27,8 @@ from glmesh.files.assembly import Roles
 from glmesh.files.columns import number
 from glmesh.files.layout import no_samples
 from glmesh.files.streams import is_compressed, kind_of, opened, refuse_foreign
-from glmesh.types import Matrix, SampleMatrix, Vector
+from glmesh.files.svmlight import IndexBase
+from glmesh.types import Array, Matrix, SampleMatrix, Vector
 
 _SPARSE = ("data", "indices", "indptr", "shape")
 
@@ -80,56 +81,6 @@ def load(
     return table.X, _targets(table)
 
 
-def load_named(
-    path: str | PathLike[str], *, target: str | int | None = None, ids: str | None = None
-) -> tuple[SampleMatrix, Vector, list[str] | None]:
-    """Read samples, labels and the names of the rows from a file.
-
-    Parameters
-    ----------
-    path : str or path
-        The file; the end of its name says what it holds.
-    target : str or int, optional
-        Column of a table that holds y, by name or position; default the last that is not `ids`.
-    ids : str, optional
-        Column of a table, or array of an .npz, with the names of the rows.
-
-    Returns
-    -------
-    X : ndarray or csr_array of shape (m, p)
-        Samples.
-    y : ndarray of shape (m,)
-        Labels.
-    names : list of m str, or None
-        Names of the rows; None without `ids`.
-
-    Raises
-    ------
-    UnreadableFile
-        The file is missing, damaged, empty, or not what its name says; the message names the line.
-    InvalidData
-        Two rows of a table have one name.
-    InvalidInput
-        `target` or `ids` is no column of the file, or the format has no names of rows.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from glmesh.files import data_files
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "patients.csv")
-    ...     _ = path.write_text("age,patient,ill\\n41,ann,0\\n57,ben,1\\n")
-    ...     X, y, names = data_files.load_named(path, ids="patient")
-    >>> names
-    ['ann', 'ben']
-    >>> y
-    array([0., 1.])
-    """
-    table = _numbers(read_table(path, target=target, ids=ids))
-    return table.X, _targets(table), table.ids
-
-
 def read_table(
     path: str | PathLike[str],
     *,
@@ -141,7 +92,7 @@ def read_table(
     missing: tuple[str, ...] = MISSING,
     n_features: int | None = None,
     has_target: bool = True,
-    index_base: Literal["auto", 0, 1] = "auto",
+    index_base: IndexBase = "auto",
 ) -> DataTable:
     """Read a data file with the names of its columns, as it comes from pandas, R, Excel or a database.
 
@@ -217,8 +168,9 @@ def read_table(
         raise InvalidInput(f"{path}: svmlight files have no {what}, or use a .csv or .npz")
     else:
         refuse_foreign(path, "svmlight text")
-        X, y = svmlight.read(path, n_features, index_base)
-        table = DataTable(str(path), _canonical(X), None, y, read_as="svmlight text, which names no columns")
+        X, y, base = svmlight.read(path, n_features, index_base)
+        read_as = f"svmlight text, which names no columns; indices count from {base}"
+        table = DataTable(str(path), _canonical(X), None, y, read_as=read_as, index_base=base)
     if table.m == 0:
         raise no_samples(path)
     if n_features not in (None, table.X.shape[1]) and has_target:
@@ -313,9 +265,7 @@ def demo() -> tuple[Matrix, Vector]:
     return X / np.linalg.norm(X, axis=0), y - y.mean()
 
 
-def read_arrays(
-    path: Path, *layouts: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, np.ndarray[Any, Any]]:
+def read_arrays(path: Path, *layouts: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Array]:
     """Return arrays of an .npz file by key: those of the first layout that is complete, and those of `optional` there.
 
     A layout is a tuple of keys. UnreadableFile is raised if none is complete, or if the file is damaged.
@@ -335,7 +285,7 @@ def read_arrays(
             raise UnreadableFile(f"{path}: not a whole npz archive ({error}); write or copy it again") from error
 
 
-def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray[Any, Any]:
+def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> Array:
     """Return one array of an open .npz archive without unpickling; raise UnreadableFile if it is no plain array."""
     with archive.open(name) as member:
         try:
@@ -361,7 +311,7 @@ def _read_samples(path: Path) -> tuple[SampleMatrix, Vector]:
     """Return (X, y) of an .npz file."""
     arrays = read_arrays(path, ("X", "y"), (*_SPARSE, "y"), optional=("format",))
 
-    def numbers(key: str, ndim: int, kinds: str = "biuf") -> np.ndarray[Any, Any]:
+    def numbers(key: str, ndim: int, kinds: str = "biuf") -> Array:
         """Return array `key`; raise UnreadableFile unless it has `ndim` dimensions and a dtype of one of `kinds`."""
         values = arrays[key]
         if values.ndim != ndim or values.dtype.kind not in kinds:
@@ -388,7 +338,7 @@ def _read_samples(path: Path) -> tuple[SampleMatrix, Vector]:
     return _canonical(X), y
 
 
-def _per_row(path: Path, key: str, n_rows: int) -> np.ndarray[Any, Any]:
+def _per_row(path: Path, key: str, n_rows: int) -> Array:
     """Return the array `key` of an .npz file, which has an entry for each of `n_rows` rows."""
     values = read_arrays(path, (key,))[key]
     if values.shape != (n_rows,):
@@ -396,7 +346,7 @@ def _per_row(path: Path, key: str, n_rows: int) -> np.ndarray[Any, Any]:
     return values
 
 
-def _canonical(X: Any) -> csr_array:
+def _canonical(X: csr_array | csc_array) -> csr_array:
     """Return X as CSR with sorted, unique indices, of 32 bits where they fit: what the kernels are compiled for."""
     matrix = csr_array(X)
     matrix.sum_duplicates()

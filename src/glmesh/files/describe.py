@@ -66,8 +66,9 @@ def describe(table: DataTable) -> list[DataFinding]:
             f"{one.name} ({one.levels:,} levels)" if not one.looks else one.name
         )
     if isinstance(table.X, np.ndarray):
+        texts = set(table.texts)
         for k, name in enumerate(table.columns):
-            if name not in table.texts:
+            if name not in texts:
                 for kind, told in _remarks(table, name, table.X[:, k]):
                     found[kind].append(told)
     out = [DataFinding(kind, tuple(columns), *_SAID[kind]) for kind, columns in found.items() if columns]
@@ -99,18 +100,33 @@ def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str,
         yield "constant", name
         return
     for extreme in (low, high):
-        rest = values[values != extreme]
-        gap = rest.min() - low if extreme == low else high - rest.max()
-        if _SENTINEL.fullmatch(f"{extreme:.17g}") and gap > rest.max() - rest.min():
-            times = len(values) - len(rest)
+        if times := _times_apart(values, extreme):
             yield "sentinel", f"{name} ({extreme:.17g}, {'once' if times == 1 else f'{times:,} times'})"
     if len(values) >= _MANY and bool((values[:_MANY] % 1 == 0).all()) and bool((values % 1 == 0).all()):
         if _are_dates(values, low, high):
             yield "date", name
-        elif len(np.unique(values)) == len(values):
-            steps = np.diff(values)
-            if _ID.search(name) or (steps > 0).all() or (steps < 0).all() or high - low < 2 * len(values):
-                yield "id", name
+        elif _number_rows(name, values, low, high):
+            yield "id", name
+
+
+def _times_apart(values: Vector, extreme: float) -> int:
+    """Return how often the smallest or largest value occurs, if it looks like a code for "missing" far from all others.
+
+    Far is farther than the others are from each other; else 0 is returned.
+    """
+    if not _SENTINEL.fullmatch(f"{extreme:.17g}"):
+        return 0
+    rest = values[values != extreme]
+    gap = max(rest.min() - extreme, extreme - rest.max())
+    return len(values) - len(rest) if gap > rest.max() - rest.min() else 0
+
+
+def _number_rows(name: str, values: Vector, low: float, high: float) -> bool:
+    """Return whether whole numbers number the rows: all are distinct, and in order, dense, or in a column named so."""
+    if len(np.unique(values)) < len(values):
+        return False
+    steps = np.diff(values)
+    return bool(_ID.search(name) or (steps > 0).all() or (steps < 0).all() or high - low < 2 * len(values))
 
 
 def _are_dates(values: Vector, low: float, high: float) -> bool:

@@ -162,7 +162,7 @@ def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal
     """Return whether the first row is a header; refuse one that may be either, unless `header` says what it is."""
     if one_of(header, "header", ("auto", "yes", "no")) != "auto":
         return header == "yes"
-    first = [cell for cell in map(str.strip, cells[0]) if cell not in missing]
+    first, *below = ([cell for cell in map(str.strip, row) if cell not in missing] for row in cells)
     if any(number(cell, decimal) is None and cell not in TRUTH for cell in first):
         return True
     if any(cell in TRUTH for cell in first):
@@ -170,15 +170,18 @@ def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal
             f"{where}: holds true, false and numbers only, which may be names of columns or data; say --header yes or "
             "--header no"
         )
-    below = (cell for row in cells[1:] for cell in map(str.strip, row) if cell not in missing)
-    whole = all(re.fullmatch(r"[+-]?\d+", cell) for cell in first)
-    if first and whole and len(set(first)) == len(first) and any(_is_other(cell, decimal) for cell in below):
+    if _are_distinct_wholes(first) and any(_is_other(cell, decimal) for row in below for cell in row):
         raise UnreadableFile(
             f"{where}: holds whole numbers that are all distinct ({', '.join(first[:6])}"
             f"{', ...' if len(first) > 6 else ''}), and lines below hold others, so it may be names of columns or "
             "data; say --header yes (names) or --header no (data)"
         )
     return False
+
+
+def _are_distinct_wholes(cells: Sequence[str]) -> bool:
+    """Return whether there are cells, all of them whole numbers and no two equal, as names of columns may be."""
+    return 0 < len(set(cells)) == len(cells) and all(re.fullmatch(r"[+-]?\d+", cell) for cell in cells)
 
 
 def _is_other(cell: str, decimal: str) -> bool:

@@ -27,6 +27,7 @@ A reader refuses a version that it does not know. Version 2 lacks `contract`, `f
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -40,7 +41,7 @@ from glmesh.contract import Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
-from glmesh.types import Data, Matrix, Vector
+from glmesh.types import Array, Data, Matrix, Vector
 
 FORMAT = "glmesh-model"
 VERSION = 3
@@ -214,12 +215,15 @@ class Model:
             "without": list(self.without),
         }
         text = json.dumps(meta, default=np.generic.item)  # NumPy's scalars as Python's
-        arrays: dict[str, Any] = {
-            "coef": np.asarray(self.coef, dtype=np.float64),
-            "intercept": np.asarray(self.intercept, dtype=np.float64),
-            "meta": np.frombuffer(text.encode(), dtype=np.uint8),
-        }
-        write_atomically(path, lambda stream: np.savez(stream, **arrays))
+        write_atomically(
+            path,
+            lambda stream: np.savez(
+                stream,
+                coef=np.asarray(self.coef, dtype=np.float64),
+                intercept=np.asarray(self.intercept, dtype=np.float64),
+                meta=np.frombuffer(text.encode(), dtype=np.uint8),
+            ),
+        )
 
 
 def load(path: str | PathLike[str]) -> Model:
@@ -278,7 +282,7 @@ def load(path: str | PathLike[str]) -> Model:
         raise UnreadableFile(f"{path}: key 'meta' lacks or spoils a field ({error!r}); save the model again") from error
 
 
-def _meta(array: np.ndarray[Any, Any], path: Path) -> dict[str, Any]:
+def _meta(array: Array, path: Path) -> dict[str, Any]:
     """Return the key `meta` of a model file as a dict; raise UnreadableFile for another format or version."""
     try:
         meta = json.loads(array.tobytes())
@@ -302,12 +306,12 @@ def _origin(meta: dict[str, Any], p: int) -> dict[str, Any]:
     return {"contract": contract, "federation": str(meta["federation"]), "digest": str(meta["digest"]), **names}
 
 
-def _label(label: Any) -> float | str:
+def _label(label: str | float) -> float | str:
     """Return a class label as a string or a float, the types that a model file holds."""
     return label if isinstance(label, str) else float(label)
 
 
-def _classes(labels: Any, coef: np.ndarray[Any, Any]) -> tuple[float | str, ...] | None:
+def _classes(labels: Sequence[str | float] | None, coef: Array) -> tuple[float | str, ...] | None:
     """Return the labels in a model file, None for a regression; raise ValueError if `coef` has other classes."""
     if labels is None:
         return None

@@ -14,6 +14,8 @@ from glmesh.files.streams import opened
 from glmesh.types import Vector
 from glmesh.validation import one_of
 
+IndexBase = Literal["auto", 0, 1]  # first index of a file; "auto": 1, or 0 if the file uses a 0
+
 
 def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, Vector]:
     """Read svmlight text; return (X as CSR of shape (m, largest index + 1), y of shape (m,)).
@@ -52,24 +54,16 @@ def parse(path: Path, span: tuple[int, int] | None = None) -> tuple[csr_array, V
     return csr_array((np.asarray(values), places, np.asarray(starts)), shape=shape), np.asarray(labels)
 
 
-def read(
-    path: Path, n_features: int | None = None, index_base: Literal["auto", 0, 1] = "auto"
-) -> tuple[csr_array, Vector]:
-    """Read a whole svmlight file; return (X as CSR of shape (m, p), y of shape (m,)).
+def read(path: Path, n_features: int | None = None, index_base: IndexBase = "auto") -> tuple[csr_array, Vector, int]:
+    """Read a whole svmlight file; return (X as CSR of shape (m, p), y of shape (m,), the index of the first column).
 
-    Indices count from `index_base`; "auto" is 1, or 0 if the file uses a 0. p is `n_features`; if None, as many as the
-    largest index needs.
+    p is `n_features`; if None, as many as the largest index needs.
     """
-    one_of(index_base, "index_base", ("auto", 0, 1))
     X, y = parse(path)
     if n_features is None and len(y) and X.nnz == 0:
         raise UnreadableFile(f"{path}: no line has a feature; expected 'label index:value ...', or n_features")
-    least = int(X.indices.min(initial=1))
-    if index_base == 1 and least == 0:
-        raise UnreadableFile(
-            f"{path}: uses the index 0, expected indices from 1 on (index_base=1); the file counts from 0"
-        )
-    indices = X.indices - (int(least > 0) if index_base == "auto" else index_base)
+    base = first_index(path, int(X.indices.min(initial=1)), index_base)
+    indices = X.indices - base
     width = int(indices.max(initial=-1)) + 1
     if n_features is not None and width > n_features:
         row = np.searchsorted(X.indptr, np.argmax(indices >= n_features), side="right")
@@ -77,7 +71,21 @@ def read(
             f"{path}: has {width} features (sample {row} is the first to go beyond), expected at most "
             f"n_features={n_features}; is it of the same data set?"
         )
-    return csr_array((X.data, indices, X.indptr), shape=(len(y), width if n_features is None else n_features)), y
+    shape = len(y), width if n_features is None else n_features
+    return csr_array((X.data, indices, X.indptr), shape=shape), y, base
+
+
+def first_index(path: Path, least: int, index_base: IndexBase) -> int:
+    """Return the index of the first column, 0 or 1, of a file whose least index is `least`.
+
+    UnreadableFile is raised if indices are said to count from 1, and one is 0.
+    """
+    one_of(index_base, "index_base", ("auto", 0, 1))
+    if index_base == 1 and least == 0:
+        raise UnreadableFile(
+            f"{path}: uses the index 0, expected indices from 1 on (index_base=1); the file counts from 0"
+        )
+    return int(least > 0) if index_base == "auto" else index_base
 
 
 def _lines(stream: IO[bytes], span: tuple[int, int] | None) -> Iterator[bytes]:

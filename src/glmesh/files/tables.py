@@ -14,7 +14,7 @@ import numpy as np
 from glmesh.contract import DataTable
 from glmesh.errors import UnreadableFile
 from glmesh.files import arrow
-from glmesh.files.assembly import Roles, assemble
+from glmesh.files.assembly import FileColumns, Roles
 from glmesh.files.columns import ColumnData, ColumnReader, number
 from glmesh.files.layout import TextLayout, look, no_samples
 from glmesh.files.streams import opened_text
@@ -42,7 +42,7 @@ def read(path: Path, tab: bool, header: str, encoding: str, missing: tuple[str, 
     else:
         columns, plain = found
         lines = None if plain else _lines(path, layout)
-    return assemble(path, columns, layout.names, chosen, str(layout), layout.first_line, lines)
+    return FileColumns(path, columns, layout.names, chosen, layout.first_line, lines).table(str(layout))
 
 
 def _has_comma(column: ColumnData) -> bool:

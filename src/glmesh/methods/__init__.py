@@ -1,4 +1,4 @@
-"""Algorithms: CoLA in `cola`, and the consensus methods that it competes with in `consensus`.
+"""Algorithms: CoLA in `cola`, methods on exact totals in `totals`, and rivals, methods of consensus, in `consensus`.
 
 A method prepares the nodes that a process hosts and makes their rounds (`core/protocols`); it does no I/O, and does not
 know whether its nodes are simulated, on MPI ranks or at peers.
@@ -15,6 +15,10 @@ from glmesh.methods.consensus.nids import Nids
 from glmesh.methods.consensus.pg_extra import PgExtra
 from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples
+from glmesh.methods.totals.interior import InteriorPoint
+from glmesh.methods.totals.newton import ProximalNewton
+from glmesh.methods.totals.nodes import TotalMethod, TotalNodes, TotalState
+from glmesh.methods.totals.rows import Rows
 
 __all__ = [
     "Cocoa",
@@ -27,8 +31,14 @@ __all__ = [
     "Dgd",
     "Diging",
     "Extra",
+    "InteriorPoint",
     "Nids",
     "PgExtra",
+    "ProximalNewton",
     "Replicas",
+    "Rows",
     "Samples",
+    "TotalMethod",
+    "TotalNodes",
+    "TotalState",
 ]

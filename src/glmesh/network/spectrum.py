@@ -5,6 +5,7 @@ computed; large ones have λ_2 and λ_K by Lanczos from a fixed start, so that e
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +18,7 @@ from glmesh.network.topology import diameter
 DENSE_LIMIT = 512  # [nodes] up to which all eigenvalues are computed, in less than 0.1 s
 ROUNDING = 1e-12  # error of a dense eigenvalue: a few K eps, with ‖W‖ = 1 and K <= DENSE_LIMIT
 _SLACK = 1e-3  # part of the gap that is given away, so that its proof does not sit on an eigenvalue
+X = TypeVar("X", NDArray[np.float64], sp.csr_array)
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -55,10 +57,7 @@ def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT
     """
     n = factors[0].shape[0]
     if n <= dense_limit:
-        product = np.eye(n)
-        for matrix in factors:
-            product = matrix @ product
-        return float(np.linalg.norm(product - 1.0 / n, 2))
+        return float(np.linalg.norm(_apply(factors, np.eye(n)) - 1.0 / n, 2))
     # PᵀP is a mixing matrix too, and its second eigenvalue is β²
     there_and_back = [*factors, *reversed(factors)]
     start = _start(n)
@@ -67,9 +66,7 @@ def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT
     try:
         square = _lanczos(lambda x: _apply(there_and_back, x), start)
     except splinalg.ArpackNoConvergence:
-        product = factors[0]
-        for matrix in factors[1:]:
-            product = matrix @ product
+        product = _apply(factors[1:], factors[0])
         square = 1.0 - _smallest_laplacian((product.T @ product).tocsr(), start)
     return float(np.sqrt(max(0.0, square)))
 
@@ -146,8 +143,8 @@ def _is_disconnected(matrix: sp.csr_array) -> bool:
     return bool(csgraph.connected_components(matrix, directed=False, return_labels=False) > 1)
 
 
-def _apply(factors: Sequence[sp.csr_array], x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the product of all factors times the vector x, shape (n,), the first factor applied first."""
+def _apply(factors: Sequence[sp.csr_array], x: X) -> X:
+    """Return the product of all factors times x, a vector of shape (n,) or a matrix, the first factor applied first."""
     for matrix in factors:
         x = matrix @ x
     return x

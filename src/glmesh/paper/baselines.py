@@ -76,7 +76,7 @@ def consensus(settings: Settings) -> Findings:
         )
     about = f"Σ|v_k − Ax|² of printed CoLA, ring of {NODES}; λ as in the captions, per sample."
     panel = Panel("consensus", "consensus violation of printed CoLA", traces, x=("round",), y="consensus", floor=1e-30)
-    return Findings("consensus", "Consensus violation", about, claims, [panel], used=[url, spam])
+    return Findings("consensus", "Consensus violation", about, claims, [panel])
 
 
 def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem:
@@ -113,7 +113,7 @@ def _baselines(
         f"{data.X.shape[1]:,} numbers (DIGing two), CoLA primal {len(data.y):,}. Optimum proven to {', '.join(proven)} "
         "of the start."
     )
-    return Findings(f"{kind}-baselines", f"Baselines, {kind}", about, claims, panels, used=[data])
+    return Findings(f"{kind}-baselines", f"Baselines, {kind}", about, claims, panels)
 
 
 def verdicts(traces: Sequence[Trace], strength: float) -> list[Claim]:

@@ -54,7 +54,7 @@ def _dropout(settings: Settings, model: str) -> Findings:
     )
     name = "dropout" if frozen else "dropout-reset"
     title = "Dropout, frozen" if frozen else "Dropout, reset"
-    return Findings(name, title, about, claims, [Panel(name, title.lower(), traces, x=("round",))], used=[data])
+    return Findings(name, title, about, claims, [Panel(name, title.lower(), traces, x=("round",))])
 
 
 def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:

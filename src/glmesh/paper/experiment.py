@@ -1,7 +1,7 @@
 """Parts of an experiment: settings, runs, pictures, and a verdict on each claim of the paper."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -80,7 +80,6 @@ class Findings:
     claims: Sequence[Claim] = ()
     panels: Sequence[Panel] = ()
     table: str = ""  # in Markdown, where a picture says nothing
-    used: Sequence[DataSet] = field(default_factory=tuple)  # data that the experiment ran on
 
     def publish(self, folder: Path, *, pictures: bool = True) -> None:
         """Write the verdicts as Markdown, and for each panel a CSV file (and pictures, PNG and SVG) into a folder."""

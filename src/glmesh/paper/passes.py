@@ -40,7 +40,7 @@ def local_passes(settings: Settings) -> Findings:
         f"second. The optimum is proven to {best.gap / (best.start - best.objective):.0e} of the start."
     )
     panel = Panel("local-passes", "local passes κ: rounds, and seconds", traces, x=("round", "seconds"))
-    return Findings("local-passes", "Local passes", about, verdicts(kappas, traces), [panel], used=[data])
+    return Findings("local-passes", "Local passes", about, verdicts(kappas, traces), [panel])
 
 
 def verdicts(kappas: Sequence[int], traces: Sequence[Trace]) -> list[Claim]:

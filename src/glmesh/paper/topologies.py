@@ -58,4 +58,4 @@ def topologies(settings: Settings) -> Findings:
     )
     floor = max(1e-12, float(np.nan_to_num(best.gap / (best.start - best.objective))) * 0.1)
     panel = Panel("topologies", "five topologies", traces, x=("round",), floor=floor)
-    return Findings("topologies", "Topologies", about, claims, [panel], used=[data])
+    return Findings("topologies", "Topologies", about, claims, [panel])

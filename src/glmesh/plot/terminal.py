@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import ceil, floor
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -69,25 +70,15 @@ def curve(
         return "\n".join(filter(None, (title, "(nothing to draw)")))
     x, y = x[keep], y[keep]
     aims = [goal] if goal is not None and 0 < goal < np.inf else []
-    spans = np.log10([*y[y > 0], *aims, *([] if (y > 0).any() or aims else [1e-16])]).clip(
-        -99, 99
-    )  # labels reach no further
-    floor = float(np.floor(spans.min())) - 1
-    logs = np.where(y > 0, np.log10(np.where(y > 0, y, 1.0)).clip(-99, 99), floor)
-    zero = bool((y == 0).any())
-    low, high = floor if zero else float(spans.min()), float(spans.max())
-    if high - low < 1e-6:
-        low, high = low - 0.5, high + 0.5
+    scale = _LogScale.of(y, aims)
     across = (x - x.min()) / (np.ptp(x) or 1.0)
     canvas = _Canvas(max(width - _MARGIN - 1, 1), height, ascii)
-    dots = [canvas.dot(a, b) for a, b in zip(across, (logs - low) / (high - low), strict=True)]
+    dots = [canvas.dot(a, b) for a, b in zip(across, scale.up(scale.logs(y)), strict=True)]
     for aim in np.log10(aims):
-        line = canvas.cell(canvas.dot(0, (aim - low) / (high - low)))[0]
-        canvas.rule(line, "goal")
+        canvas.rule(canvas.line(scale.up(aim)), "goal")
     canvas.lines(pairwise(dots[:1] + dots))
     canvas.write(dots[-1], "o" if ascii else "●")
-    marks = [*_ticks(low, high, height), *([(low, "0")] if zero else [])]
-    labels = {canvas.cell(canvas.dot(0, (at - low) / (high - low)))[0]: label for at, label in marks}
+    labels = {canvas.line(scale.up(at)): label for at, label in scale.marks(height)}
     tick, rule, corner, dash = "+|+-" if ascii else "┤│└─"
     lines = [f"{title:^{width}}"] if title else []
     for i, row in enumerate(canvas.rows()):
@@ -141,14 +132,38 @@ def graph(nx_graph: nx.Graph, *, width: int = 40, height: int = 18, ascii: bool 
     return "\n".join(row.rstrip() for row in canvas.rows())
 
 
-def _ticks(low: float, high: float, height: int) -> list[tuple[float, str]]:
-    """Return (exponent of ten, label) for the marks of a log axis: at decades, thinned out to every other row."""
-    first, last = ceil(low), floor(high)
-    step = max(ceil(2 * (last - first + 1) / height), 1)
-    decades = [decade for decade in range(first, last + 1) if decade % step == 0]
-    if len(decades) < 2:
-        return [(at, f"{10.0**at:.1e}") for at in (low, (low + high) / 2, high)]
-    return [(decade, f"1e{decade:+03d}") for decade in decades]
+class _LogScale(NamedTuple):
+    """A log axis from 10^low to 10^high; if `zero`, 0 lies at its lower end."""
+
+    low: float
+    high: float
+    zero: bool
+
+    @staticmethod
+    def of(y: Vector, aims: list[float]) -> "_LogScale":
+        """Return the axis that spans all y >= 0, shape (m,), and aims > 0; zeros lie a decade below all else."""
+        spans = np.log10([*y[y > 0], *aims] or [1e-16]).clip(-99, 99)  # labels reach no further
+        zero = bool((y == 0).any())
+        low, high = float(np.floor(spans.min())) - 1 if zero else float(spans.min()), float(spans.max())
+        return _LogScale(low, high, zero) if high - low >= 1e-6 else _LogScale(low - 0.5, high + 0.5, zero)
+
+    def logs(self, y: Vector) -> Vector:
+        """Return the exponents of ten at which y >= 0 is drawn, of the shape of y."""
+        return np.where(y > 0, np.log10(np.where(y > 0, y, 1.0)).clip(-99, 99), self.low)
+
+    def up(self, exponents: Vector | float) -> Vector:
+        """Return how far up the axis these exponents of ten are: 0 at its lower end, 1 at the upper one."""
+        return (np.asarray(exponents, dtype=np.float64) - self.low) / (self.high - self.low)
+
+    def marks(self, height: int) -> list[tuple[float, str]]:
+        """Return (exponent of ten, label) for the marks: at decades, thinned out to every other of `height` rows."""
+        first, last = ceil(self.low), floor(self.high)
+        step = max(ceil(2 * (last - first + 1) / height), 1)
+        decades = [decade for decade in range(first, last + 1) if decade % step == 0]
+        marks: list[tuple[float, str]] = [(decade, f"1e{decade:+03d}") for decade in decades]
+        if len(decades) < 2:
+            marks = [(at, f"{10.0**at:.1e}") for at in (self.low, (self.low + self.high) / 2, self.high)]
+        return [*marks, (self.low, "0")] if self.zero else marks
 
 
 class _Canvas:
@@ -169,6 +184,10 @@ class _Canvas:
     def cell(self, dot: Dot) -> tuple[int, int]:
         """Return the line and the column of the character that holds a dot."""
         return dot[0] // self._bits.shape[0], dot[1] // self._bits.shape[1]
+
+    def line(self, y: Vector) -> int:
+        """Return the line of the character that holds the height y of [0, 1]."""
+        return self.cell(self.dot(0, float(y)))[0]
 
     def lines(self, segments: Iterable[tuple[Dot, Dot]]) -> None:
         for (top, left), (bottom, right) in set(segments):

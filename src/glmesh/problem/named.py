@@ -5,8 +5,7 @@ A data frame is anything with `columns` and `to_numpy`, such as those of pandas 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +14,7 @@ from glmesh.contract import Column, Contract, agree
 from glmesh.contract.contract import doubled
 from glmesh.contract.fitting import listed, spoken
 from glmesh.errors import InvalidData, Mismatch
-from glmesh.types import Data, SampleMatrix
+from glmesh.types import Array, Data, Matrix, SampleMatrix
 
 Names = tuple[str, ...] | None  # of the columns of a matrix; None: they have none, and go by position
 Offers = Mapping[str, Contract]
@@ -45,7 +44,7 @@ def named_matrix(X: Data, name: str) -> tuple[Data, Names]:
     return matrix, names
 
 
-def _numbers(values: np.ndarray[Any, Any], name: str, columns: list[Any]) -> np.ndarray[Any, Any]:
+def _numbers(values: Array, name: str, columns: Iterable[object]) -> Matrix:
     """Return the values of a data frame as float64, NaN where one is missing; refuse what is no number, by column."""
     out = np.empty(values.shape)
     for k, column in enumerate(columns):
@@ -83,7 +82,7 @@ def check_finite(X: SampleMatrix, name: str, names: Sequence[str] | None) -> Non
     raise InvalidData(f"{name} holds {what} at row {row}, column {place}; impute or drop it first")
 
 
-def check_known(values: Any, name: str) -> None:
+def check_known(values: object, name: str) -> None:
     """Raise InvalidData with the row of the first missing or infinite value of targets, labels or weights.
 
     Other shapes than (m,) or (m, 1) are left to whoever uses the values.
@@ -119,29 +118,33 @@ def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split:
         return list(parts)
     features = {name for _, names in parts for name in names or ()}
     # a target made from a column, as in frame["age"] > 60, keeps that column's name, which says nothing of the target
-    by_samples, known = split == "samples", all(name and name not in features for name in targets)
+    known = all(name and name not in features for name in targets)
     offers = {
         f"part {k}": Contract(
-            targets[k] if known else "",
-            tuple(Column(one) for one in (names if names and by_samples else ())),
+            target if known else "",
+            tuple(Column(one) for one in (names or ()) if split == "samples"),
             header=names is not None,
         )
-        for k, (_, names) in enumerate(parts)
+        for k, (target, (_, names)) in enumerate(zip(targets, parts, strict=True))
     }
-    if not by_samples:
+    if split == "features":
         refuse(offers, "give all parts names, or none, and one target")
-        homes: dict[str, str] = {}
-        for part, (_, names) in zip(offers, parts, strict=True):
-            for one in names or ():
-                if one in homes:
-                    raise Mismatch(
-                        f"{part} has the column {one!r}, and so has {homes[one]}; split by features each column is in "
-                        "one part only"
-                    )
-                homes[one] = part
+        _refuse_shared([names or () for _, names in parts])
         return list(parts)
     refuse(offers, "give all parts the same columns; where each part has columns of its own, say split='features'")
     return [(arranged(X, names, parts[0][1]), parts[0][1]) for X, names in parts]
+
+
+def _refuse_shared(columns: Sequence[tuple[str, ...]]) -> None:
+    """Raise Mismatch if two parts have a column of one name; columns[k] are the names of those of part k."""
+    homes: dict[str, int] = {}
+    for k, names in enumerate(columns):
+        for name in names:
+            if homes.setdefault(name, k) != k:
+                raise Mismatch(
+                    f"part {k} has the column {name!r}, and so has part {homes[name]}; split by features each column "
+                    "is in one part only"
+                )
 
 
 def arranged(X: Data, names: Names, wanted: Names) -> Data:
@@ -152,7 +155,7 @@ def arranged(X: Data, names: Names, wanted: Names) -> Data:
     return np.asarray(X)[:, [places[name] for name in wanted]]
 
 
-def check_labels(labels: Sequence[Sequence[Any] | np.ndarray[Any, Any]], advice: str) -> None:
+def check_labels(labels: Sequence[Sequence[object] | Array], advice: str) -> None:
     """Raise Mismatch if the parts' labels do not fit each other; labels[k] are the distinct ones of part k.
 
     A part may lack a class. Of more than two labels in all, each must be held by more than half of the parts that have

@@ -128,6 +128,26 @@ class NodeData:
         self._check(summary)
         return CompositeObjective(self.matrix(summary), *self.functions(summary, node))
 
+    def check(self, summary: DataSummary, node: int | None = None) -> None:
+        """Raise InvalidData or InvalidInput if this data and the penalty make no problem with that of other nodes.
+
+        `summary` and `node` are those of `compose`.
+        """
+        self._check(summary)
+        self.targets(summary)
+        by_samples = self.spec.split == "samples"
+        self.spec.penalty_of(node).check_size(summary.width if by_samples else self.columns.n)
+
+    def targets(self, summary: DataSummary) -> Vector:
+        """Return y, shape (m,), with -1 and 1 for the labels of a classification; `summary` is that of all nodes."""
+        spec = self.spec
+        return _signs(self.y, *summary.classes, spec.loss.name, self.where) if spec.loss.classifies else self.y
+
+    def loss_at(self, coef: Vector, intercept: float, summary: DataSummary) -> float:
+        """Return the sum of the weighted losses at coefficients (p,) and an intercept, split by samples."""
+        z = self.columns.transposed_dot(np.ascontiguousarray(coef[: self.p])) + intercept
+        return self.spec.loss.total(self.targets(summary), z, self.weight)
+
     def _check(self, summary: DataSummary) -> None:
         by_features = self.spec.split == "features"
         if by_features and not summary.same_width:
@@ -174,11 +194,10 @@ class NodeData:
 
     def functions(self, summary: DataSummary, node: int | None = None) -> tuple[Smooth, Separable]:
         """Return the functions (f, g) of the columns held here; `summary` and `node` are those of `compose`."""
-        spec, y = self.spec, self.y
-        if spec.loss.classifies:
-            y = _signs(self.y, *summary.classes, spec.loss.name, self.where)
+        spec, y = self.spec, self.targets(summary)
         penalty = spec.penalty_of(node)
         if spec.split == "samples":
+            spec.require_form()
             table = penalty.as_table()
             assert table is not None  # checked when the specification was made
             table.check_size(summary.width)

@@ -129,7 +129,7 @@ class Problem:
         if data.m == 0 or data.p == 0:
             raise InvalidData(f"X is empty: {data.m} rows, {data.p} columns")
         problem = Problem(spec, [data], pooled=True)
-        problem._composite = data.compose(data.summary())
+        problem.check()
         return problem
 
     @staticmethod
@@ -211,13 +211,25 @@ class Problem:
             raise InvalidData(f"all {len(checked)} parts are empty")
         return Problem(spec, checked, pooled=False)
 
+    def check(self) -> None:
+        """Raise InvalidData or InvalidInput if the parts and the penalty make no problem together."""
+        if self.spec.split == "features":
+            _ = self.composite
+        else:
+            summary = self.summary
+            for k, part in enumerate(self.parts):
+                part.check(summary, k)
+
     @property
     def composite(self) -> CompositeObjective:
-        """The objective f(Ax) + g(x) over all columns, in the user's order; only a simulation has all of them."""
+        """The objective f(Ax) + g(x) over all columns, in the user's order; only a simulation has all of them.
+
+        Raise UnsuitablePair for loss and penalty that have no such form with this split.
+        """
         if self._composite is None:
             summary = self.summary
             each = [part.compose(summary, k) for k, part in enumerate(self.parts)]
-            columns = Columns.join([one.columns for one in each])
+            columns = each[0].columns if len(each) == 1 else Columns.join([one.columns for one in each])
             g = each[0].g.join([one.g for one in each], [one.columns.n for one in each])
             self._composite = CompositeObjective(columns, each[0].f, g)
         return self._composite
@@ -312,7 +324,7 @@ class Problem:
         spec = self.spec.with_penalty(part, penalty, None if self.pooled else len(self.parts))
         parts = [(data if k == part else other).with_spec(spec) for k, other in enumerate(self.parts)]
         new = Problem(spec, parts, self.pooled)
-        _ = new.composite  # refuses what has no form before anything is changed
+        new.check()  # before anything is changed
         return new
 
     def with_alpha(self, alpha: float) -> Problem:
@@ -349,6 +361,8 @@ class Problem:
     def _respecified(self, spec: ProblemSpec) -> Problem:
         """Return the problem with this one's matrix A, and the functions f and g of another specification."""
         new = Problem(spec, [part.with_spec(spec) for part in self.parts], self.pooled)
+        if self._composite is None:
+            return new
         summary = new.summary
         both = [part.functions(summary, k) for k, part in enumerate(new.parts)]
         g = both[0][1].join([g for _, g in both], [part.columns.n for part in new.parts])
@@ -403,6 +417,9 @@ class Problem:
         >>> Problem.glm(np.eye(3), np.array([3.0, -2.0, 0.5]), penalty="l1").objective(np.array([2.0, -1.0, 0.0]))
         4.125
         """
+        if not self.spec.has_form:
+            summary, b = self.summary, intercept if self.spec.fit_intercept else 0.0
+            return self.spec.penalty_of(None).value(coef) + sum(part.loss_at(coef, b, summary) for part in self.parts)
         f, g, columns = self.composite.f, self.composite.g, self.composite.columns
         if isinstance(f, Anchored):
             return f.free.conjugate(coef) + g.conjugate(-columns.transposed_dot(f.join(coef, intercept)))

@@ -27,7 +27,7 @@ class Shard(Problem):
     def __init__(self, data: NodeData, summary: DataSummary, dealt: Partition, first: int) -> None:
         super().__init__(data.spec, [data], pooled=True)
         self._summary, self.dealt, self.first = summary, dealt, first
-        self._composite = data.compose(summary)
+        data.check(summary)
 
     @property
     def n(self) -> int:
@@ -65,7 +65,8 @@ class Shard(Problem):
     def _respecified(self, spec: ProblemSpec) -> Problem:
         new = copy.copy(self)
         new.spec, new.parts = spec, [self.parts[0].with_spec(spec)]
-        new._composite = CompositeObjective(self.composite.columns, *new.parts[0].functions(self._summary))
+        if self._composite is not None:
+            new._composite = CompositeObjective(self._composite.columns, *new.parts[0].functions(self._summary))
         return new
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:

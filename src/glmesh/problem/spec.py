@@ -1,4 +1,4 @@
-"""Specification of a problem: a loss, a penalty and a split that together have the form f(Ax) + g(x)."""
+"""Specification of a problem: a loss, a penalty and a split, which mostly have the form f(Ax) + g(x) together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ SPLITS: tuple[Split, ...] = ("samples", "features")
 
 @dataclass(frozen=True, eq=False)
 class ProblemSpec:
-    """Loss, penalty and split of a problem, without its data; `of` refuses what has no form f(Ax) + g(x)."""
+    """Loss, penalty and split of a problem, without its data; `of` refuses what no method can minimise.
+
+    Split by samples, a penalty without L2 part has no form f(Ax) + g(x): `require_form` refuses it for methods that
+    need the form.
+    """
 
     loss: Loss
     penalty: Separable | list[Separable]  # multiplied by alpha; a list: one per node
@@ -40,9 +44,9 @@ class ProblemSpec:
         split: str,
         fit_intercept: bool,
     ) -> ProblemSpec:
-        """Return the specification for options as users write them; raise UnsuitablePair for a pair without a form.
+        """Return the specification for options as users write them.
 
-        A pair of loss and penalty has a form if it can be written f(Ax) + g(x) with this split.
+        Raise UnsuitablePair for loss and penalty that no method can minimise with this split.
         """
         loss = _loss(loss)
         alpha = number_in(alpha, "alpha", "a finite number >= 0", lambda weight: 0 <= weight < np.inf)
@@ -50,10 +54,27 @@ class ProblemSpec:
         name, parts = _penalty(penalty, l1_ratio)
         scaled = [part.scaled(alpha) for part in parts]
         _check_list(penalty, scaled, split)
-        _check_pair(loss, scaled, name, split)
+        _check_pair(loss, scaled, split)
         one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
         return ProblemSpec(loss, one, name, float(alpha), ratio, split, fit_intercept)  # type: ignore[arg-type]
+
+    @property
+    def has_form(self) -> bool:
+        """Whether loss and penalty can be written f(Ax) + g(x) with this split, f smooth."""
+        return self.split == "features" or self.penalty_of(None).strong_convexity > 0
+
+    def require_form(self) -> None:
+        """Raise UnsuitablePair, which says what would do, if there is no form f(Ax) + g(x) with a smooth f."""
+        if self.has_form:
+            return
+        what = {"l1": "a plain L1 penalty", "elasticnet": "an elastic net without L2 part"}.get(
+            self.penalty_name, "a penalty without L2 part (or with alpha=0)"
+        )
+        raise UnsuitablePair(
+            f"{what} cannot be split by samples: its conjugate is not smooth. Use split='features', or "
+            "penalty='elasticnet' with l1_ratio < 1 (and alpha > 0)."
+        )
 
     def penalty_of(self, node: int | None) -> Separable:
         """Return the penalty of the columns of `node`; None: of the pooled data."""
@@ -152,7 +173,7 @@ def _check_list(penalty: str | Separable | Sequence[Separable], scaled: list[Sep
         raise UnsuitablePair(f"the penalties of all nodes must be of one kind, got {' and '.join(kinds)}")
 
 
-def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str) -> None:
+def _check_pair(loss: Loss, penalties: list[Separable], split: str) -> None:
     if split == "features":
         if loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
@@ -166,14 +187,6 @@ def _check_pair(loss: Loss, penalties: list[Separable], name: str, split: str) -
                 f"{type(penalty).__name__} cannot be split by samples: its conjugate is not smooth. "
                 "Use split='features'."
             )
-        if not penalty.strong_convexity > 0:
-            what = {"l1": "a plain L1 penalty", "elasticnet": "an elastic net without L2 part"}.get(
-                name, "a penalty without L2 part (or with alpha=0)"
-            )
-            raise UnsuitablePair(
-                f"{what} cannot be split by samples: its conjugate is not smooth. Use split='features', or "
-                "penalty='elasticnet' with l1_ratio < 1 (and alpha > 0)."
-            )
 
 
 def refusals(
@@ -183,7 +196,7 @@ def refusals(
     found: dict[Split, UnsuitablePair | None] = {}
     for split in SPLITS:
         try:
-            ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
+            ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept).require_form()
             found[split] = None
         except UnsuitablePair as error:
             found[split] = error

@@ -1,15 +1,21 @@
 """The simulator's transport under a fault plan, which decides what gets through."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from glmesh.collectives.routed import FloodedTotal, RoutedTotal, TreeTotal
 from glmesh.core import Mail
+from glmesh.core.transport import Unfinished
 from glmesh.network import Mixing, Network, Plan
 from glmesh.transports.local import LocalTransport
-from glmesh.types import Flags, Indices, Vector
+from glmesh.types import Flags, Indices, Unsigned, Vector
+
+# [times the exchanges of a total without faults] after which a round ends without the total, if messages get lost:
+# with one in twenty lost, a total takes about twice the exchanges
+PATIENCE = 8
 
 
 @dataclass
@@ -18,6 +24,35 @@ class DelayedMail:
 
     due: int  # number of the exchange in which it arrives
     mail: Mail
+
+
+@dataclass
+class OpenTotals:
+    """Totals of a round that was not finished: those that were made are kept, and the last one is gone on with."""
+
+    number: int = 0  # of the next total
+    open: RoutedTotal | None = None  # that the last round ended without; None: it had all its totals
+    done: list[Unsigned] = field(default_factory=list)  # totals that the unfinished round had made
+    turn: int = 0  # totals that the present round has asked for
+    members: list[int] = field(default_factory=list)  # that all these totals are of
+
+    def begin_round(self, members: Flags) -> None:
+        """Go on with the totals of the round before if it was not finished and had the same members, or begin anew."""
+        listed = np.flatnonzero(members).tolist()
+        if self.open is None or listed != self.members:
+            self.open, self.done, self.members = None, [], listed
+            self.number += 1  # messages of a total that was given up count for no other
+        self.turn = 0
+
+    def kept(self) -> Unsigned | None:
+        """Return the next total that this round asks for, if the round was begun before and had made it, else None."""
+        self.turn += 1
+        return self.done[self.turn - 1] if self.turn <= len(self.done) else None
+
+    def close(self, total: Unsigned) -> Unsigned:
+        """Keep a total that all members hold, until the round is over, and return it."""
+        self.done, self.open, self.number = [*self.done, total], None, self.number + 1
+        return total
 
 
 class FaultyTransport(LocalTransport):
@@ -43,6 +78,7 @@ class FaultyTransport(LocalTransport):
         self.round: int | None = None  # None: before the first, when nothing fails
         self.exchanges = 0
         self.delayed: list[DelayedMail] = []
+        self.totals = OpenTotals()
         senders, receivers = self.links
         self._pairs = np.sort(np.stack([senders, receivers], axis=1), axis=1)
         self._place = {(int(a), int(b)): i for i, (a, b) in enumerate(zip(senders, receivers, strict=True))}
@@ -59,15 +95,66 @@ class FaultyTransport(LocalTransport):
     def begin_round(self, plan: Plan, round: int) -> None:
         """Begin round number `round`: exchanges from now on belong to it, and fail as this plan says."""
         self.plan, self.round = plan, round
+        self.totals.begin_round(plan.members(round, self.n_nodes))
+
+    def add(self, contributions: list[Unsigned]) -> Unsigned:
+        """Return the sums over all members modulo 2^64, shape (N,), by messages that are sent until they arrive.
+
+        Raise `Unfinished` if not all members hold the sums when the round ends.
+        """
+        if self.round is None or not self.plan.loses_messages:
+            return super().add(contributions)
+        return self._total(np.concatenate(contributions), largest=False)
+
+    def maximise(self, numbers: list[Indices]) -> Indices:
+        """Return the maxima over all members, shape (n,), by messages that are sent until they arrive.
+
+        Raise `Unfinished` if not all members hold the maxima when the round ends.
+        """
+        if self.round is None or not self.plan.loses_messages:
+            return super().maximise(numbers)
+        return self._total(np.concatenate(numbers).view(np.uint64), largest=True).view(np.int64)
+
+    def _total(self, rows: Unsigned, *, largest: bool) -> Unsigned:
+        """Return the total of the members' rows, shape (K, N), found by messages, or kept from a round before."""
+        kept = self.totals.kept()
+        if kept is not None:
+            return kept
+        assert self.round is not None
+        members, up = self.plan.members(self.round, self.n_nodes), self.plan.up(self.round, self.n_nodes)
+        total = self.totals.open or self._begin_total(rows, members, largest=largest)
+        away = bool((members & ~up).any())
+        limit = (1 if away else PATIENCE) * max(self.routes.exchanges(rows.shape[1]), 1)
+        nothing = np.zeros(self.n_nodes)
+        while not total.held_by(members):
+            if limit == 0 or (away and total.complete_among(up)):
+                self.totals.open = total
+                raise Unfinished("a member is away, or messages get lost: the total is gone on with in the next round")
+            total.incoming(self._deliver(nothing, total.outgoing(self.routes)), self.routes)
+            limit -= 1
+        return self.totals.close(total.result(int(np.flatnonzero(members)[0])))
+
+    def _begin_total(self, rows: Unsigned, members: Flags, *, largest: bool) -> RoutedTotal:
+        """Return a new total: along the tree if that is shorter, all are members and no link is gone for good."""
+        numbers, number = rows.shape[1], self.totals.number
+        stands = members.all() and not self.plan.graphs and not self.plan.gone(self.round or 0, self._place)
+        if stands and not self.routes.floods(numbers):
+            return TreeTotal.of(number, rows, self.routes, largest=largest)
+        return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest)
 
     def state(self) -> dict[str, Any]:
         """Return all that changes from exchange to exchange, messages on their way included, for a checkpoint."""
-        return super().state() | {"exchanges": self.exchanges, "delayed": self.delayed}
+        return super().state() | {
+            "exchanges": self.exchanges,
+            "delayed": self.delayed,
+            "totals": self.totals,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` of another transport returned, messages on their way included."""
         super().restore(state)
         self.exchanges, self.delayed = state["exchanges"], state["delayed"]
+        self.totals = state.get("totals") or OpenTotals()  # files of earlier releases have none
 
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
         if self.round is None:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glmesh.collectives.routes import Routes
 from glmesh.core import Contents, Halo, Mail, Outbox, Traffic
 from glmesh.network import Clock, Mixing, Network, Plan
 from glmesh.types import Indices, Matrix, Unsigned, Vector
@@ -16,11 +17,12 @@ class LocalTransport:
     `blocks` are the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
     """
 
-    carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, parts=None)
+    carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, totals=True, parts=None)
     fails = False
 
     def __init__(self, mixing: Mixing, blocks: list[Indices], network: Network | None = None) -> None:
         self.mixing = mixing
+        self.routes = Routes(mixing)
         self.blocks = blocks
         self.traffic = Traffic()
         self.clock = Clock(network, mixing.n_nodes) if network is not None else None
@@ -66,6 +68,34 @@ class LocalTransport:
             Halo(pointers, neighbours, weights[b], neighbours, vectors, scalars, own, mail[b])
             for b, (pointers, neighbours, _, own) in enumerate(self._graphs)
         ]
+
+    @property
+    def n_nodes(self) -> int:
+        """Number K of nodes of the network."""
+        return self.mixing.n_nodes
+
+    def add(self, contributions: list[Unsigned]) -> Unsigned:
+        """Return the sums over all nodes modulo 2^64, shape (N,); counted are the messages that nodes would send."""
+        self._count_total(contributions[0].shape[1])
+        return np.asarray(sum(rows.sum(axis=0) for rows in contributions), dtype=np.uint64)
+
+    def maximise(self, numbers: list[Indices]) -> Indices:
+        """Return the maxima over all nodes, shape (n,); counted are the messages that nodes would send."""
+        self._count_total(numbers[0].shape[1])
+        return np.asarray(np.max([rows.max(axis=0) for rows in numbers], axis=0))
+
+    def _count_total(self, numbers: int) -> None:
+        """Count the exchanges of a total of so many numbers, and advance the clock by them."""
+        legs = self.routes.legs(numbers)
+        if self.clock is None:
+            self.traffic.communications += len(legs)
+            self.traffic.bytes += int(self.routes.bytes_of(numbers).sum())
+            return
+        senders, receivers = self.links  # a node waits for all its neighbours, also for those that send it nothing
+        nothing = np.zeros(len(senders))
+        for leg in legs:
+            ends = np.concatenate([senders, leg.senders]), np.concatenate([receivers, leg.receivers])
+            self._count(*ends, np.concatenate([nothing, leg.sizes(numbers)]), [])
 
     def state(self) -> dict[str, Any]:
         """Return counters of traffic and times of the virtual clock, as plain data, for a checkpoint."""

@@ -6,6 +6,7 @@ data = "alice.csv"
 target = "y"                        # column of a table that holds the labels; default: the last
 ids = "patient"                     # column with the names of the rows, to compare them split by features
 sample_weight = "w"                 # column with the sample weights; default: all are 1
+index_base = 1                      # of svmlight text: index of the first column; default: that of the contract
 certificate = "keys/alice.crt"
 key = "keys/alice.key"
 ca = "keys/ca.crt"
@@ -42,6 +43,7 @@ class NodeFile:
     target: str = ""  # column of a table with the labels; default: that of the contract, or the last
     ids: str = ""  # column with the names of the rows; default: that of the contract, or none
     sample_weight: str = ""  # column with the sample weights; default: that of the contract, or none
+    index_base: int | None = None  # of svmlight text, 0 or 1; None: that of the contract, or 1 unless a 0 is used
     state: str = ""  # folder for all that the node writes; default: NAME.state
     listen: str = ""  # host:port; default: the address in the federation
     status: int = 0  # loopback port for figures; 0: any free one
@@ -68,6 +70,8 @@ class Site:
         file: NodeFile = typed(NodeFile, tree, str(path))
         if file.checkpoint_every < 1 or not 0 <= file.status < 1 << 16:
             raise InvalidInput(f"{path}: checkpoint_every must be >= 1 and status a port")
+        if file.index_base not in (None, 0, 1):
+            raise InvalidInput(f"{path}: index_base must be 0 or 1, got {file.index_base}")
         folder = path.resolve().parent
         federation = Federation.read(folder / file.federation)
         federation.check()

@@ -18,8 +18,10 @@ from glmesh.federation.config import Site, expiry
 from glmesh.federation.monitor.server import ask
 from glmesh.federation.node.agreement import scale_warnings
 from glmesh.federation.node.checkpoint import Store
+from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.site_data import SiteData, own_contract
-from glmesh.federation.wire import longest_mail
+from glmesh.federation.rows import RowComparison
+from glmesh.federation.wire import ROWS, longest_mail
 from glmesh.federation.wire.probe import probe
 from glmesh.files.describe import describe
 from glmesh.formatting import size
@@ -78,6 +80,29 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
     rounds = _ROUNDS / math.sqrt(gap)
     minutes = rounds * (_LATENCY + message * len(site.addresses) * _SECONDS_A_BYTE) / 60
     yield Finding("time", f"about {max(minutes, 1):.0f} min if it takes {rounds:,.0f} rounds over links of 100 Mbit/s")
+
+
+def compare(path: str | PathLike[str], purpose: str, other: str) -> Iterator[Finding]:
+    """Compare names of rows with another site that does the same: where they part (ROWS), or what both have (DISTINCT).
+
+    What both learn from each other is the first Finding, before anything is sent.
+    """
+    try:
+        site = Site.read(path)
+        comparison = RowComparison(site, other, purpose)
+    except (GlmeshError, OSError) as error:
+        yield Finding("rows", str(error), "error")
+        return
+    yield Finding("what is told", comparison.reveals())
+    within = site.federation.network.meet_within
+    same = f"`glmesh doctor {other}.toml --{purpose} {site.file.name}`"
+    yield Finding("waiting", f"until {clock(time.time() + within)} for {other}, which runs {same} at the same time")
+    try:
+        compared = comparison.run(within)
+    except GlmeshError as error:
+        yield Finding("rows", str(error), "error")
+    else:
+        yield Finding("rows", compared.text, "ok" if compared.good else "error" if purpose == ROWS else "warning")
 
 
 def _port(site: Site) -> Iterator[Finding]:

@@ -2,9 +2,47 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from glmesh.errors import UnreadableFile
+
+
+class NeighbourFigures(TypedDict, total=False):
+    """Figures of one neighbour; from `deadline` on they are there once the node trains."""
+
+    state: str  # "up", "down", "silent" or "finished"
+    dropped: int  # [messages] MAIL that gave way to newer MAIL
+    why: str  # reason that the link is down; missing while it is up
+    deadline: float  # [s] that the neighbour is waited for in an exchange
+    skipped: int  # deadlines that it missed
+    exchange: int  # of its newest message; -1: none since its link came up
+
+
+class Figures(TypedDict, total=False):
+    """A node at a glance, as JSON has it; from `round` on the figures are there once the node trains."""
+
+    time: float  # [s] since 1970
+    node: str
+    phase: str  # for people: a phase, or how the run ended
+    seconds: float  # since the process began
+    bytes_sent: int
+    bytes_received: int
+    tol: float  # relative gap to be proven
+    neighbours: dict[str, NeighbourFigures]  # by name
+    waiting: dict[str, Any] | None  # `Waiting`: names, since and until; None: nobody is waited for
+    refused: dict[str, str]  # why members cannot take part, by name
+    round: int
+    members: list[str]  # whose data is in the answer
+    without: list[str]  # whose data is not
+    certificate: float | None  # relative gap that is proven; None: nothing is
+    certificate_round: int | None  # the round that it is about
+    objective: float | None  # as last heard of
+    missed: int  # [rounds] that the node was not there for
+    communications: int  # exchanges so far
+    done: list[str]  # members that hold a proof
+    outcome: str  # how a run that has ended ended
+    why: str  # that outcome in words
+    sites: list[str]  # whose data is in the answer of a run that has ended
 
 
 class History:
@@ -13,7 +51,7 @@ class History:
     def __init__(self, path: Path) -> None:
         self._stream = path.open("a", encoding="utf-8")
 
-    def add(self, figures: dict[str, Any]) -> None:
+    def add(self, figures: Figures) -> None:
         """Append an entry to the file, as one line of JSON."""
         self._stream.write(json.dumps(figures) + "\n")
         self._stream.flush()
@@ -23,11 +61,16 @@ class History:
         self._stream.close()
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return all entries of a history or log file; a last line that a crash cut off is left out."""
+def lines_since(path: Path, since: float = 0.0) -> list[Any]:
+    """Return the entries, dicts, of a history or log file since a time [s since 1970]; none if there is no file."""
+    return [entry for entry in read_lines(path) if entry["time"] >= since] if path.is_file() else []
+
+
+def read_lines(path: Path) -> list[Any]:
+    """Return all entries, dicts, of a history or log file; a last line that a crash cut off is left out."""
     if not path.is_file():
         raise UnreadableFile(f"{path}: no such file; a node writes it while it runs")
-    entries: list[dict[str, Any]] = []
+    entries = []
     lines = path.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, 1):
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from glmesh.federation.monitor.history import read_lines
+from glmesh.federation.monitor.history import Figures, lines_since, read_lines
 from glmesh.federation.node.training import without_text
 from glmesh.formatting import size
 
@@ -59,9 +59,7 @@ def page(folders: Sequence[str]) -> str:
         "<h2>Neighbours that were heard</h2>" + plot(_heard(names, runs, start), "seconds"),
     ]
     for name, (folder, _) in zip(names, runs, strict=True):
-        log = folder / "log.jsonl"
-        events = read_lines(log)[-_EVENTS:] if log.exists() else []
-        told = "\n".join(_event(event) for event in events)
+        told = "\n".join(_event(event) for event in lines_since(folder / "log.jsonl")[-_EVENTS:])
         parts.append(f"<h2>Last events of {_text(name)}</h2><pre>{_text(told)}</pre>")
     return "\n".join(parts) + "\n"
 
@@ -77,7 +75,7 @@ def _event(event: dict[str, Any]) -> str:
     return f"{time.strftime('%H:%M:%S', time.localtime(event['time']))} {event['event']} {fields}"
 
 
-def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) -> str:
+def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
     """Return an HTML table with the last figures of each node."""
     rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds<th>whose data"]
     for name, (_, entries) in zip(names, runs, strict=True):
@@ -97,7 +95,7 @@ def _summary(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]]) ->
     return f"<table>{''.join(rows)}</table>{covers}"
 
 
-def _heard(names: list[str], runs: list[tuple[Path, list[dict[str, Any]]]], start: float) -> list[Line]:
+def _heard(names: list[str], runs: list[tuple[Path, list[Figures]]], start: float) -> list[Line]:
     """Return a line per node for `plot`: its number of neighbours that were up, over seconds since `start`."""
     return [
         (

@@ -6,8 +6,9 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TextIO
 
+from glmesh.federation.monitor.history import Figures
 from glmesh.federation.monitor.log import RecentLines
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.training import without_text
@@ -17,7 +18,7 @@ _EVERY = 0.5  # [s] between two drawings
 _EVENTS = 8  # [lines] of the log below the figures
 
 
-def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | None, columns: int) -> str:
+def screen(now: Figures, recent: list[str], began: tuple[float, float] | None, columns: int) -> str:
     """Return the live view of a node as text, with at most `columns` characters a line.
 
     `now` are the node's figures, `recent` lines of its log, `began` (seconds, gap) of its first certificate, from which
@@ -43,7 +44,7 @@ def screen(now: dict[str, Any], recent: list[str], began: tuple[float, float] | 
     return "\n".join(line[:columns] for line in lines)
 
 
-def _not_there(now: dict[str, Any]) -> list[str]:
+def _not_there(now: Figures) -> list[str]:
     """Return lines on members that are not in the answer, and on those that are waited for, since and until when."""
     lines = []
     if now.get("without"):
@@ -57,7 +58,7 @@ def _not_there(now: dict[str, Any]) -> list[str]:
     return lines
 
 
-def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
+def left(now: Figures, began: tuple[float, float] | None) -> str:
     """Return an estimate of the seconds left, as text, if the gap goes on falling by equal factors in equal times.
 
     The text is empty where there is nothing to extrapolate from: no certificate, no progress since the first, a gap
@@ -73,7 +74,7 @@ def left(now: dict[str, Any], began: tuple[float, float] | None) -> str:
 class View:
     """Live view of a node: draws its figures and last log lines to a terminal, in a thread, until closed."""
 
-    def __init__(self, figures: Callable[[], dict[str, Any]], log: logging.Logger, stream: TextIO) -> None:
+    def __init__(self, figures: Callable[[], Figures], log: logging.Logger, stream: TextIO) -> None:
         self._figures, self._stream, self._recent = figures, stream, RecentLines()
         log.addHandler(self._recent)
         self._began: tuple[float, float] | None = None
@@ -89,8 +90,8 @@ class View:
     def _draw(self) -> None:
         """Clear the terminal, and draw the present figures and the last log lines once."""
         now = self._figures()
-        if self._began is None and now.get("certificate"):
-            self._began = now["seconds"], now["certificate"]
+        if self._began is None and (gap := now.get("certificate")):
+            self._began = now["seconds"], gap
         columns = shutil.get_terminal_size().columns - 1
         text = screen(now, list(self._recent.lines), self._began, columns)
         clock = time.strftime("%H:%M:%S")

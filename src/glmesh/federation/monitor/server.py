@@ -6,11 +6,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
-from glmesh.federation.monitor.history import read_lines
+from glmesh.federation.monitor.history import Figures, lines_since
 from glmesh.files.archive import write_text
 
 _AFTER = 15.0  # [s] after the end of a run within which its last lines and figures are written
@@ -27,13 +26,14 @@ _NUMBERS = {
 }
 
 
-def metrics(figures: dict[str, Any]) -> str:
+def metrics(figures: Figures) -> str:
     """Return the figures of a node in Prometheus' text format."""
     node, lines = figures["node"], []
     for key, (kind, text) in _NUMBERS.items():
-        if figures.get(key) is not None:
+        value = dict(figures).get(key)
+        if value is not None:
             name = f"glmesh_{key}{'_total' if kind == 'counter' else ''}"
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f'{name}{{node="{node}"}} {figures[key]!r}']
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f'{name}{{node="{node}"}} {value!r}']
     lines += ["# HELP glmesh_neighbour_up Whether a neighbour is heard.", "# TYPE glmesh_neighbour_up gauge"]
     for name, neighbour in figures["neighbours"].items():
         lines.append(f'glmesh_neighbour_up{{node="{node}",neighbour="{name}"}} {int(neighbour["state"] == "up")}')
@@ -46,7 +46,7 @@ class Server:
     Its port is written to the file status.port in the node's state folder.
     """
 
-    def __init__(self, figures: Callable[[], dict[str, Any]], site: Site) -> None:
+    def __init__(self, figures: Callable[[], Figures], site: Site) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 """Answer a request for the status or the metrics."""
@@ -83,33 +83,32 @@ class Server:
         self._thread.join(1.0)
 
 
-def ask(site: Site) -> dict[str, Any] | None:
+def ask(site: Site) -> Figures | None:
     """Return the figures of this site's node, which runs on this machine; None if it does not run."""
     path = site.state / "status.port"
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{int(path.read_text())}/status", timeout=5.0) as answer:
-            figures: dict[str, Any] = json.load(answer)
+            figures: Figures = json.load(answer)
     except (urllib.error.URLError, OSError, ValueError):
         return None
     return figures if figures.get("node") == site.file.name else None
 
 
-def last_words(site: Site) -> dict[str, Any]:
+def last_words(site: Site) -> Figures:
     """Return what a node that does not run left in its state folder: `outcome`, `why` and the last figures.
 
     InvalidInput is raised if it never ran, or was killed before it could say how it ended.
     """
-    name, log = site.file.name, site.state / "log.jsonl"
-    events = read_lines(log) if log.is_file() else []
+    name, events = site.file.name, lines_since(site.state / "log.jsonl")
     if not events:
         raise InvalidInput(f"{name} has not run yet; start it with `glmesh node`")
-    history = site.state / "history.jsonl"
-    figures = (read_lines(history) if history.is_file() else [])[-1:]
-    last: dict[str, Any] = figures[0] if figures else {"node": name}
+    last: Figures = [{"node": name}, *lines_since(site.state / "history.jsonl")][-1]
     ends = [event for event in events if event["event"] in ("end", "error")]
     if not ends or ends[-1]["time"] < last.get("time", 0.0) - _AFTER or events[-1]["time"] > ends[-1]["time"] + _AFTER:
         told = f"; its last entry is about round {last['round']:,}" if "round" in last else ""
         raise InvalidInput(f"{name} does not run, and did not say how it ended: was it killed?{told}; start it again")
     end = ends[-1]
-    keep = {key: end[key] for key in ("why", "sites", "without") if key in end}
-    return last | keep | {"phase": "ended", "outcome": end.get("outcome", "refused")}
+    said: Figures = {"phase": "ended", "outcome": end.get("outcome", "refused"), "why": end["why"]}
+    if "sites" in end:
+        said |= {"sites": end["sites"], "without": end["without"]}
+    return last | said

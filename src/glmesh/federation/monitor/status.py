@@ -3,17 +3,18 @@
 import math
 import time
 
+from glmesh.federation.monitor.history import Figures, NeighbourFigures
 from glmesh.federation.node.process import Node
 
 
-def figures(node: Node) -> dict[str, object]:
+def figures(node: Node) -> Figures:
     """Return a node's figures by name, as JSON can hold them: phase, round, proven gap, neighbours, bytes and more.
 
     Nothing is changed, so any thread may call it.
     """
     neighbourhood, participant = node.neighbourhood, node.participant
     links = neighbourhood.links.links
-    out: dict[str, object] = {
+    out: Figures = {
         "time": round(time.time(), 3),
         "node": neighbourhood.site.file.name,
         "phase": neighbourhood.phase,
@@ -47,10 +48,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _neighbour(node: Node, peer: int) -> dict[str, object]:
+def _neighbour(node: Node, peer: int) -> NeighbourFigures:
     """Return the figures of one neighbour: state of its link, MAIL dropped, deadline [s], deadlines missed."""
     link = node.neighbourhood.links.links[peer]
-    out: dict[str, object] = {"state": "up" if link.up else "down", "dropped": link.dropped}
+    out: NeighbourFigures = {"state": "up" if link.up else "down", "dropped": link.dropped}
     if not link.up:
         out["why"] = link.refused or link.why
     if node.participant is not None:

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from glmesh.contract import Column, Contract, Verdict, agree
 from glmesh.contract.agreement import outliers
-from glmesh.contract.fitting import spoken
+from glmesh.contract.fitting import listed, spoken
 from glmesh.federation.config import Federation
-from glmesh.federation.wire import DataOffer
+from glmesh.federation.wire import PRESUMED, DataOffer
 from glmesh.problem import DataSummary
 
 APART = 7  # [powers of two] between the scale of a column here and at another site from which on there is a warning
@@ -25,7 +25,9 @@ def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
     width = max((offer.width for offer in offers.values() if offer.open), default=0)
     contracts = {site: _contract(offer, federation, width) for site, offer in offers.items()}
     verdict = agree(contracts, classifies=loss.classifies)
-    culprits = verdict.culprits or _misaligned(offers, federation)
+    culprits = (
+        verdict.culprits or _other_bases(offers) or _shared(offers, federation) or _misaligned(offers, federation)
+    )
     if not culprits and loss.classifies and verdict.contract is not None and len(verdict.contract.labels) != 2:
         held = spoken(verdict.contract.labels) or "no labels"
         why = f"all sites together hold the labels {held}; the {loss.name} loss needs two"
@@ -50,6 +52,38 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
     return Contract(offer.target, columns, labels, split, weight=offer.weight, header=header)
 
 
+def _other_bases(offers: Mapping[str, DataOffer]) -> dict[str, str]:
+    """Return the sites with svmlight text that may count from 0 as another site's does, or from 1 as presumed."""
+    zero = next((site for site, offer in offers.items() if offer.index_base == "0"), None)
+    presumed = [site for site, offer in offers.items() if offer.index_base == PRESUMED]
+    why = (
+        "its svmlight file uses no index 0, so that its indices would count from 1; {}: count from 0; say which by "
+        "index_base = 0 or 1 in the node file, or for all sites in [data] of the federation file"
+    )
+    return {} if zero is None else {site: why.format(zero) for site in presumed}
+
+
+def _shared(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str, str]:
+    """Return the sites that have a column of one name, split by features, each with the name and the other site."""
+    if federation.problem.split != "features":
+        return {}
+    holders: dict[str, list[str]] = {}
+    for site, offer in offers.items():
+        for name in offer.names or ():
+            holders.setdefault(name, []).append(site)
+    culprits: dict[str, str] = {}
+    for site, offer in offers.items():
+        shared = [name for name in offer.names or () if len(holders[name]) > 1]
+        if shared:
+            other = next(one for one in holders[shared[0]] if one != site)
+            both = [name for name in shared if other in holders[name]]
+            culprits[site] = (
+                f"has the column{'s' if len(both) > 1 else ''} {listed(both)}, and so has {other}; split by features "
+                "every column is at one site: take it out of one file, or rename it if it is another measurement"
+            )
+    return culprits
+
+
 def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str, str]:
     """Return the sites whose rows are not those of the others, split by features, with what is known of it."""
     if federation.problem.split != "features":
@@ -65,7 +99,8 @@ def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict
         return {}
     return {
         site: f"its rows are not those of {other}, or stand in another order (by one digest of the whole column of row "
-        "names); bring the rows of all files into one order of their names"
+        f"names); bring the rows of all files into one order of their names. `glmesh doctor --rows`, run at {site} "
+        f"and {other} at the same time, finds the place"
         for site, other in outliers({site: offer.ids for site, offer in offers.items()}).items()
     }
 

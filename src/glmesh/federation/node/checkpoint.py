@@ -105,8 +105,12 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
 
 
 def _contract(fitted: Fitted, split: str) -> Contract | None:
-    """Return names, target and labels of a table for a model file; None where its columns have no names."""
+    """Return names, target and labels of a table for a model file, or the index base of svmlight text.
+
+    None stands for another file without names.
+    """
     table = fitted.table
     if table.names is None:
-        return None
+        base = table.index_base
+        return None if base is None else Contract("", split=split, header=False, index_base=base)
     return Contract(table.target or "", tuple(Column(name) for name in table.names), fitted.labels, split)

@@ -13,7 +13,15 @@ class GossipStore:
 
     def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, object]], None]) -> None:
         self._n_nodes = n_nodes
-        self._flood: Flood[Key, GossipEntry] = Flood(peers, lambda peer, entries: send(peer, _message(entries)))
+
+        def post(peer: int, entries: list[GossipEntry]) -> None:
+            """Send entries to a neighbour: an offer, which may be long, in a message of its own, and all others."""
+            offers = [[entry] for entry in entries if entry.offer is not None]
+            for some in [*offers, [entry for entry in entries if entry.offer is None]]:
+                if some:
+                    send(peer, _message(some))
+
+        self._flood: Flood[Key, GossipEntry] = Flood(peers, post)
         self.greet = self._flood.greet
 
     def publish(self, *entries: GossipEntry) -> None:

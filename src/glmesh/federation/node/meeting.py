@@ -15,7 +15,18 @@ from glmesh.federation.node.agreement import other_targets, scale_warnings, sett
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
-from glmesh.federation.wire import OFFER, REFUSED, SUMMARY, TRAIN, WHY, GossipEntry, Hello
+from glmesh.federation.wire import (
+    DISTINCT,
+    OFFER,
+    PREDICT,
+    REFUSED,
+    ROWS,
+    SUMMARY,
+    TRAIN,
+    WHY,
+    GossipEntry,
+    Hello,
+)
 from glmesh.files.archive import remove_parts
 from glmesh.files.describe import describe
 from glmesh.problem import DataSummary
@@ -23,6 +34,9 @@ from glmesh.problem import DataSummary
 _TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
 _TELL = 3.0  # [s] that a site which has learned of a refusal stays for such neighbours
 _GRACE = 1.0  # [s] that links stay open after the last word, so that the others can read it
+
+
+_STARTED = {PREDICT: "predict", ROWS: "compare rows", DISTINCT: "compare rows"}  # what others do, by purpose
 
 
 class Stopped(Exception):
@@ -44,7 +58,7 @@ class Meeting:
     def _check(self, peer: int, hello: Hello) -> str | None:
         """Return why a neighbour that sent this HELLO cannot train with this node; None if it can."""
         if hello.purpose != TRAIN:
-            return "does not train but predict"
+            return f"does not train, but was started to {_STARTED.get(hello.purpose, 'do something else')}"
         differs = difference(self._federation.entries(), hello.entries)
         if differs is None:
             self._differs.pop(peer, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from glmesh.contract import Contract, DataTable, Fitted, fit
 from glmesh.contract.fitting import listed
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnreadableFile
 from glmesh.federation.config import Federation, Site
-from glmesh.federation.wire import DataOffer
+from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
+from glmesh.files.svmlight import IndexBase
 from glmesh.problem import DataSummary, NodeData
 from glmesh.types import SampleMatrix
 
@@ -37,7 +39,7 @@ class SiteData:
         federation = site.federation
         table = read_site_table(site)
         own = own_contract(table, site)
-        fitted = fit(table, own)
+        fitted = fit(_widened(table, own), own)
         if federation.problem.split == "features" and table.ids is None and not federation.problem.aligned:
             raise Mismatch(
                 f"{table.where}: split by features rows must have names, to be compared with those of the other sites; "
@@ -45,24 +47,33 @@ class SiteData:
                 "file if all files have the same rows in the same order"
             )
         weight = "" if table.weight is None else site.file.sample_weight or own.weight
-        data = SiteData(site, table, _offer(fitted, own, weight, federation))
+        data = SiteData(site, table, _offer(fitted, own, weight, site))
+        if (told := len(pack_json(data.offer.to_json()))) > CONTROL // 2:
+            raise InvalidInput(
+                f"{table.where}: the names of its {table.X.shape[1]:,} columns take {told / 1e6:.1f} MB, and at most "
+                f"{CONTROL / 2e6:.1f} MB can be told to other sites; shorten the names"
+            )
         data.node_data(fitted)  # finds what is not finite
         return data
 
     def fitted(self, contract: Contract) -> Fitted:
         """Return the table in the order of a contract; a sparse one without names may lack columns at its end."""
-        X, width = self.table.X, len(contract.columns)
-        table = self.table
-        if self.offer.open and contract.columns and X.shape[1] < width:
-            X = X.copy()
-            X.resize((X.shape[0], width))
-            table = replace(table, X=X)
-        return fit(table, contract)
+        return fit(_widened(self.table, contract), contract)
 
     def node_data(self, fitted: Fitted) -> NodeData:
         """Return the data of this node in the problem of the federation."""
         spec = self.site.federation.problem.model()
         return NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
+
+
+def _widened(table: DataTable, contract: Contract) -> DataTable:
+    """Return the table with columns of zeros at its end where it is sparse, has no names and lacks some."""
+    width = len(contract.columns)
+    if table.names is not None or isinstance(table.X, np.ndarray) or table.X.shape[1] >= width:
+        return table
+    X = table.X.copy()
+    X.resize((table.m, width))
+    return replace(table, X=X)
 
 
 def summary_of(data: NodeData) -> DataSummary:
@@ -79,9 +90,16 @@ def read_site_table(site: Site) -> DataTable:
         "ids": file.ids or (contract.ids if named else ""),
         "weight": (file.sample_weight or contract.weight) if named else "",
     }
-    given = {key: name or None for key, name in wanted.items()}
+    base = contract.index_base if file.index_base is None else file.index_base
     try:
-        table = read_table(site.data, **given, missing=contract.missing)  # type: ignore[arg-type]
+        table = read_table(
+            site.data,
+            target=wanted["target"] or None,
+            ids=wanted["ids"] or None,
+            weight=wanted["weight"] or None,
+            missing=contract.missing,
+            index_base=cast("IndexBase", "auto" if base is None else base),
+        )
     except InvalidData:
         raise
     except InvalidInput as error:
@@ -106,35 +124,61 @@ def own_contract(table: DataTable, site: Site) -> Contract:
     return Contract.like(table, split=part.split, classifies=part.model().loss.classifies, weight=weight)
 
 
-def _offer(fitted: Fitted, own: Contract, weight: str, federation: Federation) -> DataOffer:
+def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
     """Return what all sites are told of a table that keeps the contract `own`; `weight`: the column of its weights."""
+    federation = site.federation
+    said = site.file.index_base is not None or (federation.data is not None and federation.data.index_base is not None)
     table, told = fitted.table, federation.data is None
     by_features = federation.problem.split == "features"
+    names = table.names if by_features else own.names if told else ()
     return DataOffer(
         target=own.target,
-        names=list(own.names) if told and own.header else None if told else [],
-        width=len(own.columns) if told else 0,
+        names=None if names is None or (told and not own.header) else list(names),
+        width=table.X.shape[1] if by_features else len(own.columns) if told else 0,
         booleans=[k for k, column in enumerate(own.columns) if column.kind == "boolean"] if told else [],
         open=told and hasattr(table.X, "toarray") and table.names is None,
         labels=list(own.labels) if told or not federation.data or not federation.data.labels else [],
         weight=weight,
         rows=table.m if by_features else 0,
         ids=row_digest(table.ids, federation) if by_features and table.ids is not None else "",
+        index_base=_said_base(table, said),
         scales=[] if by_features or len(own.columns) > _SCALES else scales(table.X),
     )
+
+
+def _said_base(table: DataTable, said: bool) -> str:
+    """Return the index base of svmlight text for an offer: "0", "1", or PRESUMED if nobody said it; "" for others."""
+    if table.index_base is None:
+        return ""
+    return PRESUMED if table.index_base == 1 and not said else str(table.index_base)
+
+
+def digest_key(federation: Federation) -> bytes:
+    """Return 32 bytes made of the salt in the federation file and of all else that the members agree on."""
+    return hashlib.blake2b((federation.network.salt + federation.digest).encode(), digest_size=32).digest()
 
 
 def row_digest(ids: list[str], federation: Federation) -> str:
     """Return 16 bytes of keyed BLAKE2b over all names of rows, in their order, in hexadecimal.
 
-    The key is made of the salt in the federation file and of all else that the members agree on.
+    The key is that of `digest_key`.
     """
-    key = hashlib.blake2b((federation.network.salt + federation.digest).encode(), digest_size=32).digest()
-    digest = hashlib.blake2b(key=key, digest_size=16)
+    return row_hash(ids, federation).hexdigest()
+
+
+def row_hash(ids: list[str], federation: Federation) -> hashlib.blake2b:
+    """Return the state of the digest of `row_digest` behind these names."""
+    state = hashlib.blake2b(key=digest_key(federation), digest_size=16)
     for name in ids:
-        content = name.encode()
-        digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.hexdigest()
+        add_name(state, name)
+    return state
+
+
+def add_name(state: hashlib.blake2b, name: str) -> hashlib.blake2b:
+    """Take the name of one more row into a digest, and return it."""
+    content = name.encode()
+    state.update(len(content).to_bytes(8, "little") + content)
+    return state
 
 
 def scales(X: SampleMatrix) -> list[int | None]:

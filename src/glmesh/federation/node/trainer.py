@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glmesh.certificate import AsyncCertifier, RoundSnapshot, SpectralGaps
+from glmesh.certificate import AsyncCertifier, SpectralGaps
 from glmesh.core import Block, Certificate, Rounds
 from glmesh.federation.config import Federation
 from glmesh.federation.wire import PeerExchange
@@ -31,8 +31,7 @@ class Proof:
     certificate: Certificate
     x: Vector  # (n_k,) variables
     s: Vector  # (d,) estimate of A x / K
-    flows: Vector  # (d,) s - A_k x_k: what came over all links
-    digest: int  # of the node's membership view in that round
+    flows: Vector  # (d,) s - A_k x_k: what came over all links; in a checkpoint it shows that the flows of all cancel
 
 
 @dataclass
@@ -220,7 +219,8 @@ class Trainer:
         held = -1 if self.proof is None else self.proof.certificate.round
         if snapshot.round <= held or (held >= 0 and held >= wanted):
             return False
-        self.proof = _proof(snapshot, snapshot.certificate)
+        x, s, flows = snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy()
+        self.proof = Proof(snapshot.certificate, x, s, flows)
         return True
 
     def share(self) -> Vector:
@@ -254,8 +254,3 @@ class Trainer:
         self.proof = None if tree["proof"] is None else Proof(**tree["proof"])
         self.handovers, self.adopted = tree["handovers"], tree["adopted"]
         self.returned()
-
-
-def _proof(snapshot: RoundSnapshot, certificate: Certificate) -> Proof:
-    """Return the proof that consists of a certificate and the snapshot of the round that it is about."""
-    return Proof(certificate, snapshot.x.copy(), snapshot.s.copy(), snapshot.flows.copy(), snapshot.view.digest)

@@ -91,34 +91,37 @@ class Training:
 
         A new node opens its links of flow gossip together with the others; one that comes later joins their exchange.
         """
-        participant, trainer, stop = self.participant, self._trainer, self._neighbourhood.stop
-        barrier, members = participant.exchange.barrier, participant.federation.members
+        participant, trainer = self.participant, self._trainer
         participant.learn_membership()
         participant.say_ready_to_all()
         self._neighbourhood.phase = "waiting"
-        needed = {peer for peer in participant.timing if barrier.patient or not members[peer].late}
-
-        def begun() -> bool:
-            """Return whether a neighbour is in a later exchange than this node."""
-            return barrier.newest > trainer.gossip.clock
-
-        began, end = time.time(), time.monotonic() + (_RESUME if self._resumed else _START)
-        while not stop.is_set() and not (needed <= self._neighbourhood.ready.keys() or begun()):
-            if not barrier.patient and time.monotonic() >= end:
-                break
-            missing = sorted(needed - self._neighbourhood.ready.keys())
-            self._neighbourhood.wait_for(missing, began, began + (_RESUME if self._resumed else _START))
-            message = self._neighbourhood.next_message()
-            if message is not None:
-                participant.exchange.take(message)
+        self._await_neighbours(_RESUME if self._resumed else _START)
         self._neighbourhood.waiting = None
         participant.follow_membership()
-        if begun() and trainer.met:
+        if self._is_behind() and trainer.met:
             trainer.returned()  # the others have begun: this node is late, or has lost its memory
-        elif not self._resumed and not stop.is_set():
+        elif not self._resumed and not self._neighbourhood.stop.is_set():
             trainer.greet(participant.exchange)
         about = {"round": trainer.state.round, "members": len(trainer.members), "d": trainer.block.d}
         self._neighbourhood.log.info("training", extra=about)
+
+    def _await_neighbours(self, seconds: float) -> None:
+        """Take messages until all neighbours that are not late are ready, some have begun, or `seconds` are over."""
+        barrier, members = self.participant.exchange.barrier, self.participant.federation.members
+        needed = {peer for peer in self.participant.timing if barrier.patient or not members[peer].late}
+        began, end = time.time(), time.monotonic() + seconds
+        while not self._neighbourhood.stop.is_set() and not self._is_behind():
+            missing = sorted(needed - self._neighbourhood.ready.keys())
+            if not missing or (time.monotonic() >= end and not barrier.patient):
+                return
+            self._neighbourhood.wait_for(missing, began, began + seconds)
+            message = self._neighbourhood.next_message()
+            if message is not None:
+                self.participant.exchange.take(message)
+
+    def _is_behind(self) -> bool:
+        """Return whether a neighbour is in a later exchange than this node."""
+        return self.participant.exchange.barrier.newest > self._trainer.gossip.clock
 
     def _rounds(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
         """Make rounds until there is a proof, `max_rounds` are made or the node is stopped; return how it ended."""

@@ -17,11 +17,14 @@ from glmesh.federation.wire.frames import (
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import PeerLinks
 from glmesh.federation.wire.messages import (
+    DISTINCT,
     DONE,
     MEMBERSHIP,
     OFFER,
     PREDICT,
+    PRESUMED,
     REFUSED,
+    ROWS,
     SUCCESSOR,
     SUMMARY,
     TRAIN,
@@ -37,11 +40,14 @@ from glmesh.federation.wire.transport import PeerExchange
 
 __all__ = [
     "CONTROL",
+    "DISTINCT",
     "DONE",
     "MEMBERSHIP",
     "OFFER",
     "PREDICT",
+    "PRESUMED",
     "REFUSED",
+    "ROWS",
     "SUCCESSOR",
     "SUMMARY",
     "TRAIN",

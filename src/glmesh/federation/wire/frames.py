@@ -50,6 +50,7 @@ class Kind(enum.IntEnum):
     HANDOVER = 5  # a vector: A_k x_k of the sender, which its successor counts if the sender never returns
     BYE = 6  # JSON {}: the sender has ended its run
     PART = 7  # a vector: one site's part of a prediction
+    ROWS = 9  # digests of names of rows, for a site that compares them with the sender's
     READY = 8  # JSON: `messages.Ready`, the sender knows d and is in this exchange
 
 
@@ -77,6 +78,19 @@ def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
         at += CHUNK
 
 
+def _read_header(frame: bytes) -> tuple[int, int, int, int, int]:
+    """Return (kind, number of the message, bytes of the message, place of this frame in it, CRC-32) of a frame."""
+    if len(frame) < _HEADER.size:
+        raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
+    magic, version, *rest = _HEADER.unpack_from(frame)
+    if magic != _MAGIC:
+        raise Violation("a frame that is none of glmesh's")
+    if version != PROTOCOL:
+        raise Violation(f"protocol version {version}, this node speaks {PROTOCOL}; upgrade the older of the two")
+    kind, number, total, at, check = rest
+    return kind, number, total, at, check
+
+
 class Assembler:
     """Puts the messages of one stream together from frames; raises Violation for one longer than `limit` bytes."""
 
@@ -98,14 +112,8 @@ class Assembler:
 
         Violation is raised for a frame that is damaged, out of order or of another protocol.
         """
-        if len(frame) < _HEADER.size:
-            raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
-        magic, version, kind, number, total, at, check = _HEADER.unpack_from(frame)
+        kind, number, total, at, check = _read_header(frame)
         size = len(frame) - _HEADER.size
-        if magic != _MAGIC:
-            raise Violation("a frame that is none of glmesh's")
-        if version != PROTOCOL:
-            raise Violation(f"protocol version {version}, this node speaks {PROTOCOL}; upgrade the older of the two")
         if number != self._number:
             raise Violation(f"message {number} where {self._number} was due: repeated or out of order")
         if not self._have and at == 0:

@@ -203,10 +203,6 @@ class PeerLinks:
 
     # for the node's own thread
 
-    def name(self, peer: int) -> str:
-        """Return the name of the neighbour with this number."""
-        return self.links[peer].name
-
     def send(self, peer: int, kind: Kind, content: Content) -> None:
         """Queue a message for a neighbour, if its link is up; MAIL may give way to newer MAIL before it is sent."""
         self._loop.call_soon_threadsafe(self._queue, self.links[peer], kind, content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Any, Self, get_args, get_origin, get_type_hints
 
@@ -12,11 +12,12 @@ from glmesh.contract.contract import doubled
 from glmesh.core import Violation
 from glmesh.problem import DataSummary
 
-TRAIN, PREDICT = "train", "predict"  # purposes of a HELLO
+TRAIN, PREDICT, ROWS, DISTINCT = "train", "predict", "rows", "distinct"  # purposes of a HELLO
 # kinds of gossip entries
 SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED = "summary", "done", "successor", "membership", "offer", "refused"
 _KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED)
 WHY = 1000  # [characters] of the reason of a refusal; longer ones are cut
+PRESUMED = "1?"  # index base of svmlight text that uses no 0, where nobody said that indices count from 1
 _NAME = 1000  # [characters] longest name of a column, and longest label
 _NUMBERS = 1 << 62  # rounds, exchanges and stamps are below this, so that they fit 64 bits with some to spare
 
@@ -51,8 +52,8 @@ class Hello(JsonRecord):
 
     name: str  # of the sender; must be that in its certificate
     entries: dict[str, str]  # `Federation.entries` of the sender
-    purpose: str = TRAIN  # or PREDICT
-    n_rows: int | None = None  # rows to be predicted; None while training
+    purpose: str = TRAIN  # or PREDICT, or ROWS or DISTINCT, for which two sites compare the names of their rows
+    n_rows: int | None = None  # rows to be predicted or compared; None while training
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Ready(JsonRecord):
 class DataOffer(JsonRecord):
     """What a site tells all others of its table before the sites agree: names and kinds, never values of rows.
 
-    Where the federation file has a contract, or columns are split, there are no names in it.
+    Split by samples there are no names in it where the federation file has them. Split by features there are always
+    names, since no two sites may have a column of one name.
     """
 
     target: str = ""  # name of the target; empty: it has none
@@ -89,19 +91,23 @@ class DataOffer(JsonRecord):
     weight: str = ""  # name of the column with the sample weights; empty: none
     rows: int = 0  # number of rows, split by features; 0 split by samples
     ids: str = ""  # keyed digest of the whole column of row names, split by features; empty: rows have no names
+    index_base: str = ""  # index of the first column of svmlight text, "0", "1" or PRESUMED; empty: another file
     # k with 2^(k-1) <= max abs(x) < 2^k by feature, None for a column of zeros; empty: not told
     scales: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        texts = [self.target, self.weight, self.ids, *(self.names or ())]
+        names = self.names or []
+        texts = [self.target, self.weight, self.ids, *names]
         wrong = next((one for one in texts if not isinstance(one, str) or len(one) > _NAME), None)
         if wrong is not None:
             raise unexpected("offer", f"texts of at most {_NAME} characters as names", wrong)
         special = {one for one in (self.target, self.weight) if one}
-        if doubled(self.names or ()) or special & set(self.names or ()):
+        if doubled(names) or special & set(names):
             raise unexpected("offer, names", "distinct names, without the target's and the weight's", self.names)
-        if not 0 <= self.width < _NUMBERS or not 0 <= self.rows < _NUMBERS or self.width < len(self.names or ()):
+        if not 0 <= self.width < _NUMBERS or not 0 <= self.rows < _NUMBERS or self.width < len(names):
             raise unexpected("offer, width and rows", "numbers >= 0, as many names as features", self.width)
+        if self.index_base not in ("", "0", "1", PRESUMED):
+            raise unexpected("offer, index_base", f"'', '0', '1' or {PRESUMED!r}", self.index_base)
         self._check_lists()
 
     def _check_lists(self) -> None:
@@ -159,22 +165,26 @@ class GossipEntry:
             raise unexpected(where, f"a node from 0 to {n_nodes - 1}", node)
         if type(stamp) is not int or not 0 <= stamp < _NUMBERS:
             raise unexpected(f"{where}, stamp", "a number >= 0", stamp)
-        about = f"{kind} of node {node}"
-        if kind == OFFER:
-            if not isinstance(value, dict):
-                raise unexpected(about, "an object", value)
-            return GossipEntry(kind, node, stamp, offer=DataOffer.from_json(value))
-        if kind == REFUSED:
-            if not isinstance(value, str) or len(value) > WHY:
-                raise unexpected(about, f"a text of at most {WHY} characters", value)
-            return GossipEntry(kind, node, stamp, why=value)
-        if kind != SUMMARY:
-            if type(value) is not int or not -1 <= value < _NUMBERS:
-                raise unexpected(about, "a whole number >= -1", value)
-            return GossipEntry(kind, node, stamp, value)
-        if not isinstance(value, list) or len(value) != DataSummary.SIZE or not all(map(_is_finite, value)):
-            raise unexpected(about, f"{DataSummary.SIZE} finite numbers", value)
-        return GossipEntry(kind, node, stamp, numbers=[float(one) for one in value])
+        return GossipEntry(kind, node, stamp)._with_value(value)
+
+    def _with_value(self, value: object) -> GossipEntry:
+        """Return the entry with the value of its kind; raise Violation for a value that cannot be one."""
+        expected = "a whole number >= -1"
+        if self.kind == OFFER:
+            if isinstance(value, dict):
+                return replace(self, offer=DataOffer.from_json(value))
+            expected = "an object"
+        elif self.kind == REFUSED:
+            if isinstance(value, str) and len(value) <= WHY:
+                return replace(self, why=value)
+            expected = f"a text of at most {WHY} characters"
+        elif self.kind == SUMMARY:
+            if isinstance(value, list) and len(value) == DataSummary.SIZE and all(map(_is_finite, value)):
+                return replace(self, numbers=[float(one) for one in value])
+            expected = f"{DataSummary.SIZE} finite numbers"
+        elif type(value) is int and -1 <= value < _NUMBERS:
+            return replace(self, number=value)
+        raise unexpected(f"{self.kind} of node {self.node}", expected, value)
 
 
 def _is_finite(value: object) -> bool:

@@ -54,7 +54,7 @@ class PeerExchange:
         while not self._interrupted():
             now = time.monotonic()
             for peer in barrier.expire(now):
-                self._links.log.warning("silent", extra={"peer": self._links.name(peer), "waited": now - began})
+                self._links.log.warning("silent", extra={"peer": self._links.links[peer].name, "waited": now - began})
             match barrier.poll(now):
                 case Done():
                     break
@@ -85,7 +85,7 @@ class PeerExchange:
             try:
                 clock, mail = unpack_mail(message.content, peer, self._me, self._layout)
                 if self.barrier.received(peer, clock, mail, now):
-                    self._links.log.info("heard", extra={"peer": self._links.name(peer)})
+                    self._links.log.info("heard", extra={"peer": self._links.links[peer].name})
             except Violation as error:
                 self._links.drop(peer, str(error))
             return

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 
 from glmesh.certificate import AsyncCertifier, Certifier, SpectralGaps, observe, product
-from glmesh.collectives.flood import flood_max
+from glmesh.collectives.agreement import agree_on_data
 from glmesh.core import Block, Certificate, HostedNodes, Measures, Rounds, Setup
+from glmesh.core.state import Extent
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
-from glmesh.problem import CompositeObjective, DataSummary, Partition, Problem, Shard
+from glmesh.problem import CompositeObjective, Partition, Problem, Shard
 from glmesh.problem.partition import partition as make_partition
 from glmesh.types import Flags, Indices, Matrix, Vector
 
@@ -32,23 +33,12 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         warm_up()  # so that no round is timed with a compilation in it
         super().__init__(setup, method, setup.connect(flows=flows), partition)
         self.uses_flows = flows
-        self.summary = self._agree()
+        self.summary = agree_on_data(setup, self.transport)
         self.blocks = [self.make_block(number, ids) for number, ids in enumerate(setup.node_ids)]
         self.certifiers: list[Certifier] = []
         self.by_id = ColaBlocks(method, self.blocks, self.states, [])
         self.proof: tuple[Certificate, Vector, Matrix] | None = None  # and the state that it is about
         self._of_members: tuple[bytes, Block] | None = None  # all members in one block, until some join or leave
-
-    def _agree(self) -> DataSummary | None:
-        """Return what nodes with data of their own must know of each other's data, found by messages.
-
-        Return None for pooled data.
-        """
-        if self.problem.pooled:
-            return None
-        own = [np.stack([self.problem.parts[k].summary().to_vector() for k in ids]) for ids in self.setup.node_ids]
-        floods = [flood_max(part, self.setup.diameter) for part in own]
-        return DataSummary.from_vector(self.setup.agree(self.transport, floods)[0][0])
 
     def make_block(self, number: int, ids: Indices) -> Block:
         """Return block `number` of this process, with the columns that the partition gives to the nodes `ids`."""
@@ -93,7 +83,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     def rounds(self, number: int) -> list[Rounds]:
         """Return the generators of round `number`, one per block, with certificate records in their messages."""
-        rounds = super().rounds(number)
+        rounds = [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
         watching = self.watchers
         if not watching:
             return rounds
@@ -191,11 +181,12 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             return self._observe_members(xs, vs, self.members(rounds))
         return observe(self.blocks, xs, vs, by_samples=self.by_samples, processes=self.processes)
 
-    def objective_at(self, x: Vector, estimates: Matrix, rounds: int) -> float:
+    def objective_at(self, x: Vector | None, estimates: Matrix, rounds: int) -> float:
         """Return the user-level objective at other variables x, in the user's order, and estimates, shape (K, d).
 
         `rounds` says whose objective it is: that of the members after this number of rounds.
         """
+        assert x is not None
         vs = [estimates[block.ids.astype(np.int64)] for block in self.blocks]
         if self.transport.fails:
             return self._observe_members(self.by_block(x), vs, self.members(rounds)).objective
@@ -235,7 +226,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self._of_members = key, Block.of(ids, self.setup.info, forms, lambda: np.zeros((len(ids), d)))
         return self._of_members[1]
 
-    def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
+    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
         """Return (coefficients, intercept): the mean of the members' models split by samples, x split by features.
 
         x is in the user's order, estimates have shape (K, d), members is a mask of shape (K,).
@@ -243,6 +234,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         if self.by_samples:
             f = self.problem.composite.f
             return self.problem.model_of(np.mean([f.gradient(row) for row in estimates[members]], axis=0))
+        assert x is not None
         return self.problem.coefficients(x, self.product(x))
 
     # certificates
@@ -305,13 +297,33 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         """Return the certifiers of this process, one per block; empty if the run makes no certificates."""
         return [*self.certifiers, *self.by_id.async_certifiers]
 
-    def restore(self, states: list[ColaState], watchers: list[Any]) -> None:
-        """Take over the saved states of all blocks, and those of their certifiers, from a checkpoint."""
-        for watcher, saved in zip(self.watchers, watchers, strict=True):
-            watcher.state = saved
-        for number, saved in enumerate(states):
-            saved.gossip = self.states[number].gossip.restored(saved.gossip)
-            self.states[number] = saved
+    def require_saving(self) -> None:
+        """Do nothing: a run of these nodes can be saved."""
+
+    @property
+    def extents(self) -> list[Extent]:
+        """Return the numbers of nodes, columns and units of each block of this process."""
+        return [Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks]
+
+    @property
+    def watching(self) -> list[Any]:
+        """Return the states of the certifiers of this process, one per block."""
+        return [watcher.state for watcher in self.watchers]
+
+    def saved(self) -> dict[str, Any]:
+        """Return {"proof", "summary"}: the last certificate with its state, and what is agreed on of data apart."""
+        return {"proof": self.proof, "summary": self.summary}
+
+    def restore(self, states: list[ColaState], watching: list[Any], saved: dict[str, Any]) -> None:
+        """Take over the states of all blocks and certifiers, proof, summary and anchor from a checkpoint."""
+        if saved["anchor"] != self.problem.spec.anchor:
+            self.retarget(self.problem.anchored(saved["anchor"]))
+        self.proof, self.summary = saved["proof"], saved["summary"]
+        for watcher, seen in zip(self.watchers, watching, strict=True):
+            watcher.state = seen
+        for number, state in enumerate(states):
+            state.gossip = self.states[number].gossip.restored(state.gossip)
+            self.states[number] = state
 
     def restart(self) -> None:
         """Begin anew from the present variables and estimates, which were changed from outside."""

@@ -119,8 +119,9 @@ class Replicas(HostedNodes[Samples, Copies]):
         """Return objective and absolute duality gap at the mean of all copies, and the disagreement of the copies."""
         return observe_copies(self.problem, self.estimates)
 
-    def coefficients(self, x: Vector, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
+    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
         """Return (coefficients, intercept): x, which is the mean of all copies, and 0."""
+        assert x is not None
         return x, 0.0
 
     def data_of(self, k: int) -> list[object]:

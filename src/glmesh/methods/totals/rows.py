@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
+from glmesh.functions.separable import Columnwise
 from glmesh.parallel import SERIAL, ThreadPool
-from glmesh.types import SampleMatrix, Unsigned, Vector
+from glmesh.types import Indices, SampleMatrix, Unsigned, Vector
 
 
 @dataclass(eq=False)
@@ -37,3 +41,20 @@ class Rows:
     def p(self) -> int:
         """Number of coefficients, the intercept not counted."""
         return int(self.X[0].shape[1])
+
+    @cached_property
+    def starts(self) -> Indices:
+        """First row of each hosted node, and the number of all rows at the end, shape (n_hosted + 1,)."""
+        return np.concatenate([[0], np.cumsum([len(y) for y in self.y])]).astype(np.int64)
+
+    @cached_property
+    def dual(self) -> Columnwise:
+        """Dual g of the losses of all hosted rows: loss_i(z) = g_i*(-z), weights included."""
+        g = self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
+        assert isinstance(g, Columnwise)
+        return g
+
+    @cached_property
+    def nonzeros(self) -> Vector:
+        """Number of stored entries of each hosted node's rows, shape (n_hosted,)."""
+        return np.array([x.size if isinstance(x, np.ndarray) else x.nnz for x in self.X], dtype=np.float64)

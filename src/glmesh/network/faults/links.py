@@ -1,5 +1,6 @@
 """Links of a fault plan: which are among others, and where they lead."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 import numpy as np
@@ -21,14 +22,20 @@ def among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flag
     return np.isin(low * width + high, listed[:, 0] * width + listed[:, 1])
 
 
+def neighbours_of(links: Iterable[Collection[int]]) -> dict[int, set[int]]:
+    """Return the neighbours of each node that has links, by node; a node without links has none."""
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for a, b in links:
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    return neighbours
+
+
 def reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
     """Return the nodes that can be reached from `start` over the links, itself included."""
-    neighbours: dict[int, set[int]] = {}
-    for a, b in links:
-        neighbours.setdefault(a, set()).add(b)
-        neighbours.setdefault(b, set()).add(a)
+    neighbours = neighbours_of(links)
     reached, fresh = {start}, {start}
     while fresh:
-        fresh = {near for node in fresh for near in neighbours.get(node, ())} - reached
+        fresh = {near for node in fresh for near in neighbours[node]} - reached
         reached |= fresh
     return reached

@@ -36,7 +36,7 @@ from glmesh.network.faults.entries import (
     stated,
     whole,
 )
-from glmesh.network.faults.links import among, message_ends, reachable
+from glmesh.network.faults.links import among, message_ends, neighbours_of, reachable
 from glmesh.types import Flags, Indices, Vector
 
 _LATEST = 3  # [exchanges] longest delay of a message; docs/elasticity.md
@@ -185,10 +185,7 @@ class Plan:
         for place, node in self._named_nodes():
             if node >= n_nodes:
                 raise InvalidInput(f"fault plan, {place}: there is no node {node}; the nodes are 0 to {n_nodes - 1}")
-        neighbours: dict[int, set[int]] = {node: set() for node in range(n_nodes)}
-        for a, b in links:
-            neighbours[a].add(b)
-            neighbours[b].add(a)
+        neighbours = neighbours_of(links)
         for place, (a, b) in self._named_links():
             if b not in neighbours[a]:
                 near = ", ".join(map(str, sorted(neighbours[a] - {a}))) or "no node"

@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from glmesh.errors import InvalidInput, RankFailed
-from glmesh.types import Bytes, Indices, Matrix
+from glmesh.types import Bytes, Indices, Matrix, Unsigned
 
 Made = MPI.Prequest | MPI.Datatype  # what MPI prepares, and is to free again
 
@@ -138,6 +138,18 @@ class Communicator:
         """Start persistent requests (MPI_Startall)."""
         if requests:
             MPI.Prequest.Startall(requests)
+
+    def all_sum(self, own: Unsigned) -> Unsigned:
+        """All-reduce: return the sums modulo 2^64 over all ranks, shape (N,), of every rank's (N,) numbers."""
+        total = np.empty_like(own)
+        self.wait([self._comm.Iallreduce([own, MPI.UINT64_T], [total, MPI.UINT64_T], MPI.SUM)])
+        return total
+
+    def all_max(self, own: Indices) -> Indices:
+        """All-reduce: return the maxima over all ranks, shape (n,), of every rank's (n,) whole numbers."""
+        largest = np.empty_like(own)
+        self.wait([self._comm.Iallreduce([own, MPI.INT64_T], [largest, MPI.INT64_T], MPI.MAX)])
+        return largest
 
     def exchange_bytes(self, outgoing: dict[int, Bytes]) -> dict[int, Bytes]:
         """Send bytes of any length to each of these ranks; return what each of them sent here, by rank."""

@@ -12,11 +12,12 @@ import numpy as np
 from mpi4py import MPI
 
 from glmesh.collectives.messages import PartialSum
+from glmesh.collectives.routes import Routes
 from glmesh.core import Contents, Halo, Layout, Mail, Outbox, Reader, Traffic
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Plan
 from glmesh.transports.mpi.communicator import Communicator
-from glmesh.types import Bytes, Indices, Matrix, Vector
+from glmesh.types import Bytes, Indices, Matrix, Unsigned, Vector
 
 ROWS, SCALARS = 0, 1  # tags
 _NO_LAYOUT = Layout(0, 0)  # parts that MPI carries say their own lengths
@@ -42,6 +43,7 @@ class MpiTransport:
     carries: ClassVar[Contents] = Contents(
         vectors=True,
         scalars=True,
+        totals=True,
         parts=frozenset({PartialSum}),
         transport="runtime='mpi'",
         remedy="Use gossip='auto' and no faults, or runtime='simulation'",
@@ -50,6 +52,7 @@ class MpiTransport:
 
     def __init__(self, ranks: Communicator, mixing: Mixing, hosts: list[Indices]) -> None:
         self._ranks, self.traffic = ranks, Traffic()
+        self.routes, self._nodes = Routes(mixing), hosts[ranks.rank]
         own, matrix = hosts[ranks.rank], mixing.matrix
         self._size = len(own)
         self._rank_of = rank_of = np.repeat(np.arange(len(hosts)), [len(ids) for ids in hosts])
@@ -169,6 +172,28 @@ class MpiTransport:
                 numbers -= int((outbox.scalars == -np.inf).sum(axis=1) @ self._degrees)
         self.traffic.communications += 1
         self.traffic.bytes += 8 * numbers + sum([one.nbytes for one in outbox.mail])
+
+    @property
+    def n_nodes(self) -> int:
+        """Number K of nodes of all ranks."""
+        return len(self._rank_of)
+
+    def add(self, contributions: list[Unsigned]) -> Unsigned:
+        """Return the sums over the nodes of all ranks modulo 2^64, shape (N,), by an all-reduce of whole numbers."""
+        (rows,) = contributions
+        self._count_total(rows.shape[1])
+        return self._ranks.all_sum(np.asarray(rows.sum(axis=0)))
+
+    def maximise(self, numbers: list[Indices]) -> Indices:
+        """Return the maxima over the nodes of all ranks, shape (n,), by an all-reduce of whole numbers."""
+        (rows,) = numbers
+        self._count_total(rows.shape[1])
+        return self._ranks.all_max(np.asarray(rows.max(axis=0)))
+
+    def _count_total(self, numbers: int) -> None:
+        """Count a total of so many numbers as the simulator does: messages of this rank's nodes to their neighbours."""
+        self.traffic.communications += self.routes.exchanges(numbers)
+        self.traffic.bytes += int(self.routes.bytes_of(numbers)[self._nodes].sum())
 
     def close(self) -> None:
         """Free the MPI requests and datatypes that were prepared."""

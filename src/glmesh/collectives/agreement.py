@@ -1,0 +1,16 @@
+"""What nodes with data of their own must know of each other's data, found by messages before round 0."""
+
+import numpy as np
+
+from glmesh.collectives.flood import flood_max
+from glmesh.core import Setup, Transport
+from glmesh.problem import DataSummary
+
+
+def agree_on_data(setup: Setup, transport: Transport) -> DataSummary | None:
+    """Return the summary of the data of all nodes, merged by flooding, or None for pooled data."""
+    if setup.problem.pooled:
+        return None
+    own = [np.stack([setup.problem.parts[k].summary().to_vector() for k in ids]) for ids in setup.node_ids]
+    floods = [flood_max(part, setup.diameter) for part in own]
+    return DataSummary.from_vector(setup.agree(transport, floods)[0][0])

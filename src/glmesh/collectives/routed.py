@@ -1,0 +1,202 @@
+"""Totals by messages between neighbours, sent again until every member holds the total.
+
+Without faults they take the exchanges and bytes of `Routes`. What a node has received it keeps, so a total may be left
+open while a member is away, and gone on with later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from glmesh.collectives.messages import PartialTotal
+from glmesh.collectives.routes import Routes
+from glmesh.core import Mail
+from glmesh.types import Flags, Unsigned
+
+
+class RoutedTotal(Protocol):
+    """Protocol of one total at all nodes of a simulated network: messages out, messages in, until all have it."""
+
+    def outgoing(self, routes: Routes) -> list[Mail]:
+        """Return the messages of all nodes in the next exchange."""
+
+    def incoming(self, mail: list[Mail], routes: Routes) -> None:
+        """Take the messages that arrived in this exchange, late ones and copies among them."""
+
+    def held_by(self, nodes: Flags) -> bool:
+        """Return whether all these nodes, a mask of shape (K,), hold all contributions or the total itself."""
+
+    def complete_among(self, nodes: Flags) -> bool:
+        """Return whether these nodes, a mask of shape (K,), have nothing more to tell each other."""
+
+    def result(self, node: int) -> Unsigned:
+        """Return the total at a node that holds it, shape (numbers,)."""
+
+
+@dataclass
+class FloodedTotal:
+    """A total by flooding: a node passes on once what is new to it, and what a neighbour asks for as often as it asks.
+
+    After as many exchanges as the network is wide, nodes that lack contributions begin to ask.
+    """
+
+    number: int  # of the total
+    largest: bool  # whether maxima are wanted instead of sums
+    members: list[int]  # whose contributions make the total, ascending
+    known: list[dict[int, Unsigned]]  # by node: contributions that it holds, by their node
+    fresh: list[dict[int, int]]  # by node: contributions heard in the last exchange, and from whom
+    asked: list[dict[int, tuple[int, ...]]]  # by node: what each neighbour asked for in the last exchange
+    patience: int  # [exchanges] before nodes ask
+
+    @staticmethod
+    def of(number: int, rows: Unsigned, members: Flags, diameter: int, *, largest: bool = False) -> FloodedTotal:
+        """Return the total before its first exchange; rows (K, numbers) are the contributions of all nodes."""
+        nodes = range(len(rows))
+        known = [{k: rows[k]} if members[k] else {} for k in nodes]
+        fresh = [dict.fromkeys(own, -1) for own in known]
+        listed = np.flatnonzero(members).tolist()
+        return FloodedTotal(number, largest, listed, known, fresh, [{} for _ in nodes], diameter)
+
+    def outgoing(self, routes: Routes) -> list[Mail]:
+        """Return the messages of all members in the next exchange: news, what was asked for, and requests."""
+        mail, asks = [], self.patience <= 0
+        for k in self.members:
+            known = self.known[k]
+            wanted = tuple(node for node in self.members if node not in known) if asks else ()
+            for peer in routes.neighbours[k]:
+                news = [node for node, source in self.fresh[k].items() if source != peer]
+                news += [node for node in self.asked[k].get(peer, ()) if node in known and node not in news]
+                if news or wanted:
+                    part = PartialTotal(self.number, {node: known[node] for node in news}, wanted)
+                    mail.append(Mail(k, peer, [part]))
+        return mail
+
+    def incoming(self, mail: list[Mail], routes: Routes) -> None:
+        """Keep the contributions that are new, and what neighbours ask for."""
+        self.patience -= 1
+        self.fresh, self.asked = [{} for _ in self.known], [{} for _ in self.known]
+        for one in mail:
+            part, k = one.part(PartialTotal), one.receiver
+            if part is None or part.number != self.number:
+                continue
+            for node, row in part.rows.items():
+                if node not in self.known[k]:
+                    self.known[k][node], self.fresh[k][node] = row, one.sender
+            self.asked[k][one.sender] = part.wanted
+
+    def held_by(self, nodes: Flags) -> bool:
+        """Return whether all these nodes, a mask of shape (K,), hold the contributions of all members."""
+        return all(len(self.known[k]) == len(self.members) for k in np.flatnonzero(nodes).tolist())
+
+    def complete_among(self, nodes: Flags) -> bool:
+        """Return whether these nodes, a mask of shape (K,), all hold what any of them holds."""
+        held = [set(self.known[k]) for k in np.flatnonzero(nodes).tolist()]
+        return not held or all(one == held[0] for one in held)
+
+    def result(self, node: int) -> Unsigned:
+        """Return the total at a node that holds all contributions, shape (numbers,)."""
+        rows = np.stack([self.known[node][k] for k in self.members])
+        return _reduced(rows, largest=self.largest)
+
+
+@dataclass
+class TreeTotal:
+    """A total along the spanning tree, of which all nodes are members: sums of subtrees go up, the total comes down.
+
+    A node sends the sum of its subtree once, and again every 2 * depth exchanges until the total has come. A parent
+    that has the total sends it once, and again to children that send their sums again.
+    """
+
+    number: int  # of the total
+    largest: bool  # whether maxima are wanted instead of sums
+    own: Unsigned  # (K, numbers) contributions of all nodes
+    reported: list[dict[int, Unsigned]]  # by node: sums of its children's subtrees
+    sums: list[Unsigned | None]  # by node: sum of its subtree; None: a child has not reported yet
+    totals: list[Unsigned | None]  # by node: the total; None: not known yet
+    due: list[list[int]]  # by node: neighbours in the tree that it is to send to next
+    patience: int  # [exchanges] before sums are sent again
+
+    @staticmethod
+    def of(number: int, rows: Unsigned, routes: Routes, *, largest: bool = False) -> TreeTotal:
+        """Return the total before its first exchange; rows (K, numbers) are the contributions of all nodes."""
+        n = len(rows)
+        empty: list[Unsigned | None] = [None] * n
+        made = TreeTotal(
+            number,
+            largest,
+            rows,
+            [{} for _ in range(n)],
+            empty,
+            list(empty),
+            [[] for _ in range(n)],
+            2 * routes.tree[1],
+        )
+        for k in range(n):
+            made._add_up(k, routes)
+        return made
+
+    def _add_up(self, k: int, routes: Routes) -> None:
+        """Make the sum of a node's subtree once all its children have reported, and the total at the root."""
+        parents, reported = routes.tree[0], self.reported[k]
+        if self.sums[k] is not None or len(reported) < len(routes.children[k]):
+            return
+        rows = np.stack([self.own[k], *(reported[child] for child in sorted(reported))])
+        self.sums[k] = total = _reduced(rows, largest=self.largest)
+        if parents[k] < 0:
+            self.totals[k], self.due[k] = total, routes.children[k]
+        else:
+            self.due[k] = [int(parents[k])]
+
+    def outgoing(self, routes: Routes) -> list[Mail]:
+        """Return the messages of all nodes in the next exchange: sums to parents, totals to children."""
+        mail, parents = [], routes.tree[0]
+        again = self.patience <= 0
+        self.patience = 2 * routes.tree[1] if again else self.patience
+        for k, (subtotal, total) in enumerate(zip(self.sums, self.totals, strict=True)):
+            peers = self.due[k]
+            if not peers and again and total is None and subtotal is not None:
+                peers = [int(parents[k])]
+            content = subtotal if total is None else total
+            if content is not None:
+                mail += [Mail(k, peer, [PartialTotal(self.number, {k: content})]) for peer in peers]
+        return mail
+
+    def incoming(self, mail: list[Mail], routes: Routes) -> None:
+        """Take sums from children and the total from the parent; who sends a sum to a node with the total gets it."""
+        self.patience -= 1
+        self.due = [[] for _ in self.due]
+        parents = routes.tree[0]
+        for one in mail:
+            part, k = one.part(PartialTotal), one.receiver
+            if part is None or part.number != self.number:
+                continue
+            if one.sender == parents[k]:
+                if self.totals[k] is None:
+                    self.totals[k], self.due[k] = part.rows[one.sender], routes.children[k]
+            elif self.totals[k] is None:
+                self.reported[k].setdefault(one.sender, part.rows[one.sender])
+                self._add_up(k, routes)
+            elif one.sender not in self.due[k]:
+                self.due[k] = [*self.due[k], one.sender]
+
+    def held_by(self, nodes: Flags) -> bool:
+        """Return whether all these nodes, a mask of shape (K,), hold the total."""
+        return all(self.totals[k] is not None for k in np.flatnonzero(nodes).tolist())
+
+    def complete_among(self, nodes: Flags) -> bool:
+        """Return False: along a tree nodes do not know who has nothing more to tell."""
+        return False
+
+    def result(self, node: int) -> Unsigned:
+        """Return the total at a node that holds it, shape (numbers,)."""
+        total = self.totals[node]
+        assert total is not None
+        return total
+
+
+def _reduced(rows: Unsigned, *, largest: bool) -> Unsigned:
+    """Return the sum modulo 2^64, or the maximum as signed numbers, of each column of rows, shape (numbers,)."""
+    return rows.view(np.int64).max(axis=0).view(np.uint64) if largest else np.asarray(rows.sum(axis=0))

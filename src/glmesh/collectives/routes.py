@@ -1,0 +1,145 @@
+"""Routes of a total over a network: which messages carry it, in which exchange, and how long they are.
+
+A simulator that adds contributions up in one place, and MPI, which does it by an all-reduce, count by these routes what
+nodes would send each other; `glmesh.collectives.routed` sends those very messages.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csgraph
+
+from glmesh.collectives.totals import SHORT_VECTORS
+from glmesh.network import Mixing, topology
+from glmesh.types import Indices, Vector
+
+HEAD, NODE_ID, NUMBER = 8, 4, 8  # [bytes] of a message: number of the total; id of a contribution; each of its numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Leg:
+    """Messages of one exchange of a total."""
+
+    senders: Indices  # (messages,)
+    receivers: Indices  # (messages,)
+    rows: Indices  # (messages,) contributions, or sums of several, in each message
+
+    def sizes(self, numbers: int) -> Vector:
+        """Return the bytes of each message, shape (messages,), if a contribution has so many numbers."""
+        return np.asarray(HEAD + self.rows * (NODE_ID + NUMBER * numbers), dtype=np.float64)
+
+
+class Routes:
+    """Routes of totals over the links of a mixing: by flooding, or along the spanning tree of the network.
+
+    Parameters
+    ----------
+    mixing : Mixing
+        Its off-diagonal entries are the links.
+    """
+
+    def __init__(self, mixing: Mixing) -> None:
+        self._matrix = mixing.matrix
+        self.n_nodes = mixing.n_nodes
+        self._load: dict[bool, tuple[Indices, Indices]] = {}  # by whether it floods: messages and rows of each sender
+
+    def floods(self, numbers: int) -> bool:
+        """Return whether contributions of so many numbers are flooded; otherwise they go along the spanning tree.
+
+        They are flooded where all nodes are neighbours, and where all of them together are short.
+        """
+        if self.n_nodes > topology.EXACT_DIAMETER:  # beyond, the diameter is not known
+            return self._complete
+        return self._complete or NUMBER * numbers * self.n_nodes <= SHORT_VECTORS
+
+    def legs(self, numbers: int) -> list[Leg]:
+        """Return the messages of each exchange of a total of so many numbers, in the order of the exchanges."""
+        return self._flood if self.floods(numbers) else self._tree
+
+    def exchanges(self, numbers: int) -> int:
+        """Return the number of exchanges of a total: the diameter by flooding, twice the depth along the tree."""
+        return len(self.legs(numbers))
+
+    def bytes_of(self, numbers: int) -> Indices:
+        """Return the bytes that each node sends for a total of so many numbers, shape (K,)."""
+        way = self.floods(numbers)
+        if way not in self._load:
+            legs, n = self.legs(numbers), self.n_nodes
+            messages = sum((np.bincount(leg.senders, minlength=n) for leg in legs), np.zeros(n, np.int64))
+            rows = sum((np.bincount(leg.senders, leg.rows, n).astype(np.int64) for leg in legs), np.zeros(n, np.int64))
+            self._load[way] = messages, rows
+        messages, rows = self._load[way]
+        return np.asarray(HEAD * messages + rows * (NODE_ID + NUMBER * numbers))
+
+    @cached_property
+    def links(self) -> tuple[Indices, Indices]:
+        """Nodes (senders, receivers) of all directed links, each of shape (n_links,), ascending by sender."""
+        matrix = self._matrix.tocoo()
+        apart = matrix.row != matrix.col
+        return matrix.row[apart].astype(np.int64), matrix.col[apart].astype(np.int64)
+
+    @cached_property
+    def neighbours(self) -> list[list[int]]:
+        """Ids of the neighbours of each node, ascending, itself not included."""
+        senders, receivers = self.links
+        ends = np.searchsorted(senders, np.arange(1, self.n_nodes))
+        return [part.tolist() for part in np.split(receivers, ends)]
+
+    @cached_property
+    def diameter(self) -> int:
+        """Links of the longest shortest path, or an upper bound beyond 1,024 nodes."""
+        return topology.diameter(self._matrix)
+
+    @property
+    def _complete(self) -> bool:
+        return len(self.links[0]) == self.n_nodes * (self.n_nodes - 1)
+
+    @cached_property
+    def tree(self) -> tuple[Indices, int]:
+        """Parent of each node in the spanning tree, -1 at the root, shape (K,), and the depth of the tree in links."""
+        return topology.spanning_tree(self._matrix)
+
+    @cached_property
+    def children(self) -> list[list[int]]:
+        """Ids of the children of each node in the spanning tree, K ascending lists."""
+        parents, _ = self.tree
+        return [np.flatnonzero(parents == node).tolist() for node in range(self.n_nodes)]
+
+    @cached_property
+    def _tree(self) -> list[Leg]:
+        """Messages along the tree: a node sends its subtree's sum as soon as it can; then the total comes down."""
+        parents, depth = self.tree
+        heights, depths = np.zeros(self.n_nodes, np.int64), np.zeros(self.n_nodes, np.int64)
+        for node in range(self.n_nodes):
+            at, up = node, 0
+            while parents[at] >= 0:
+                at, up = int(parents[at]), up + 1
+                heights[at] = max(heights[at], up)
+            depths[node] = up
+        below = np.arange(self.n_nodes)[parents >= 0]
+        ups = [below[heights[below] == stage] for stage in range(depth)]
+        downs = [below[depths[below] == stage + 1] for stage in range(depth)]
+        return [Leg(some, parents[some], np.ones(len(some), np.int64)) for some in ups] + [
+            Leg(parents[some], some, np.ones(len(some), np.int64)) for some in downs
+        ]
+
+    @cached_property
+    def _flood(self) -> list[Leg]:
+        """Messages of flooding: a node passes on each contribution, when it is new, to all but where it came from.
+
+        If it came from several neighbours at once, the one with the smallest id is where it came from.
+        """
+        senders, receivers = self.links
+        if self._complete:
+            return [Leg(senders, receivers, np.ones(len(senders), np.int64))] if len(senders) else []
+        distance = csgraph.shortest_path(self._matrix, unweighted=True).astype(np.int64)  # from origin to node
+        diameter = int(distance.max())
+        source = np.full(distance.shape, -1)  # of the contribution of each origin, at each node
+        for a, b in zip(senders[::-1].tolist(), receivers[::-1].tolist(), strict=True):
+            source[distance[:, a] == distance[:, b] - 1, b] = a
+        rows = np.empty((diameter, len(senders)), dtype=np.int64)
+        for link, (a, b) in enumerate(zip(senders.tolist(), receivers.tolist(), strict=True)):
+            rows[:, link] = np.bincount(distance[source[:, a] != b, a], minlength=diameter)[:diameter]
+        sent = [np.flatnonzero(counts) for counts in rows]
+        return [Leg(senders[some], receivers[some], counts[some]) for some, counts in zip(sent, rows, strict=True)]

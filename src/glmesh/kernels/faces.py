@@ -1,0 +1,307 @@
+"""Minimisers of b.e + e.S e/2 + sum_i l1_i abs(w_i + e_i) over w + e in a box, S symmetric and positive semidefinite.
+
+Coordinates without l1 and without bounds are eliminated first; then coordinate descent finds the others that are zero
+or at a bound, and a Cholesky factor solves for those that are not (the *face*), in turn until the minimiser is found.
+There is no BLAS here: all processes compute the same bits, whatever the number of its threads.
+"""
+
+import numpy as np
+
+from glmesh.kernels.jit import ONE, ZERO, inlined, kernel
+
+WIDTH = np.uint64(8)  # columns that a trailing matrix is updated by at once
+PASSES = 20  # [passes] of coordinate descent at most, between two Cholesky factors
+FACES = 60  # faces tried at most, between two coordinate descents
+ROUNDS = 60  # coordinate descents at most
+OPTIMAL = 1e-13  # [largest slope] violation of the optimality conditions that is rounding
+
+
+@kernel
+def eliminate(S, n, floor, panel):
+    """Factor the first n columns of S in place: L there, and the Schur complement of the others in the lower triangle.
+
+    Only the lower triangle of S is read and written. A column whose pivot is at most floor[k] becomes zero: its
+    coordinate has no curvature of its own. `panel` has shape (8, d) and is written to.
+    """
+    d = np.uint64(S.shape[0])
+    k = ZERO
+    while k < n:
+        end = min(k + WIDTH, n)
+        for c in range(k, end):
+            if S[c, c] > floor[c]:
+                root = np.sqrt(S[c, c])
+                S[c, c] = root
+                for i in range(c + ONE, d):
+                    S[i, c] /= root
+            else:
+                for i in range(c, d):
+                    S[i, c] = 0.0
+            for e in range(c + ONE, end):
+                factor = S[e, c]
+                for i in range(e, d):
+                    S[i, e] -= factor * S[i, c]
+        for c in range(WIDTH):
+            for i in range(end, d):
+                panel[c, i] = S[i, k + c] if k + c < end else 0.0
+        for i in range(end, d):
+            a0, a1, a2, a3 = panel[0, i], panel[1, i], panel[2, i], panel[3, i]
+            a4, a5, a6, a7 = panel[4, i], panel[5, i], panel[6, i], panel[7, i]
+            for j in range(end, i + ONE):
+                first = a0 * panel[0, j] + a1 * panel[1, j] + a2 * panel[2, j] + a3 * panel[3, j]
+                second = a4 * panel[4, j] + a5 * panel[5, j] + a6 * panel[6, j] + a7 * panel[7, j]
+                S[i, j] -= first + second
+        k = end
+
+
+@kernel
+def forward(L, n, x):
+    """Replace the first n entries of x by L^-1 x; entries of columns without a pivot become 0."""
+    for k in range(n):
+        total = x[k]
+        for j in range(k):
+            total -= L[k, j] * x[j]
+        x[k] = total / L[k, k] if L[k, k] > 0.0 else 0.0
+
+
+@kernel
+def backward(L, n, x):
+    """Replace the first n entries of x by L^-T x; entries of columns without a pivot become 0."""
+    for back in range(n):
+        k = n - ONE - back
+        x[k] = x[k] / L[k, k] if L[k, k] > 0.0 else 0.0
+        for j in range(k):
+            x[j] -= L[k, j] * x[k]
+
+
+@inlined
+def _step(u, slope, curvature, l1, lo, hi):
+    """Return the t that minimises slope (t - u) + curvature/2 (t - u)^2 + l1 abs(t) on [lo, hi]."""
+    z = curvature * u - slope
+    if z > l1:
+        t = (z - l1) / curvature
+    elif z < -l1:
+        t = (z + l1) / curvature
+    else:
+        t = 0.0
+    return min(max(t, lo), hi)
+
+
+@inlined
+def _piece(t, l1, lo, hi):
+    """Return a number that says on which piece of the penalty t is: -2 at lo, 2 at hi, 0 at the kink, else its sign."""
+    if t == lo:
+        return -2
+    if t == hi:
+        return 2
+    if l1 == 0.0:
+        return 3
+    return 1 if t > 0.0 else (-1 if t < 0.0 else 0)
+
+
+@kernel
+def _move(L, first, u, rho, i, new):
+    """Set u_i = new, and add to the slopes rho what that changes: rho += L_i (new - u_i), L the Schur complement."""
+    change = new - u[i]
+    u[i] = new
+    row = L[i]
+    for j in range(first, np.uint64(rho.size)):
+        rho[j] += change * row[j]
+
+
+@kernel
+def _descend(L, first, limits, u, rho, curve):
+    """Make passes of coordinate descent over the coordinates from `first` on, until no one changes its piece."""
+    d = np.uint64(rho.size)
+    for turn in range(PASSES):
+        changes = 0
+        for i in range(first, d):
+            l1, lo, hi = limits[0, i], limits[1, i], limits[2, i]
+            new = _step(u[i], rho[i], curve[i], l1, lo, hi)
+            if new != u[i]:
+                if _piece(new, l1, lo, hi) != _piece(u[i], l1, lo, hi):
+                    changes += 1
+                _move(L, first, u, rho, i, new)
+        if changes == 0 and turn > 0:
+            return
+
+
+@kernel
+def _violation(first, limits, u, rho, curve):
+    """Return the largest amount by which a slope violates the conditions of a minimiser."""
+    worst = 0.0
+    for i in range(first, np.uint64(rho.size)):
+        new = _step(u[i], rho[i], curve[i], limits[0, i], limits[1, i], limits[2, i])
+        worst = max(worst, abs(new - u[i]) * curve[i])
+    return worst
+
+
+@kernel
+def _factor_face(L, first, limits, u, floor, M, face, panel, least):
+    """Write the coordinates between kink and bounds to `face` and the factor of their part of L to M; return n."""
+    n = ZERO
+    for i in range(first, np.uint64(u.size)):
+        if abs(_piece(u[i], limits[0, i], limits[1, i], limits[2, i])) % 2 == 1:
+            face[n] = i
+            n += ONE
+    for a in range(n):
+        least[a] = floor[face[a]]
+        row, out = L[face[a]], M[a]
+        for b in range(a + ONE):
+            out[b] = row[face[b]]
+    eliminate(M[:n, :n], n, least, panel)
+    return n
+
+
+@kernel
+def _face_step(L, first, limits, u, rho, M, face, n, delta, change):
+    """Go to the minimiser on the face, or less far; return whether all of the way was gone.
+
+    Coordinates that would cross the kink or a bound are put there if the model falls by that; else the step ends where
+    the first of them crosses. `delta` and `change` are written to.
+    """
+    d = np.uint64(rho.size)
+    for a in range(n):
+        i = face[a]
+        delta[a] = -(rho[i] + limits[0, i] * np.sign(u[i]))
+    forward(M, n, delta)
+    backward(M, n, delta)
+    share, crossing, crossings = 1.0, n, 0
+    for a in range(n):
+        i = face[a]
+        end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
+        if end != u[i] + delta[a]:
+            crossings += 1
+            part = (end - u[i]) / delta[a]
+            if part <= share:
+                share, crossing = part, a
+    for cut in range(2):  # first with all crossing coordinates clipped, then the straight way to the first crossing
+        for j in range(first, d):
+            change[j] = 0.0
+        gain = 0.0
+        for a in range(n):
+            i = face[a]
+            end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
+            step = end - u[i] if cut == 0 else (end - u[i] if a == crossing else share * delta[a])
+            gain += rho[i] * step + limits[0, i] * (abs(u[i] + step) - abs(u[i]))
+            row = L[i]
+            for j in range(first, d):
+                change[j] += step * row[j]
+        for a in range(n):
+            i = face[a]
+            end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
+            step = end - u[i] if cut == 0 else (end - u[i] if a == crossing else share * delta[a])
+            gain += 0.5 * step * change[i]
+        if crossings == 0 or cut == 1 or gain < 0.0:
+            break
+    for a in range(n):
+        i = face[a]
+        end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
+        if cut == 0 or a == crossing:
+            u[i] = end
+        else:
+            u[i] += share * delta[a]
+    for j in range(first, d):
+        rho[j] += change[j]
+    return crossings == 0
+
+
+@inlined
+def _end(u, delta, l1, lo, hi):
+    """Return u + delta, or the kink or bound that lies between."""
+    t = u + delta
+    if l1 > 0.0 and t * u < 0.0:
+        t = 0.0
+    return min(max(t, lo), hi)
+
+
+@kernel
+def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
+    """Write the minimiser w + e to u, which holds a first guess; return whether the conditions of a minimiser hold.
+
+    S, shape (d, d), is symmetric; b, w and u have shape (d,); `limits` has the rows l1, lo and hi, shape (3, d). The
+    first `n_free` coordinates have neither l1 nor bounds. L and M, shape (d, d), `panel` (8, d), `work` (7, d) and
+    `face` (d,) are written to; L holds the factor of the first columns afterwards.
+    """
+    d = np.uint64(b.size)
+    rho, curve, floor, least, delta, change, y = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
+    noise = (64.0 + 4.0 * d) * 2.0**-52  # of a pivot, which is a difference of sums
+    scale = 0.0
+    for i in range(d):
+        floor[i] = noise * S[i, i]
+        y[i] = b[i]
+        scale = max(scale, abs(b[i]) + limits[0, i])
+        for j in range(i + ONE):
+            L[i, j] = S[i, j]
+    eliminate(L, n_free, floor, panel)
+    forward(L, n_free, y)
+    for i in range(n_free, d):
+        rho[i] = b[i]
+        for k in range(n_free):
+            rho[i] -= L[i, k] * y[k]
+        curve[i] = max(L[i, i], max(floor[i], 1e-290))
+        for j in range(n_free, i):
+            L[j, i] = L[i, j]
+    for i in range(n_free, d):
+        change[i] = u[i] - w[i]
+    for i in range(n_free, d):
+        row = L[i]
+        for j in range(n_free, d):
+            rho[i] += row[j] * change[j]
+    n, found = ZERO, n_free == d
+    if not found:
+        for _ in range(ROUNDS):
+            _descend(L, n_free, limits, u, rho, curve)
+            for _ in range(FACES):
+                n = _factor_face(L, n_free, limits, u, floor, M, face, panel, least)
+                if _face_step(L, n_free, limits, u, rho, M, face, n, delta, change):
+                    break
+            found = _violation(n_free, limits, u, rho, curve) <= OPTIMAL * scale
+            if found:
+                break
+    _back(S, b, limits, w, u, n_free, L, M, y, face, n, work)
+    return found
+
+
+@kernel
+def _back(S, b, limits, w, u, n_free, L, M, y, face, n, work):
+    """Solve for the free coordinates, given the others, and refine them and the face twice against S itself."""
+    d = np.uint64(b.size)
+    rho, delta, change = work[0], work[4], work[5]
+    for k in range(n_free):
+        change[k] = y[k]
+    for i in range(n_free, d):
+        for k in range(n_free):
+            change[k] += L[i, k] * (u[i] - w[i])
+    backward(L, n_free, change)
+    for k in range(n_free):
+        u[k] = w[k] - change[k]
+    for _ in range(2):
+        for i in range(d):
+            y[i] = u[i] - w[i]
+        for i in range(d):
+            total = b[i]
+            row = S[i]
+            for j in range(d):
+                total += row[j] * y[j]
+            rho[i] = total
+        for k in range(n_free):
+            y[k] = rho[k]
+        forward(L, n_free, y)
+        for a in range(n):
+            i = face[a]
+            total = rho[i] + limits[0, i] * np.sign(u[i])
+            for k in range(n_free):
+                total -= L[i, k] * y[k]
+            delta[a] = -total
+        forward(M, n, delta)
+        backward(M, n, delta)
+        for a in range(n):
+            i = face[a]
+            end = _end(u[i], delta[a], limits[0, i], limits[1, i], limits[2, i])
+            step = end - u[i] if end == u[i] + delta[a] else 0.0  # a coordinate at the kink's edge stays
+            u[i] += step
+            for k in range(n_free):
+                y[k] += L[i, k] * step
+        backward(L, n_free, y)
+        for k in range(n_free):
+            u[k] -= y[k]

@@ -1,0 +1,216 @@
+"""Sums over the rows of each hosted node at a trial point, of which a total of Newton's method is made.
+
+Products with the matrix of one node are BLAS calls on that node's own array, so how nodes are grouped into blocks and
+threads of Python does not matter to the bits; that the number of BLAS's own threads does not is assumed (OpenBLAS
+divides rows and columns of a product among threads, never a sum).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.kernels.working_gram import add_gram_of
+from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.scaled import ScaledPenalty
+from glmesh.types import Indices, Matrix, SampleMatrix, Vector
+
+TRIALS = np.ldexp(1.0, -np.arange(1, 13))  # shorter steps that every total tries: 1/2 ... 2^-12
+CHUNK = 4096  # [rows] that are weighted at a time: some MB for some hundred columns
+REACH_POWER = 16  # a sum of 16th powers bounds the largest: by less than the factor 2.3 for 10^6 rows
+REACH_LARGEST = 1e18  # of a squared reach; above it a bound is useless in any case
+HESSIAN_ROW_COST = 1 / 12  # [visits to a nonzero] of a nonzero in one row of the Hessian, for the virtual clock
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the next total asks of every node: sums at point + step, and shorter steps; the same at all nodes."""
+
+    point: Vector  # (d,) scaled coefficients
+    step: Vector  # (d,) towards the trial point; zeros: only the point itself is asked for
+    columns: Indices  # (n,) coordinates of the Hessian, ascending; empty: none is asked for
+    majorant: bool = False  # whether the Hessian is made of curvatures of a quadratic upper bound
+    stepped_majorant: bool = False  # whether the step was made with such curvatures
+    damping: float = 0.0  # part of the upper bound that was added to the curvature when the step was made
+    cap: float = np.inf  # a node's loss above it is sent as `cap`
+    trials: bool = False  # whether shorter steps are tried
+    dual: bool = False  # whether a dual point is asked for
+    shrink: float = 1.0  # factor of the dual point
+    cross: bool = False  # whether the Hessian's row of the intercept is asked for, on all columns
+    separation: bool = False  # whether it is counted which nodes have rows on the wrong side
+    reach: Matrix | None = None  # (n, n) inverse factor of the Hessian at `point` on all columns; None: not asked for
+
+    @property
+    def moves(self) -> bool:
+        """Whether the trial point is another than `point`."""
+        return bool(self.step.any())
+
+
+def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, Matrix]:
+    """Return the fields of the total, each of shape (n_hosted, size), at the trial point of the query."""
+    g = block.dual
+    with np.errstate(over="ignore", invalid="ignore"):
+        z, q = _predictions(block, penalty, query)
+        there = z + q if query.moves else z
+        slopes = [-g.conjugate_subgradient(-there)]
+        bends = None
+        if len(query.columns) or query.cross:
+            bends = g.conjugate_majorant(-there) if query.majorant else g.conjugate_curvature(-there)
+        values = [g.conjugates(-there)]
+        if query.dual:
+            theta = _dual_point(block, query, z, q)
+            slopes.append(theta)
+            values.append(g.slacks(-theta, -there))
+        fields = {"values": _capped(block, values, query.cap)}
+        if query.trials:
+            fields["trials"] = _capped(block, (g.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
+        fields["slopes"] = np.concatenate(_transposed(block, penalty, np.stack(slopes)), axis=1)
+        if bends is not None and len(query.columns):
+            fields["hessian"] = _triangles(block, penalty, bends, query.columns)
+        if bends is not None and query.cross:
+            fields["cross"] = _transposed(block, penalty, bends[None])[0]
+        if query.separation:
+            fields["wrong"] = _wrong_sides(block, there)
+        if query.reach is not None:
+            fields["reach"] = _reaches(block, penalty, query.reach)
+    for name, rows in fields.items():
+        if not np.isfinite(rows).all():  # far away; the trial point is refused, because a loss is at its cap
+            fields[name] = np.where(np.isfinite(rows), rows, 0.0)
+    return fields
+
+
+def visits(block: Rows, query: Query) -> Vector:
+    """Return the nonzeros that each hosted node visits for a total, shape (n_hosted,)."""
+    n = len(query.columns) * min(1.0, len(query.columns) / (block.p + 1.0))
+    return (2.0 + HESSIAN_ROW_COST * n) * block.nonzeros
+
+
+def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vector, Vector]:
+    """Return (predictions at the query's point, their change by its step), each of shape (m,)."""
+    raw = penalty.raw(np.stack([query.point, query.step]))
+    out = np.empty((block.starts[-1], 2))
+
+    def fill(k: int) -> None:
+        a, b = block.starts[k], block.starts[k + 1]
+        out[a:b] = block.X[k] @ raw[:-1]
+        out[a:b] += raw[-1]
+
+    list(block.threads.map(fill, range(block.size)))
+    return np.ascontiguousarray(out[:, 0]), np.ascontiguousarray(out[:, 1])
+
+
+def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
+    """Return the slopes of the losses at the trial point to first order from z, moved into their domain, shape (m,).
+
+    X^T of them is the gradient at the point plus the Hessian times the step, but for what the domain cuts off.
+    """
+    g = block.dual
+    bend = g.conjugate_majorant(-z) if query.stepped_majorant else g.conjugate_curvature(-z)
+    if query.damping:
+        bend = bend + query.damping * g.conjugate_majorant(-z)
+    bounds = g.kernel_rows(len(z))
+    inside = np.clip(g.conjugate_subgradient(-z) - bend * q, bounds[:, 3], bounds[:, 4])
+    return np.asarray(-query.shrink * inside)
+
+
+def _node_sums(block: Rows, values: Vector) -> Vector:
+    """Return the sum of the values, shape (m,), over each hosted node's rows, shape (n_hosted,)."""
+    return np.array([values[a:b].sum() for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)])
+
+
+def _capped(block: Rows, values: Iterable[Vector], cap: float) -> Matrix:
+    """Return each node's sums of several vectors of losses, shape (n_hosted, n), NaN and all above the cap cut to it."""
+    sums = np.stack([_node_sums(block, one) for one in values], axis=1)
+    return np.where(sums <= cap, sums, cap)
+
+
+def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
+    """Return X_k^T of each of n vectors of rows, shape (n, m), in scaled units, shape (n, n_hosted, d)."""
+    out = np.empty((len(rows), block.size, block.p + 1))
+
+    def fill(k: int) -> None:
+        own = np.ascontiguousarray(rows[:, block.starts[k] : block.starts[k + 1]])
+        out[:, k, :-1] = (block.X[k].T @ own.T).T / penalty.scale
+        out[:, k, -1] = own.sum(axis=1)
+
+    list(block.threads.map(fill, range(block.size)))
+    return out
+
+
+def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indices) -> Matrix:
+    """Return the upper triangle of each node's Hessian on some columns, shape (n_hosted, n (n + 1) / 2)."""
+    rows, others = triangle(len(columns))
+    scale = np.append(penalty.scale, 1.0)[columns]
+    out = np.empty((block.size, len(rows)))
+
+    def fill(k: int) -> None:
+        own = bends[block.starts[k] : block.starts[k + 1]]
+        whole = _gram(block.X[k], own, columns) / scale
+        whole /= scale[:, None]
+        out[k] = whole[rows, others]
+
+    list(block.threads.map(fill, range(block.size)))
+    return out
+
+
+@lru_cache(maxsize=4)
+def triangle(n: int) -> tuple[Indices, Indices]:
+    """Return (rows, columns) of the upper triangle of an n x n matrix."""
+    rows, columns = np.triu_indices(n)
+    return rows, columns
+
+
+def _gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
+    """Return X^T diag(h) X on some columns, shape (n, n), the upper triangle valid; index p is a column of ones."""
+    p, n = int(X.shape[1]), len(columns)
+    ones = bool(columns[-1] == p)
+    own = columns[: n - ones]
+    out = np.zeros((n, n))
+    if sp.issparse(X):
+        position = np.full(p, -1, dtype=np.int64)
+        position[own] = np.arange(len(own))
+        found, values = np.empty(n, dtype=np.uint64), np.empty(n)
+        add_gram_of(X.indptr, X.indices, X.data, h, position, found, values, out)
+        if ones:
+            out[:-1, -1] = (X.T @ h)[own]
+            out[-1, -1] = h.sum()
+        return out
+    root = np.sqrt(h)
+    for a in range(0, len(h), CHUNK):
+        part = X[a : a + CHUNK] if len(own) == p else X[a : a + CHUNK, own]
+        weighed = np.empty((len(part), n))
+        np.multiply(part, root[a : a + CHUNK, None], out=weighed[:, : len(own)])
+        if ones:
+            weighed[:, -1] = root[a : a + CHUNK]
+        out += weighed.T @ weighed
+    return out
+
+
+def _wrong_sides(block: Rows, there: Vector) -> Matrix:
+    """Return (1, whether a row is on the wrong side of the separating plane) for each node, shape (n_hosted, 2)."""
+    bounds = block.dual.kernel_rows(len(there))
+    wrong = ((bounds[:, 4] > 0) & (there <= 0)) | ((bounds[:, 3] < 0) & (there >= 0))
+    return np.array([[1.0, wrong[a:b].any()] for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)])
+
+
+def _reaches(block: Rows, penalty: ScaledPenalty, inverse: Matrix) -> Matrix:
+    """Return sum_i (x_i^T H^-1 x_i)^16 over each node's rows with a weight, shape (n_hosted, 1).
+
+    `inverse` is L^-1 with H = L L^T on all d coordinates.
+    """
+    out = np.zeros((block.size, 1))
+    factors = np.ascontiguousarray(inverse.T)
+    factors[:-1] /= penalty.scale[:, None]
+    for k, X in enumerate(block.X):
+        squares = np.empty(X.shape[0])
+        for a in range(0, len(squares), CHUNK):
+            part = X[a : a + CHUNK]
+            lengths = np.asarray(part @ factors[:-1]) + factors[-1]
+            squares[a : a + CHUNK] = np.einsum("ij,ij->i", lengths, lengths)
+        squares = np.where(squares <= REACH_LARGEST, squares, REACH_LARGEST)[block.weight[k] > 0]
+        out[k, 0] = (squares**REACH_POWER).sum()
+    return out

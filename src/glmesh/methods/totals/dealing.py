@@ -1,0 +1,91 @@
+"""Rows of a problem, dealt out to the nodes that are to hold them, whichever way the problem is split."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.core import Setup
+from glmesh.errors import UnsuitablePair
+from glmesh.linalg import Columns
+from glmesh.problem import DataSummary, NodeData, Partition, Problem, Shard, spread
+from glmesh.types import Indices, SampleMatrix, Vector
+
+Dealt = tuple[list[SampleMatrix], list[Vector], list[Vector]]  # X, y and sample weights of each node
+
+
+def refuse_features(problem: Problem, name: str) -> None:
+    """Raise UnsuitablePair, which names the method, if nodes hold features apart from each other."""
+    if problem.spec.split == "features" and (not problem.pooled or isinstance(problem, Shard)):
+        raise UnsuitablePair(
+            f"{name} needs nodes that hold rows, and here each holds features. Use Cola with another acceleration, or "
+            "Problem.from_nodes(..., split='samples')"
+        )
+
+
+def deal(setup: Setup) -> Partition:
+    """Return the partition of the samples over the nodes; samples that nodes hold already stay with them."""
+    problem = setup.problem
+    if isinstance(problem, Shard):
+        return problem.dealt
+    if problem.pooled:
+        return spread(_loads(problem.parts[0]), setup.n_nodes, setup.partition, setup.seed, "samples")
+    ends = np.cumsum([part.m for part in problem.parts])
+    return Partition.of_lists(np.split(np.arange(ends[-1]), ends[:-1]))
+
+
+def rows_of(problem: Problem, partition: Partition, ids: Indices, summary: DataSummary | None) -> Dealt:
+    """Return the rows X_k, shape (m_k, p), targets and weights, shape (m_k,), of each of the nodes `ids`.
+
+    Targets of a classification are -1 and 1. `ids` are ascending without a gap; `summary` is what nodes have agreed on
+    where data is apart, None: the data is pooled.
+    """
+    if summary is not None:
+        parts = [problem.parts[int(k)] for k in ids]
+        for k, part in zip(ids.tolist(), parts, strict=True):
+            part.check(summary, k)
+        X = [_by_rows(part.columns.widen(summary.width)) for part in parts]
+        return X, [part.targets(summary) for part in parts], [part.weight for part in parts]
+    data, starts = problem.parts[0], partition.starts[ids[0] : ids[-1] + 2]
+    if isinstance(problem, Shard):
+        own = np.arange(starts[0], starts[-1]) - partition.starts[problem.first]
+    else:
+        own = partition.order[starts[0] : starts[-1]]
+    matrix = _by_rows(data.columns) if problem.spec.split == "samples" else _transposed(data.columns)
+    y, weight = data.targets(problem.summary), data.weight
+    if len(own) < len(y) or not np.array_equal(own, np.arange(len(y))):
+        matrix, y, weight = matrix[own], y[own], weight[own]
+    ends = (starts - starts[0]).tolist()
+    spans = [slice(a, b) for a, b in pairwise(ends)]
+    return [matrix[span] for span in spans], [y[span] for span in spans], [weight[span] for span in spans]
+
+
+def plain(matrix: SampleMatrix) -> list[object]:
+    """Return a matrix as a list of its shape and arrays, of which a digest can be taken."""
+    return [matrix.shape, matrix.indptr, matrix.indices, matrix.data] if sp.issparse(matrix) else [matrix]
+
+
+def _loads(data: NodeData) -> Indices:
+    """Return the number of nonzeros of each sample, shape (m,)."""
+    columns = data.columns
+    if data.spec.split == "samples":
+        return columns.nonzeros
+    if columns.dense:
+        return np.asarray(np.count_nonzero(columns.data.reshape(columns.n, columns.d), axis=0), dtype=np.int64)
+    return np.bincount(columns.indices[columns.data != 0].astype(np.int64), minlength=columns.d)
+
+
+def _by_rows(columns: Columns) -> SampleMatrix:
+    """Return the transpose of a matrix stored by columns as rows, shape (n, d): contiguous or CSR, not copied."""
+    if columns.dense:
+        return columns.data.reshape(columns.n, columns.d)
+    parts = columns.data, columns.indices.view(np.int32), columns.indptr.view(np.int64)
+    return sp.csr_array(parts, shape=(columns.n, columns.d))
+
+
+def _transposed(columns: Columns) -> SampleMatrix:
+    """Return a matrix stored by columns as rows, shape (d, n): contiguous or CSR."""
+    matrix = columns.to_scipy()
+    return np.ascontiguousarray(matrix) if columns.dense else matrix.tocsr()

@@ -1,0 +1,42 @@
+"""Cholesky factor of a symmetric matrix, scaled to a unit diagonal."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from glmesh.types import Matrix, Vector
+
+REFINEMENTS = 2  # of each solution, by its residual
+RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal until it is positive definite
+
+
+class Factor:
+    """Factor of a positive semidefinite matrix, shape (d, d), of which the upper triangle is read."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self.matrix = np.triu(matrix) + np.triu(matrix, 1).T
+        diagonal = np.diagonal(self.matrix)
+        self.scale = np.divide(1.0, np.sqrt(diagonal), out=np.ones(len(matrix)), where=diagonal > 0)
+        scaled = self.scale[:, None] * self.matrix * self.scale
+        at = np.arange(len(matrix))
+        for ridge in RIDGES:
+            scaled[at, at] = np.where(diagonal > 0, 1.0, 0.0) + ridge + (diagonal <= 0)
+            try:
+                self._factor = scipy.linalg.cho_factor(scaled)
+            except np.linalg.LinAlgError:
+                continue
+            self.ridge = ridge
+            return
+        raise np.linalg.LinAlgError(f"not positive definite with a ridge of {RIDGES[-1]}")
+
+    def solve(self, right: Vector) -> Vector:
+        """Return the solution of matrix x = right, shape (d,) or (d, r), refined by its residuals."""
+        x = self._once(right)
+        for _ in range(REFINEMENTS):
+            x = x + self._once(right - self.matrix @ x)
+        return x
+
+    def _once(self, right: Vector) -> Vector:
+        scale = self.scale if right.ndim == 1 else self.scale[:, None]
+        return np.asarray(scale * scipy.linalg.cho_solve(self._factor, scale * right))

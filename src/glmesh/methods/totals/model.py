@@ -1,0 +1,99 @@
+"""The objective to second order around a point, from a total, and the step to the minimum of that model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.kernels.faces import eliminate, minimise
+from glmesh.methods.totals.contribution import triangle
+from glmesh.methods.totals.scaled import ScaledPenalty
+from glmesh.types import Indices, Matrix, Vector
+
+
+@dataclass(frozen=True)
+class Model:
+    """Loss and its derivatives at a point in scaled coordinates; the penalty is not included."""
+
+    point: Vector  # (d,)
+    loss: float
+    value: float  # loss and penalty
+    gradient: Vector  # (d,) of the loss
+    columns: Indices  # (n,) coordinates of the Hessian, ascending
+    hessian: Matrix  # (n, n) of the loss
+    majorant: bool  # whether the Hessian is that of a quadratic upper bound
+
+
+@dataclass(frozen=True)
+class Step:
+    """The step to the minimum of a model, and what the model says of it."""
+
+    change: Vector  # (d,)
+    decrement: float  # minus the slope of the objective along the step
+    shrink: float  # factor that moves the dual point of the step into the domain of the penalty's conjugate
+    residual: float  # largest slope that is left at smooth coordinates, in parts of what it is a difference of
+
+
+def from_triangle(entries: Vector, n: int) -> Matrix:
+    """Return the symmetric matrix, shape (n, n), with this upper triangle."""
+    out = np.empty((n, n))
+    rows, columns = triangle(n)
+    out[rows, columns] = entries
+    out[columns, rows] = entries
+    return out
+
+
+def minimum(penalty: ScaledPenalty, model: Model, bend: Matrix) -> Step:
+    """Return the step to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns."""
+    columns, table = model.columns, penalty.table.take(model.columns)
+    order = np.argsort(~penalty.smooth[columns], kind="stable")  # smooth coordinates first
+    inverse = np.argsort(order, kind="stable")
+    w, gradient = model.point[columns], model.gradient[columns]
+    slopes = gradient + table.l2 * w + table.linear
+    S = bend[np.ix_(order, order)]
+    S[np.diag_indices_from(S)] += table.l2[order]
+    u = _minimise(
+        S, slopes[order], np.stack([table.l1, table.lo, table.hi])[:, order], w[order], _count(penalty, columns)
+    )
+    e = u[inverse] - w
+    change = np.zeros_like(model.point)
+    change[columns] = e
+    decrement = -float((slopes * e).sum() + (table.l1 * (np.abs(u[inverse]) - np.abs(w))).sum())
+    pulls = gradient + (bend * e).sum(axis=1)
+    left = np.abs(pulls + table.l2 * (w + e) + table.linear)[penalty.smooth[columns]]
+    sizes = (np.abs(gradient) + (np.abs(bend) * np.abs(e)).sum(axis=1))[penalty.smooth[columns]]
+    residual = float((left / np.where(sizes > 0, sizes, 1.0)).max(initial=0.0))
+    held = ~penalty.free[columns]
+    limit = table.take(np.flatnonzero(held)).ray_limit(-pulls[held], np.zeros(())) if held.any() else np.inf
+    return Step(change, decrement, float(np.clip(limit, 0.0, 1.0)), residual)
+
+
+def _count(penalty: ScaledPenalty, columns: Indices) -> int:
+    return int(penalty.smooth[columns].sum())
+
+
+def _minimise(S: Matrix, slopes: Vector, limits: Matrix, w: Vector, n_smooth: int) -> Vector:
+    """Return the minimiser w + e of slopes.e + e.S e/2 + l1 abs(w + e) in the box, smooth coordinates first."""
+    d, u = len(slopes), w.copy()
+    space = np.empty((2, d, d))
+    arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
+    minimise(S, slopes, np.ascontiguousarray(limits), w, u, np.uint64(n_smooth), space[0], space[1], *arrays)
+    return u
+
+
+def inverse_factor(bend: Matrix) -> Matrix:
+    """Return L^-1 with L L^T = bend, shape (n, n), zero in the rows of coordinates without curvature of their own."""
+    n = len(bend)
+    L = bend.copy()
+    noise = (64.0 + 4.0 * n) * 2.0**-52
+    eliminate(L, np.uint64(n), noise * np.diag(bend), np.empty((8, n)))
+    L = np.tril(L)
+    pivots = np.diag(L).copy()
+    out = np.zeros((n, n))
+    for k in range(n):
+        if pivots[k] > 0:
+            out[k] = -(L[k, :k, None] * out[:k]).sum(axis=0)
+            out[k, k] += 1.0
+            out[k] /= pivots[k]
+    return out

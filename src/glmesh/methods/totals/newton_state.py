@@ -1,0 +1,38 @@
+"""State of Newton's method on totals: equal at all nodes, but for the work that each has done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core import PerNode, Shared
+from glmesh.core.totals import Sums
+from glmesh.methods.totals.contribution import Query
+from glmesh.methods.totals.model import Model, Step
+from glmesh.types import Matrix, Vector
+
+
+@dataclass
+class NewtonState:
+    """All that Newton's method carries from total to total; nothing but `visited` differs from node to node."""
+
+    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
+    intercept: Shared[float]
+    visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
+    objective: Shared[float] = np.nan  # at w; NaN before the first total
+    gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
+    distance: Shared[float] = np.inf  # without a penalty: bound of the distance to the optimum, in standard errors
+    failure: Shared[str] = ""  # a sentence if there is no optimum or no progress can be made
+    sums: Shared[Sums | None] = None  # last total, from which the next takes its units
+    scale: Shared[Vector | None] = None  # (p,) powers of two that columns are divided by; None: not agreed on yet
+    query: Shared[Query | None] = None  # what the coming total asks for; None: begin at w
+    model: Shared[Model | None] = None  # what is known at the query's point; None: nothing yet
+    step: Shared[Step | None] = None  # the step of the query, of length one; None: none
+    gram: Shared[Matrix | None] = None  # (n, n) Hessian of the upper bound, for damping; None: not known
+    damping: Shared[float] = 0.0  # part of `gram` that is added to the Hessian
+    careful: Shared[int] = 0  # rounds to come with curvatures of an upper bound instead of the Hessian
+    patience: Shared[int] = 1  # `careful` when the Hessian misleads next
+    lower: Shared[float] = -np.inf  # proven lower bound of the optimum
+    reach: Shared[float] = np.inf  # R of the self-concordance bound at the query's point; inf: not known
+    idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding

@@ -1,0 +1,303 @@
+"""Nodes that hold rows and all hold the same coefficients, which they compute from exact totals."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from glmesh.collectives.agreement import agree_on_data
+from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, PerNode, Setup, Shared
+from glmesh.core.messages import AnyRounds
+from glmesh.core.transport import Unfinished
+from glmesh.errors import InvalidInput, UnsuitablePair
+from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of
+from glmesh.methods.totals.rows import Rows
+from glmesh.problem import Partition, Problem
+from glmesh.types import Flags, Matrix, Vector
+
+Story = tuple[int, str, str]  # (round, acceleration from then on, why)
+
+
+class HoldsModel(Protocol):
+    """Protocol of the state of a method on totals: what the engine reads of it; `TotalState` explains each."""
+
+    w: Vector
+    intercept: float
+    visited: Vector
+    objective: float
+    gap: float
+
+
+@dataclass
+class TotalState:
+    """The least state of a method on totals; a method adds what it keeps itself."""
+
+    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
+    intercept: Shared[float]
+    visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
+    objective: Shared[float] = np.nan  # at w; NaN before it is known
+    gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
+
+
+StateT = TypeVar("StateT", bound=HoldsModel)
+
+
+class TotalMethod(ABC, Generic[StateT]):
+    """Base of methods on totals: `start` makes a state, and a round yields `Total` and changes the state alike at all.
+
+    A round may be begun again from the state before it, where a member was away under a fault plan.
+    """
+
+    @property
+    def averages_exactly(self) -> bool:
+        """Whether messages go between all nodes, as with CoCoA's server; here they take the links of the network."""
+        return False
+
+    def prepare(self, setup: Setup) -> TotalNodes[StateT]:
+        """Return the nodes that this process hosts, ready for round 0."""
+        return TotalNodes(self, setup)
+
+    @abstractmethod
+    def start(self, block: Rows, w: Vector | None, intercept: float) -> StateT:
+        """Return the state of a block before round 0, at coefficients w, shape (p,) (None: zero), and an intercept."""
+
+    @abstractmethod
+    def round(self, block: Rows, state: StateT) -> AnyRounds:
+        """Make one round of a block: yield each Total (or Largest) and be sent the Sums (or maxima) over all nodes."""
+
+    def retarget(self, block: Rows, state: StateT) -> None:
+        """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
+        fresh = self.start(block, state.w, state.intercept)
+        for name, value in vars(fresh).items():
+            setattr(state, name, value)
+
+
+class TotalNodes(HostedNodes[Rows, StateT]):
+    """The nodes of a method on totals in this process: blocks of rows, and one model that all nodes hold.
+
+    Parameters
+    ----------
+    method : TotalMethod
+        The method whose `round` these nodes make.
+    setup : Setup
+        What the engine gave to `prepare`.
+    story : sequence of (int, str, str), default ()
+        (round, acceleration from then on, why), where another method chose this one.
+    """
+
+    replicates = primal = True
+    method: TotalMethod[StateT]
+
+    def __init__(self, method: TotalMethod[StateT], setup: Setup, story: Sequence[Story] = ()) -> None:
+        if refusal := unsuitable(setup):
+            raise refusal
+        name = type(method).__name__
+        refuse_features(setup.problem, name)
+        super().__init__(setup, method, setup.connect(), deal(setup))
+        self.transport.carries.check(Contents(totals=True))
+        self.summary = agree_on_data(setup, self.transport)
+        self._story, self._made = list(story), 0  # rounds so far
+        self._host()
+        self.states += [method.start(block, *self._model_of(setup.warm_start)) for block in self.blocks]
+
+    def _host(self) -> None:
+        """Make the blocks of this process: give every hosted node its rows."""
+        setup, spec = self.setup, self.problem.spec
+        table = spec.penalty_of(None).as_table()
+        assert table is not None  # `unsuitable` has refused others
+        self.blocks[:] = [
+            Rows(
+                ids.astype(np.uint64),
+                setup.info,
+                *rows_of(self.problem, self.partition, ids, self.summary),
+                spec.loss,
+                table,
+                spec.fit_intercept,
+                setup.threads,
+            )
+            for ids in setup.node_ids
+        ]
+
+    def _model_of(self, start: object) -> tuple[Vector | None, float]:
+        """Return (coefficients (p,), intercept) of a Result or an array; (None, 0), which is a cold start, for None.
+
+        An array has p numbers or, if there is an intercept, p + 1 with the intercept last.
+        """
+        if start is None:
+            return None, 0.0
+        p, fits = self.blocks[0].p, self.problem.spec.fit_intercept
+        intercept = float(getattr(start, "intercept", 0.0)) if fits else 0.0
+        try:
+            w = np.asarray(getattr(start, "coef", start), dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidInput("warm_start is a Result, or coefficients") from None
+        if fits and w.shape == (p + 1,):
+            w, intercept = w[:-1], float(w[-1])
+        if w.shape != (p,) or not np.isfinite(w).all() or not np.isfinite(intercept):
+            behind = f", or {p + 1} with the intercept last" if fits else ""
+            raise InvalidInput(f"warm_start needs {p} finite coefficients (Result.coef){behind}; got shape {w.shape}")
+        return w.copy(), intercept
+
+    # rounds
+
+    def begin_round(self, number: int, events: list[Event]) -> None:
+        """Begin round `number` under the fault plan; a change of members makes a new view, which begins anew from w.
+
+        A node that has lost its memory is told the model by a neighbour.
+        """
+        plan, n = self.plan, self.setup.n_nodes
+        before, now = plan.members(max(number - 1, 0), n), plan.members(number, n)
+        for kind, changed in (("leave", before & ~now), ("join", now & ~before)):
+            events += [Event(number, kind, int(k), np.nan, np.nan, np.nan) for k in np.flatnonzero(changed)]
+        if (before != now).any():
+            self.restart()
+        told = np.count_nonzero(plan.resets(number, n) | (now & ~before))
+        self.transport.traffic.bytes += 8 * (self.blocks[0].p + 1) * int(told)
+        super().begin_round(number, events)
+
+    def make_round(self, number: int) -> None:
+        """Make round `number`; where a total lacks a member that is away, nothing changes in this round."""
+        if not self.transport.fails:
+            super().make_round(number)
+            return
+        before = copy.deepcopy(self.states)
+        try:
+            super().make_round(number)
+        except Unfinished:
+            self.states[:] = before
+
+    def finish_round(self, number: int) -> None:
+        """Count round `number`, of which all exchanges are over."""
+        self._made = number + 1
+
+    # what can be seen
+
+    @property
+    def x(self) -> None:
+        """None: there are no variables but the coefficients."""
+        return None
+
+    @property
+    def estimates(self) -> Matrix:
+        """Coefficients as every node holds them, shape (K, p): K times the same row, not to be written to."""
+        w = self.states[0].w
+        return np.broadcast_to(w.copy(), (self.setup.n_nodes, len(w)))
+
+    @property
+    def visited(self) -> Vector:
+        """Number of nonzeros that each node of this process visited in the last round, shape (n_hosted,)."""
+        return np.concatenate([state.visited for state in self.states])
+
+    @property
+    def up(self) -> Flags:
+        """Mask of shape (K,), true for each node that took part in the last round."""
+        return self.plan.up(max(self._made - 1, 0), self.setup.n_nodes)
+
+    @property
+    def story(self) -> list[Story]:
+        """List of (round, acceleration from then on, why), where another method chose this one."""
+        return list(self._story)
+
+    def measure(self, rounds: int) -> Measures:
+        """Return objective and proven gap as all nodes know them; h and consensus are NaN."""
+        state = self.states[0]
+        return Measures(state.objective, state.objective, np.nan, state.gap, np.nan)
+
+    def objective_at(self, x: Vector | None, estimates: Matrix, rounds: int) -> float:
+        """Return the objective at the present coefficients; `x`, `estimates` and `rounds` are not needed."""
+        return self.states[0].objective
+
+    def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
+        """Return (coefficients (p,), intercept) that all nodes hold; the arguments are not needed."""
+        state = self.states[0]
+        return state.w.copy(), float(state.intercept)
+
+    def data_of(self, k: int) -> list[object]:
+        """Return [rows, targets, weights] of the k-th node of this process, as plain arrays."""
+        for block in self.blocks:
+            if k < block.size:
+                return [plain(block.X[k]), block.y[k], block.weight[k]]
+            k -= block.size
+        raise IndexError(k)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """Certificate of the present coefficients, which every node knows from the last total; None: no proof yet."""
+        state = self.states[0]
+        if not self.setup.certify or not np.isfinite(state.gap):
+            return None
+        return Certificate(self._made, state.gap, state.objective - state.gap, state.objective)
+
+    def certified_state(self) -> tuple[None, Matrix]:
+        """Return (None, coefficients of all nodes (K, p)) that the certificate is about."""
+        if self.certificate is None:
+            raise InvalidInput("there is no certificate yet")
+        return None, self.estimates
+
+    # changes in mid-run
+
+    def restart(self) -> None:
+        """Begin anew from the present coefficients: forget all that was learned from totals."""
+        model = self.states[0].w, float(self.states[0].intercept)
+        self.states[:] = [self.method.start(block, *model) for block in self.blocks]
+
+    def retarget(self, problem: Problem) -> None:
+        """Go on with another weight of the penalty, on the same rows."""
+        table = problem.spec.penalty_of(None).as_table()
+        assert table is not None
+        self.problem = problem
+        for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
+            self.blocks[number] = block = copy.copy(block)  # another block may be kept by threads of an open round
+            block.penalty = table
+            self.method.retarget(block, state)
+
+    def replace_data(self, problem: Problem, partition: Partition) -> None:
+        """Go on with other rows: a new view, which begins anew from the present coefficients."""
+        self.problem, self.partition = problem, partition
+        if self.summary is not None:
+            self.summary = problem.summary
+        self._host()
+        self.restart()
+
+    def product(self, x: Vector) -> Vector:
+        """Raise InvalidInput: there is no matrix A where nodes compute coefficients from totals."""
+        raise InvalidInput(f"product(x) is A x of variables x, and {self.name} has coefficients alone (x is None)")
+
+    # saving
+
+    def require_saving(self) -> None:
+        """Do nothing: a run of these nodes can be saved."""
+
+    def saved(self) -> dict[str, Any]:
+        """Return {"summary", "story"}: what nodes agreed on of data that is apart, and how the method was chosen."""
+        return {"summary": self.summary, "story": self._story}
+
+    def restore(self, states: list[StateT], watching: list[Any], saved: dict[str, Any]) -> None:
+        """Take over the states of all blocks, the number of rounds and the story from a file."""
+        self.states[:] = states
+        self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]
+
+
+def unsuitable(setup: Setup) -> InvalidInput | None:
+    """Return why a run on totals is refused, with what would do, or None; options and penalty decide, not the data."""
+    spec, plan = setup.problem.spec, setup.plan
+    if isinstance(spec.penalty, list) or spec.penalty.as_table() is None:
+        return UnsuitablePair(
+            "totals are for one penalty with a term per coefficient (L1, L2, elastic net, boxes), and this one is "
+            "another. Use Cola with another acceleration"
+        )
+    if any(entry.model == "freeze" for entry in plan.leave):
+        return InvalidInput(
+            "a node that leaves takes its rows along where nodes make totals; let the plan say model='reset', or use "
+            "Cola(acceleration='momentum'), which can count a frozen share"
+        )
+    if any(entry.theta is not None for entry in plan.straggler):
+        return InvalidInput("a straggler's theta is for methods with a local solver; give it a delay instead")
+    if any(entry.delay for entry in plan.straggler) and setup.timing is None:
+        return InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
+    return None

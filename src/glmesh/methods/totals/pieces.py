@@ -1,0 +1,132 @@
+"""Losses with kinks as pieces max over lo <= theta <= hi of theta g, smoothed by a logarithmic barrier.
+
+Row i has J pieces with g = x_i.w + b - k; the absolute values of an L1 penalty are pieces with g = w_j. With
+B = hi - lo, z = hi - theta, v = theta - lo and a barrier of weight m the smoothed piece is
+
+    phi(g) = max over theta of theta g + m log(4 z v / B^2),    g = p - q,  p = m/z,  q = m/v at its centre.
+
+Away from the centre z + v = B and p - q = g still hold in every piece, p z = m and q v = m do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from glmesh.errors import UnsuitablePair
+from glmesh.functions import Loss, Table
+from glmesh.types import Matrix, Vector
+
+REACH = 1e3  # factor by which a multiplier may differ from its value at the centre
+KEPT = 0.1  # share of a multiplier that a step leaves at least
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Pieces max over lo <= theta <= hi of theta (z_i - k) of m predictions z, all arrays of shape (J, m), lo < hi."""
+
+    k: Matrix  # where the kinks are
+    lo: Matrix  # least slope
+    hi: Matrix  # largest slope
+    share: Matrix  # weight of the barrier of each piece, divided by mu
+
+    @cached_property
+    def width(self) -> Matrix:
+        """B = hi - lo, shape (J, m)."""
+        return self.hi - self.lo
+
+    def values(self, g: Matrix) -> Matrix:
+        """Return the pieces at g = z - k, shape (J, m)."""
+        return np.where(g > 0, self.hi, self.lo) * g
+
+    def smoothed(self, g: Matrix, mu: float) -> Matrix:
+        """Return phi(g) of each piece with barriers of weight mu share, shape (J, m)."""
+        m, B = mu * self.share, self.width
+        small = self.small(g, m)
+        return self.values(g) - np.abs(g) * small + m * np.log(4.0 * (small / B) * (1.0 - small / B))
+
+    def small(self, g: Matrix, m: Matrix) -> Matrix:
+        """Return the smaller of z and v at the centre, shape (J, m): z where g > 0, v elsewhere."""
+        gB = np.abs(g) * self.width
+        return 2.0 * m * self.width / (2.0 * m + gB + np.sqrt(gB * gB + 4.0 * m * m))
+
+    def centre(self, g: Matrix, mu: float) -> Multipliers:
+        """Return the multipliers at the centre for these g and barriers of weight mu share."""
+        m = mu * self.share
+        small = self.small(g, m)
+        large = self.width - small
+        right = g > 0
+        z, v = np.where(right, small, large), np.where(right, large, small)
+        return Multipliers(z, v, m / z, m / v)
+
+    def slopes(self, at: Multipliers) -> Matrix:
+        """Return theta, shape (J, m), computed from the smaller of its distances z and v to the bounds."""
+        return np.where(at.z < at.v, self.hi - at.z, self.lo + at.v)
+
+    def move(self, at: Multipliers, step: Matrix, g: Matrix, mu: float) -> Multipliers:
+        """Return the multipliers after theta moved by `step` at most, each cut by itself, where g is the new one."""
+        m, B, right = mu * self.share, self.width, g > 0
+        z, v = np.maximum(at.z - step, KEPT * at.z), np.maximum(at.v + step, KEPT * at.v)
+        centre = self.small(g, m)
+        small = np.clip(np.where(right, z, v), centre / REACH, np.minimum(REACH * centre, 0.5 * (centre + B)))
+        z, v = np.where(right, small, B - small), np.where(right, B - small, small)
+        p = np.maximum((m + at.p * step) / at.z, KEPT * at.p)
+        q = np.maximum((m - at.q * step) / at.v, KEPT * at.q)
+        target = np.where(right, m / v, m / z)
+        less = np.clip(np.where(right, q, p), target / REACH, REACH * target)
+        more = less + np.abs(g)
+        return Multipliers(z, v, np.where(right, more, less), np.where(right, less, more))
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """Distances z, v > 0 of theta to its bounds and their multipliers p, q > 0, all of shape (J, m)."""
+
+    z: Matrix
+    v: Matrix
+    p: Matrix
+    q: Matrix
+
+    @cached_property
+    def curvature(self) -> Matrix:
+        """D = 1/(p/z + q/v): how theta follows g, shape (J, m)."""
+        return 1.0 / (self.p / self.z + self.q / self.v)
+
+    @cached_property
+    def pull(self) -> Matrix:
+        """1/z - 1/v: what the barrier adds to g, divided by its weight; shape (J, m)."""
+        return 1.0 / self.z - 1.0 / self.v
+
+
+@dataclass(frozen=True)
+class Kinks:
+    """What all rows of a loss with kinks have in common, for a weight of 1; J is the number of pieces of a row."""
+
+    n_pieces: int  # J
+    width: float  # hi - lo of each piece
+    growth: float  # loss >= growth (abs(z - y) - idle) for every prediction z; 0 if the loss is 0 on one side
+    idle: float  # error that costs nothing
+
+    @staticmethod
+    def of(loss: Loss) -> Kinks:
+        """Return what the rows of a loss have in common; raise UnsuitablePair for a loss that is not made of pieces."""
+        table = loss.dual(np.ones(1), np.ones(1)).as_table()
+        if table is None or (table.l2 > 0).any() or not np.isfinite(table.hi - table.lo).all():
+            raise UnsuitablePair(f"the loss {loss.name} is curved; the interior-point method is for losses with kinks")
+        lo, hi, idle = float(table.lo[0]), float(table.hi[0]), float(table.l1[0])
+        if idle > 0.0 and not lo == -hi < 0.0:
+            raise UnsuitablePair(f"the loss {loss.name} has two kinks and other slopes left than right; use CoLA for it")
+        n_pieces = 2 if idle > 0.0 else 1
+        return Kinks(n_pieces, (hi - lo) / n_pieces, min(hi, -lo), idle)
+
+    def pieces(self, loss: Loss, y: Vector, s: Vector, mean_weight: float) -> Pieces:
+        """Return the pieces of m rows with targets y and weights s > 0; `mean_weight` is that of all rows."""
+        table = loss.dual(y, s)  # of -theta
+        assert isinstance(table, Table)
+        k, lo, hi = -table.linear[None], -table.hi[None], -table.lo[None]
+        if self.idle > 0.0:
+            k, zero = np.vstack([k + self.idle, k - self.idle]), np.zeros_like(hi)
+            lo, hi = np.vstack([zero, lo]), np.vstack([hi, zero])
+        return Pieces(k, lo, hi, np.sqrt((hi - lo) / (mean_weight * self.width)))

@@ -1,0 +1,34 @@
+"""What Newton's method on totals must know of a loss, found from two rows of it; all nodes find the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.errors import InvalidInput
+from glmesh.functions import Loss
+from glmesh.functions.separable import LOGISTIC_DUAL, Columnwise
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Properties of a smooth loss on which the steps of Newton's method depend."""
+
+    quadratic: bool  # whether the curvature is constant
+    pieces: bool  # whether the curvature jumps, so that the Hessian may mislead far away
+    flat_majorant: bool  # whether the least quadratic upper bound has the same curvature everywhere
+    third: float | None  # c with abs(loss''') <= c loss''; None: there is none
+
+    @staticmethod
+    def of(loss: Loss) -> Traits:
+        """Return the traits of a loss; refuse one that is not smooth."""
+        g = loss.dual(np.array([1.0, -1.0]), np.ones(2))
+        if not isinstance(g, Columnwise) or not g.has_smooth_conjugate:
+            raise InvalidInput(f"Newton's method needs a smooth loss, and {loss.name} has kinks. Use InteriorPoint")
+        if g.kind == LOGISTIC_DUAL:
+            return Traits(quadratic=False, pieces=False, flat_majorant=False, third=1.0)
+        rows = g.kernel_rows(2)
+        bounded = np.isfinite(rows[:, 3:])
+        quadratic = not bounded.any() and not rows[:, 0].any()
+        return Traits(quadratic, not quadratic, not bounded.all(), 0.0 if quadratic else None)
