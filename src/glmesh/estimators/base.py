@@ -128,7 +128,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         UnsuitablePair says what would do where loss and penalty do not allow it.
         """
-        reason = objective.splits()["samples"]
+        reason = objective.splits(1)["samples"]
         if self.split == "auto" and reason is not None:
             raise UnsuitablePair(f"{reason} {_BY_FEATURES}")
         return objective.choose("samples" if self.split == "auto" else self.split, 1, 1, self.stop)
@@ -312,21 +312,33 @@ def _checked_part(
     return (X, y, weight), names
 
 
-def run_options(estimator: NetworkEstimator, data: TrainingData) -> dict[str, Any]:
-    """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for."""
+def variables_of(result: Result, objective: Objective) -> Vector:
+    """Return the variables with which a fit ended, for a warm start: coefficients and a free intercept on totals."""
+    if result.x is not None:
+        return result.x
+    return np.append(result.coef, result.intercept) if objective.intercept == "free" else result.coef
+
+
+def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Objective | None = None) -> dict[str, Any]:
+    """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for.
+
+    The method is one on totals where nodes hold rows and it suits the objective; there every round is looked at,
+    because the gap comes with the total.
+    """
     seed = estimator.random_state
     if seed is None:
         seed = 0
     elif not isinstance(seed, int | np.integer):
         seed = check_random_state(seed).randint(2**31 - 1)
+    totals = None if objective is None or estimator.local_passes is not None else data.method(objective)
     return {
-        "method": Cola(local_passes=estimator.local_passes),
+        "method": Cola(local_passes=estimator.local_passes) if totals is None else totals,
         "n_nodes": estimator.n_nodes if data.pooled else len(data.parts),
         "topology": estimator.topology,
         "tol": estimator.tol,
         "max_rounds": estimator.max_rounds if estimator.max_iter is None else estimator.max_iter,
         "stop": estimator.stop,
-        "record_every": RECORD_EVERY,
+        "record_every": RECORD_EVERY if totals is None else 1,
         "seed": int(seed),
         "n_jobs": estimator.n_jobs,
         "runtime": estimator.runtime if data.processes.size == 1 else data.processes,

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from glmesh.engine.solve import solve
 from glmesh.errors import InvalidData, InvalidInput
-from glmesh.estimators.base import NetworkEstimator, run_options
+from glmesh.estimators.base import NetworkEstimator, run_options, variables_of
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import Loss, Separable
 from glmesh.problem.named import check_labels
@@ -110,7 +110,9 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         results = []
         for turn, one in enumerate(self._one_against_rest(data)):
             start = self._start(one.n_variables(objective), turn)
-            result = solve(one.problem(objective), warm_start=start, callback=report, **run_options(self, one))
+            result = solve(
+                one.problem(objective), warm_start=start, callback=report, **run_options(self, one, objective)
+            )
             results.append(self._checked(result, data.split))
         models = [self._coefficients(result, objective) for result in results]
         self.coef_ = np.stack([coef for coef, _ in models])
@@ -120,7 +122,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         single = len(results) == 1
         self.dual_gap_ = gaps[0] if single else gaps
         self.split_, self.result_ = data.split, results[0] if single else results
-        self._unit, self._variables = objective.unit, [result.x for result in results]
+        self._unit, self._variables = objective.unit, [variables_of(result, objective) for result in results]
         return self
 
     def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:

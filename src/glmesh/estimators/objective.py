@@ -13,8 +13,10 @@ import scipy.sparse as sp
 from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
+from glmesh.methods import InteriorPoint, ProximalNewton
+from glmesh.methods.totals.choice import method_on_totals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
-from glmesh.problem import Problem, Split, refusals, shorter
+from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
 from glmesh.types import Indices, SampleMatrix, Vector
 from glmesh.validation import number_in
 
@@ -59,19 +61,25 @@ class Objective:
             "fit_intercept": self.intercept == "free",
         }
 
-    def splits(self) -> dict[Split, UnsuitablePair | None]:
+    def on_totals(self, n_features: int) -> ProximalNewton | InteriorPoint | None:
+        """Return the method on totals for nodes that hold rows of so many features; None: CoLA does it."""
+        spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, "samples", self.intercept == "free")
+        return method_on_totals(spec.loss, spec.penalty_of(None), n_features + int(self.intercept == "penalised"))
+
+    def splits(self, n_features: int) -> dict[Split, UnsuitablePair | None]:
         """Return for each split the error that says why loss and penalty do not allow it, None where they do."""
-        return refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
+        refused = refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
+        return refused if self.on_totals(n_features) is None else refused | {"samples": None}
 
     def choose(self, split: str, n_samples: int, n_features: int, stop: str) -> Split:
-        """Return the split that was asked for or, with "auto", the possible one with the shorter message.
+        """Return the split that was asked for or, with "auto", by samples if totals suit, else the shorter message's.
 
-        UnsuitablePair is raised if the split, or with "auto" any split, is impossible. `stop` matters because there is
-        no certificate for a free intercept split by samples.
+        UnsuitablePair is raised if the split, or with "auto" any split, is impossible. `stop` matters because without
+        totals there is no certificate for a free intercept split by samples.
         """
         if split not in ("auto", "samples", "features"):
             raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
-        refused = self.splits()
+        refused = self.splits(n_features)
         if split != "auto":
             reason = refused[split]  # type: ignore[index]
             if reason is not None:
@@ -80,6 +88,8 @@ class Objective:
         allowed = [one for one, reason in refused.items() if reason is None]
         if not allowed:
             raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
+        if self.on_totals(n_features) is not None:
+            return "samples"
         if stop == "certificate" and self.intercept == "free" and "features" in allowed:
             return "features"  # split by samples a free intercept has no certificate
         return shorter(allowed, n_samples, n_features)
@@ -144,10 +154,25 @@ class TrainingData:
         return float(sum(self.of_all([float(weight.sum()) for _, _, weight in some])))
 
     def n_variables(self, objective: Objective) -> int:
-        """Return the number of variables: samples if split by samples, else features and a penalised intercept."""
-        if self.split == "samples":
-            return sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts]))
-        return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
+        """Return the number of variables that a fit begins with: coefficients or, without totals, dual variables.
+
+        Split by features, and on totals, these are the features and an intercept if it is one of the coefficients; by
+        samples without totals there is one per sample.
+        """
+        if self.split == "features":
+            return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
+        if self.method(objective) is not None:
+            return self.n_features + int(objective.intercept != "none")
+        return sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts]))
+
+    @property
+    def n_features(self) -> int:
+        """Return the number of features of every part, split by samples."""
+        return int(self.parts[0][0].shape[1])
+
+    def method(self, objective: Objective) -> ProximalNewton | InteriorPoint | None:
+        """Return the method on totals if nodes hold rows and it suits the objective; None: CoLA does it."""
+        return objective.on_totals(self.n_features) if self.split == "samples" else None
 
     def problem(self, objective: Objective) -> Problem:
         """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""

@@ -144,8 +144,8 @@ def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLik
 
 def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, grid: Vector) -> Path:
     """Return the solutions of the elastic net for the weights alpha in `grid`, each starting from the one before."""
-    problem = data.problem(net_objective(model, data, 1.0, l1_ratio))
-    return solve_path(problem, data.total_weight * grid, **run_options(model, data))
+    objective = net_objective(model, data, 1.0, l1_ratio)
+    return solve_path(data.problem(objective), data.total_weight * grid, **run_options(model, data, objective))
 
 
 def alpha_grid(

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 
 from glmesh.engine.solve import solve
 from glmesh.errors import InvalidInput
-from glmesh.estimators.base import NetworkEstimator, run_options
+from glmesh.estimators.base import NetworkEstimator, run_options, variables_of
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
 from glmesh.functions import EpsilonInsensitiveLoss, Loss, Separable, SquaredEpsilonInsensitiveLoss
 from glmesh.types import Data, Vector
@@ -64,12 +64,12 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         objective = self._objective(data)
         start = self._start(data.n_variables(objective))
         report = self._report if self.verbose else None
-        result = solve(data.problem(objective), warm_start=start, callback=report, **run_options(self, data))
+        result = solve(data.problem(objective), warm_start=start, callback=report, **run_options(self, data, objective))
         self.result_, self.split_ = self._checked(result, data.split), data.split
         self.coef_, self.intercept_ = self._coefficients(result, objective)
         self.n_iter_ = max(result.rounds, 1)
         self.dual_gap_ = objective.unit * result.gap
-        self._unit, self._variables = objective.unit, [result.x]
+        self._unit, self._variables = objective.unit, [variables_of(result, objective)]
         return self
 
     def predict(self, X: Data) -> Vector:

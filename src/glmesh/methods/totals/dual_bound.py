@@ -26,9 +26,7 @@ class DualPoint:
     c_size: Vector  # (d,) about the sums of abs(z theta)
 
     def __add__(self, other: DualPoint) -> DualPoint:
-        return DualPoint(
-            self.k + other.k, self.c + other.c, self.k_size + other.k_size, self.c_size + other.c_size
-        )
+        return DualPoint(self.k + other.k, self.c + other.c, self.k_size + other.k_size, self.c_size + other.c_size)
 
     def times(self, factor: float) -> DualPoint:
         """Return the functional of factor theta."""

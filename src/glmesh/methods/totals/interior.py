@@ -202,7 +202,9 @@ class InteriorPoint(TotalMethod[InteriorState]):
         mu = max(mu, 0.02 * self.tol * state.objective / n_pieces)
         state.mu = mu
         state.log = f"accept t={length} lam={decrement:.3g} mu={mu:.3g}"
-        state.step = Step(affine + mu * pull, restoring, affine, min(1.0, LONGER * length) if step is not None else 1.0, mu)
+        state.step = Step(
+            affine + mu * pull, restoring, affine, min(1.0, LONGER * length) if step is not None else 1.0, mu
+        )
 
     def _see(self, state, P, coefficients):
         if not P >= state.objective:
@@ -242,7 +244,11 @@ def _moments(block: Rows, k: int, state: InteriorState) -> Fields:
     X, y, s = _kept(block, k)
     sums = column_sums(X, s, state.centre[:-1])
     away = y - state.centre[-1]
-    fields = {"weight": np.array([s.sum()]), "rows": np.array([float(len(s))]), "positive": np.array([float((y > 0).sum())])}
+    fields = {
+        "weight": np.array([s.sum()]),
+        "rows": np.array([float(len(s))]),
+        "positive": np.array([float((y > 0).sum())]),
+    }
     for j in range(block.p):
         fields[f"first {j}"], fields[f"second {j}"] = sums[0, j : j + 1], sums[1, j : j + 1]
     fields[f"first {block.p}"], fields[f"second {block.p}"] = np.array([s @ away]), np.array([s @ away**2])

@@ -117,7 +117,9 @@ class Kinks:
             raise UnsuitablePair(f"the loss {loss.name} is curved; the interior-point method is for losses with kinks")
         lo, hi, idle = float(table.lo[0]), float(table.hi[0]), float(table.l1[0])
         if idle > 0.0 and not lo == -hi < 0.0:
-            raise UnsuitablePair(f"the loss {loss.name} has two kinks and other slopes left than right; use CoLA for it")
+            raise UnsuitablePair(
+                f"the loss {loss.name} has two kinks and other slopes left than right; use CoLA for it"
+            )
         n_pieces = 2 if idle > 0.0 else 1
         return Kinks(n_pieces, (hi - lo) / n_pieces, min(hi, -lo), idle)
 

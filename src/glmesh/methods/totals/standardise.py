@@ -62,7 +62,9 @@ class Standardisation:
 
         `weights` >= 0 has shape (m,), `vectors` (r, m); the results have shapes (d (d + 1)/2,) and (r, d).
         """
-        gram, moments = self._sparse_sums(X, weights, vectors) if is_sparse(X) else self._dense_sums(X, weights, vectors)
+        gram, moments = (
+            self._sparse_sums(X, weights, vectors) if is_sparse(X) else self._dense_sums(X, weights, vectors)
+        )
         return gram[np.triu_indices(self.d)], moments
 
     def _dense(self, X: SampleMatrix) -> Matrix:
