@@ -1,37 +1,64 @@
 """Lower bounds of the optimum from sums over rows: the dual objective at feasible points.
 
-For lo <= theta <= hi, c = Z'theta and sum theta = 0 (the last entry of c, if there is an intercept), the optimum P* is
-at least D(theta) = -k'theta - sum_j (abs(c_j) - l1_j)_+^2 / (2 l2_j), where abs(c_j) <= l1_j if l2_j = 0.
+For lo <= theta <= hi and c = Z'theta, where the entry of the intercept, sum theta, is 0, the optimum P* is at least
+
+    D(theta) = -k'theta - sum_j (abs(c_j) - l1_j)_+^2 / (2 l2_j),    abs(c_j) <= l1_j wherever l2_j = 0.
+
+Coefficients without a penalty would need c_j = 0. Rounding forbids that, so what c_j is multiplied with is bounded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from glmesh.types import Flags, Vector
 
-ROUNDING = 16 * 2.0**-52  # relative error of sums over rows: few units in the last place, as blocks of rows are summed
+ROUNDING = 16 * 2.0**-52  # relative error of a sum over rows: few units in the last place, as rows are summed in chunks
 BISECTIONS = 50  # of the step to a better combination of two points: 2^-50 of the way
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """A linear functional of theta: its products with k and with the d standardised columns, and sums of magnitudes."""
+    """Products of theta with k and with the d standardised columns, and magnitudes that rounding is relative to."""
 
     k: float  # k'theta
     c: Vector  # (d,) Z'theta
-    k_size: float  # about sum abs(k theta), which rounding errors are relative to
-    c_size: Vector  # (d,) about the sums of abs(z theta)
+    k_size: float  # sum abs(k theta), about
+    c_size: Vector  # (d,) sums of abs(z theta), about
 
     def __add__(self, other: DualPoint) -> DualPoint:
         return DualPoint(self.k + other.k, self.c + other.c, self.k_size + other.k_size, self.c_size + other.c_size)
 
     def times(self, factor: float) -> DualPoint:
-        """Return the functional of factor theta."""
+        """Return the products of factor theta."""
         size = abs(factor)
         return DualPoint(factor * self.k, factor * self.c, size * self.k_size, size * self.c_size)
+
+
+def balanced(positive: DualPoint, negative: DualPoint, room: DualPoint) -> list[DualPoint]:
+    """Return points with sum theta = 0, made of the positive and the negative part of theta; none if one is zero.
+
+    `room` is that of rho = min(hi - theta, theta - lo): theta - ratio rho is feasible for abs(ratio) <= 1. The second
+    point shrinks the heavier sign. What rounding leaves of sum theta could be corrected likewise; the sizes count that.
+    """
+    theta = positive + negative
+    points = []
+    error = ROUNDING * theta.c_size[-1]
+    if room.c[-1] > 0 and abs(theta.c[-1]) + error <= room.c[-1]:
+        points.append(_corrected(theta + room.times(-theta.c[-1] / room.c[-1]), room))
+    heavy, light = (positive, negative) if theta.c[-1] > 0 else (negative, positive)
+    if abs(light.c[-1]) > error:
+        points.append(_corrected(heavy.times(-light.c[-1] / heavy.c[-1]) + light, heavy))
+    return points
+
+
+def _corrected(point: DualPoint, by: DualPoint) -> DualPoint:
+    """Return the point with larger sizes: those of a correction of sum theta by a multiple of another point as well."""
+    part = abs(point.c_size[-1] / by.c[-1])
+    return DualPoint(point.k, point.c, point.k_size + part * abs(by.k), point.c_size + part * np.abs(by.c))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +67,6 @@ class StandardisedPenalty:
 
     l1: Vector  # (p,)
     l2: Vector  # (p,)
-
-    @property
-    def flat(self) -> Flags:
-        """Columns with an absolute value and no square, shape (p,)."""
-        return (self.l2 == 0) & (self.l1 > 0)
 
     @property
     def free(self) -> Flags:
@@ -56,20 +78,21 @@ class StandardisedPenalty:
         return float(self.l1 @ np.abs(w) + 0.5 * self.l2 @ (w * w))
 
     def maximiser(self, c: Vector) -> Vector:
-        """Return the coefficients, shape (p,), that the dual point with these p products stands for; 0 if l2 = 0."""
+        """Return the minimiser of c w + l1 abs(w) + l2/2 w^2 for each of p products c, shape (p,); 0 where l2 = 0."""
         beyond = np.sign(c) * np.maximum(np.abs(c) - self.l1, 0.0)
         return np.divide(-beyond, self.l2, out=np.zeros_like(c), where=self.l2 > 0)
 
     def shrunk(self, point: DualPoint) -> DualPoint:
         """Return the point times the largest factor <= 1 for which abs(c_j) <= l1_j wherever l2_j = 0 < l1_j."""
-        flat = np.flatnonzero(self.flat)
+        flat = np.flatnonzero((self.l2 == 0) & (self.l1 > 0))
         if not len(flat):
             return point
-        largest = float((np.abs(point.c[flat]) / self.l1[flat]).max())
+        reach = np.abs(point.c[flat]) + ROUNDING * point.c_size[flat]
+        largest = float((reach / self.l1[flat]).max())
         return point if largest <= 1.0 else point.times(1.0 / largest)
 
     def lower_bound(self, point: DualPoint) -> float:
-        """Return D at a feasible point, less what rounding may have added."""
+        """Return D at a feasible point, less what rounding may have added; columns without a penalty do not count."""
         p = len(self.l1)
         w = self.maximiser(point.c[:p])
         rounding = ROUNDING * (point.k_size + np.abs(w) @ point.c_size[:p])
@@ -87,24 +110,17 @@ class StandardisedPenalty:
         return a.times(1.0 - low) + b.times(low)
 
 
-def balanced(positive: DualPoint, negative: DualPoint, room: DualPoint) -> list[DualPoint]:
-    """Return points with sum theta = 0, made of the positive and negative parts of theta.
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """A set that holds every optimum w*: w is known and (w* - w)' M (w* - w) <= radius^2."""
 
-    `room` is that of rho = min(hi - theta, theta - lo): theta - ratio rho is feasible for abs(ratio) <= 1. The other
-    point shrinks the heavier sign. What rounding leaves of sum theta could be corrected likewise; the sizes count that.
-    """
-    theta = positive + negative
-    points = []
-    error = ROUNDING * theta.c_size[-1]
-    if room.c[-1] > 0 and abs(theta.c[-1]) + error <= room.c[-1]:
-        points.append(_corrected(theta + room.times(-theta.c[-1] / room.c[-1]), room))
-    heavy, light = (positive, negative) if theta.c[-1] > 0 else (negative, positive)
-    if abs(light.c[-1]) > 0:
-        points.append(_corrected(heavy.times(-light.c[-1] / heavy.c[-1]) + light, heavy))
-    return points
+    w: Vector  # (d,) standardised coefficients
+    radius: float
+    solve: Callable[[Vector], Vector]  # right sides, shape (d,) or (d, r) -> solutions of M x = right
 
-
-def _corrected(point: DualPoint, by: DualPoint) -> DualPoint:
-    """Return the point with sizes to which those of a correction of the sum of theta by another point are added."""
-    part = abs(point.c_size[-1] / by.c[-1])
-    return DualPoint(point.k, point.c, point.k_size + part * abs(by.k), point.c_size + part * np.abs(by.c))
+    def least_product(self, point: DualPoint, free: Flags) -> float:
+        """Return a lower bound of the sum of c_j w*_j over the columns where `free`, shape (d,), is set."""
+        c, error = np.where(free, point.c, 0.0), np.where(free, ROUNDING * point.c_size, 0.0)
+        norms = np.sqrt(np.maximum(np.diagonal(self.solve(np.eye(len(c)))), 0.0))
+        norm = np.sqrt(max(float(c @ self.solve(c)), 0.0)) + error @ norms
+        return float(c @ self.w - error @ np.abs(self.w) - self.radius * norm)

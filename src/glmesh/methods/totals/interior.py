@@ -1,314 +1,269 @@
 """A primal-dual interior-point method for losses with kinks, whose rows cut their steps each by itself.
 
-Newton's equations of the smoothed objective sum_i phi_i(x_i.w + b) + l2/2 |w|^2 (`pieces`) are those of one total,
-Z'DZ and some products Z'a. Coefficients are free and p - q = g is restored row by row, so that no step length is
-shared by all multipliers.
+Newton's equations of the smoothed objective sum_i phi_i(x_i.w + b) + l2/2 |w|^2 (`pieces`) take one total, Z'DZ and
+some products Z'a. Coefficients are free and p - q = g is restored row by row, so that no step length has to suit all
+multipliers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from glmesh.core.totals import Sums, Total
 from glmesh.errors import UnsuitablePair
-from glmesh.methods.totals.dual_bound import DualPoint, StandardisedPenalty, balanced
+from glmesh.methods.totals import interior_rows as at_rows
+from glmesh.methods.totals import interior_steps as steps
+from glmesh.methods.totals.dual_bound import DualPoint, Neighbourhood, balanced
 from glmesh.methods.totals.factor import Factor
-from glmesh.methods.totals.interior_state import Frame, InteriorState, Step
+from glmesh.methods.totals.interior_state import Frame, InteriorState
 from glmesh.methods.totals.nodes import TotalMethod
-from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
+from glmesh.methods.totals.pieces import Kinks
 from glmesh.methods.totals.rows import Rows
-from glmesh.methods.totals.standardise import Standardisation, column_sums
-from glmesh.types import Matrix, SampleMatrix, Vector
+from glmesh.methods.totals.standardise import Standardisation
+from glmesh.types import Matrix, Vector
 
-MAX_COLUMNS = 2000  # of the Gram matrix that a total holds: 16 MB
-TRIALS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # step lengths at which the smoothed objective is known
-LONGER = 1.3  # [1] by which a step may be longer than the last one
-SHORT = 0.13  # a step up to this length leaves mu as it is
-ENOUGH = 0.3  # share of the best trial's decrease for which a shorter step is accepted
-LEAST_CUT, FULL_CUT = 0.02, 0.3  # of mu in a round, and per unit of Newton's decrement
-FIRST_CUT = 0.1  # mu <= 0.1 P/N from the second accepted point on
+MAX_COLUMNS = 2000  # of the Gram matrix that every total holds: 16 MB
 ROUNDING = 1e-11  # [P] added to every gap
 CONSTANT = 2.0**-44  # [mean] standard deviation up to which a column counts as constant
-HUGE_MEAN = 1e6  # [standard deviations] mean beyond which squares are summed anew, about the mean
+HUGE_MEAN = 1e6  # [standard deviations] mean beyond which squares are summed once more, about the mean
+NORMAL = 0.8  # mean absolute deviation of a normal distribution, in standard deviations
+TINY_MU = 1e-30  # [first mu] so that nothing is divided by 0 where the optimum is 0
 
-Fields = dict[str, Vector]
-Totals = Generator[Total, Sums, None]
+Rounds = Generator[Total, Sums, None]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InteriorPoint(TotalMethod[InteriorState]):
+    """Minimise sum_i s_i loss(y_i, x_i.w + b) + l1 |w|_1 + l2/2 |w|^2 for the hinge and other losses with kinks.
+
+    The nodes hold rows, and a round is one total of about (d + 1)(d + 2)/2 + 11 (d + 1) numbers. Every round yields a
+    lower bound of the optimum, so the gap is certified.
+
+    Parameters
+    ----------
+    tol : float, default 1e-9
+        Relative gap that is asked for: smoothing is reduced until the gap it leaves is well below. A smaller gap is
+        not reached, a larger one is reached with this or fewer rounds.
+
+    Examples
+    --------
+    >>> from glmesh.functions import HingeLoss
+    >>> from glmesh.methods.totals.pieces import Kinks
+    >>> Kinks.of(HingeLoss())
+    Kinks(n_pieces=1, width=1.0, growth=0.0, idle=0.0)
+    """
+
     tol: float = 1e-9
 
     def suits(self, block: Rows) -> bool:
+        """Return whether totals hold a Gram matrix of this many columns, at most 2000."""
         return block.p <= MAX_COLUMNS
 
     def start(self, block: Rows, w: Vector | None = None, intercept: float = 0.0) -> InteriorState:
-        Kinks.of(block.loss)
-        p = block.p
-        given = np.zeros(p) if w is None else np.array(w, dtype=np.float64)
+        """Return the state before the first total, at coefficients w, shape (p,), or at zero.
+
+        Raises UnsuitablePair for a loss or penalty that the method is not for.
+        """
+        _check(block)
         return InteriorState(
-            w=given,
-            intercept=float(intercept) if w is not None else 0.0,
+            w=np.zeros(block.p) if w is None else np.array(w, dtype=np.float64),
+            intercept=0.0 if w is None or not block.fit_intercept else float(intercept),
             visited=np.zeros(block.size),
-            centre=np.zeros(p + 1),
+            given=w is not None,
+            centre=np.zeros(block.p + 1),
         )
 
     def retarget(self, block: Rows, state: InteriorState) -> None:
+        """Go on from the best point with another penalty: smooth again, keep the dual point and its bound's meaning."""
+        _check(block)
         frame = state.frame
-        if frame is None or not np.isfinite(state.objective):
+        if frame is None:
             return
-        raise NotImplementedError
+        model = steps.Model.of(block, frame)
+        if np.isfinite(state.loss):
+            state.point = frame.columns.from_user(state.w, state.intercept, frame.shift)
+            state.objective = state.loss + model.penalty.value(state.point[: block.p])
+            state.mu = self._mu(state.objective, model)
+        state.step, state.l1, state.accepted, state.bound = None, None, 0, 0.0
+        if state.dual is not None and not model.penalty.free.any():
+            state.dual = model.penalty.shrunk(state.dual)
+            state.bound = max(0.0, model.penalty.lower_bound(state.dual))
+        self._set_gap(state, block.info.n_nodes)
 
-    def round(self, block: Rows, state: InteriorState) -> Totals:
+    def round(self, block: Rows, state: InteriorState) -> Rounds:
+        """Make one round: yield one total, and move to the next point if the total shows that its own is good."""
+        state.visited = at_rows.visited(block)
         if state.frame is None:
-            yield from self._measure(block, state)
-        else:
-            yield from self._iterate(block, state)
+            fields = _of_all(block, lambda k: at_rows.moments(block, k, state))
+            self._begin(block, state, (yield Total(_stacked(fields))))
+            return
+        frame, n_nodes = state.frame, block.info.n_nodes
+        model = steps.Model.of(block, frame)
+        like, cap = steps.expected(state, n_nodes, state.mu * model.n_pieces)
+        made = _of_all(block, lambda k: at_rows.step_fields(block, k, state, frame, cap))
+        sums = yield Total(_stacked([fields for fields, _ in made]), like=like)
+        state.sums = sums
+        trial = steps.Trial.of(model, state)
+        factor = steps.newton_matrix(model, trial, sums)
+        if not steps.may_be_coarse(like, sums, n_nodes):
+            self._certify(block, state, trial, factor)
+        if state.step is not None:
+            length = steps.better_length(model, state, state.step, sums)
+            if length != trial.length:
+                state.mu = trial.mu
+                state.step = replace(state.step, length=length) if length > 0 else None
+                return
+        state.point, state.l1, state.rows = trial.point, trial.l1, [rows for _, rows in made]
+        state.accepted += 1
+        least = max(steps.LEAST_MU * self.tol * state.objective / model.n_pieces, TINY_MU * state.mu)
+        state.step = steps.newton_step(model, state, trial, sums, factor, least)
+        state.mu = state.step.mu
 
-    # the first totals
+    def _mu(self, objective: float, model: steps.Model) -> float:
+        """Return the weight of the barriers at a point that may be near an optimum."""
+        return max(steps.LARGEST_MU * objective / model.n_pieces, np.finfo(np.float64).tiny)
 
-    def _measure(self, block: Rows, state: InteriorState) -> Totals:
-        given = state.w.any() or state.intercept != 0.0
-        fields = list(block.threads.map(lambda k: _moments(block, k, state), range(block.size)))
-        sums = yield Total({name: np.stack([one[name] for one in fields]) for name in fields[0]})
+    def _begin(self, block: Rows, state: InteriorState, sums: Sums) -> None:
+        """Standardise the columns by the first total and set the first point, or ask for squares about the means."""
         p, weight = block.p, float(sums["weight"][0])
-        first = np.array([sums[f"first {j}"][0] for j in range(p + 1)]) / weight
-        second = np.array([sums[f"second {j}"][0] for j in range(p + 1)]) / weight
-        mean, variance = state.centre + first, second - first**2
-        if block.fit_intercept and not state.centre.any() and (HUGE_MEAN**2 * variance < mean**2).any():
+        names = [*range(p), "y"]
+        first = np.array([sums[f"first {name}"][0] for name in names]) / weight
+        second = np.array([sums[f"second {name}"][0] for name in names]) / weight
+        mean, variance = state.centre + first, np.maximum(second - first**2, 0.0)
+        if not block.fit_intercept:
+            mean, variance = np.zeros(p + 1), second
+        elif not state.centre.any() and (HUGE_MEAN**2 * variance < mean**2).any():
             state.centre = mean
             return
-        if block.fit_intercept:
-            deviation = np.sqrt(np.maximum(variance, 0.0))
-            deviation[deviation <= CONSTANT * np.abs(mean)] = 0.0
+        deviation = np.where(np.sqrt(variance) <= CONSTANT * np.abs(mean), 0.0, np.sqrt(variance))
+        power = np.ldexp(1.0, -np.frexp(deviation[:p])[1])
+        columns = Standardisation(mean[:p], np.where(deviation[:p] > 0, power, 0.0), block.fit_intercept)
+        shift = 0.0 if block.loss.classifies else float(mean[p])
+        state.frame = Frame(columns, shift, float(sums["rows"][0]), weight)
+        model = steps.Model.of(block, state.frame)
+        state.point = np.zeros(columns.d)
+        if state.given:
+            state.point = columns.from_user(state.w, state.intercept, shift)
+            objective = float(sums["loss"][0]) + model.penalty.value(state.point[:p])
+            state.mu = self._mu(objective, model)
+        elif block.loss.classifies:
+            self._begin_classes(block, state, sums)
         else:
-            mean, deviation = np.zeros(p + 1), np.sqrt(second)
-        exponent = np.frexp(np.where(deviation[:p] > 0, deviation[:p], 1.0))[1]
-        inverse = np.where(deviation[:p] > 0, np.ldexp(1.0, -exponent), 0.0)
-        columns = Standardisation(mean[:p], inverse, block.fit_intercept)
-        labels = block.loss.classifies
-        shift = float(mean[p]) if block.fit_intercept and not labels else 0.0
-        frame = Frame(columns, shift, float(sums["rows"][0]), weight)
-        state.frame = frame
-        kinks = Kinks.of(block.loss)
-        n = kinks.n_pieces * frame.n_rows + np.count_nonzero(self._penalty(block, frame).l1)
-        state.point = columns.from_user(state.w, state.intercept, shift) if given else np.zeros(columns.d)
-        if labels:
-            heavy = 0.5 * (weight + sums[f"first {p}"][0]), 0.5 * (weight - sums[f"first {p}"][0])
-            state.mu = 2.0 * min(heavy) / n
-            if block.fit_intercept:
-                state.point[-1] = _balance(heavy, sums["positive"][0], frame.n_rows, state.mu, weight)
+            spread = np.sqrt(deviation[p] ** 2 + model.kinks.idle**2)
+            state.mu = NORMAL * float(spread) * model.kinks.width * weight / state.frame.n_rows
+        state.mu = max(state.mu, np.finfo(np.float64).tiny)
+
+    def _begin_classes(self, block: Rows, state: InteriorState, sums: Sums) -> None:
+        """Set the intercept and mu at which w = 0 is the centre of two classes, or the solution where there is one."""
+        weight, n, positive = (float(sums[name][0]) for name in ("weight", "rows", "positive"))
+        difference = float(sums["first y"][0]) + weight * state.centre[-1]
+        classes, counts = (0.5 * (weight + difference), 0.5 * (weight - difference)), (positive, n - positive)
+        state.mu = weight / n
+        if block.fit_intercept and min(counts) > 0:
+            state.mu = 2.0 * min(classes) / n
+            state.point[-1] = steps.balanced_intercept(classes, counts, state.mu)
+        elif block.fit_intercept:
+            state.point[-1] = np.sign(difference)
+
+    # values and bounds
+
+    def _certify(self, block: Rows, state: InteriorState, trial: steps.Trial, factor: Factor) -> None:
+        """Update the best point, the best dual point and the gap by the last total, which was made at a trial point."""
+        frame, sums = state.frame, state.sums
+        assert frame is not None
+        assert sums is not None
+        model = steps.Model.of(block, frame)
+        points = {"loss": trial.point}
+        if state.step is not None:
+            points["loss affine"] = state.point + state.step.affine
+        for name, point in points.items():
+            loss = float(sums[name][0])
+            objective = loss + model.penalty.value(point[: block.p])
+            if not objective >= state.objective:
+                state.objective, state.loss = objective, loss
+                state.w, state.intercept = frame.columns.to_user(point, frame.shift)
+        names = [name for name in at_rows.CANDIDATES if f"k {name}" in sums]
+        if model.penalty.free.any():
+            best = frame.columns.from_user(state.w, state.intercept, frame.shift)
+            near = Neighbourhood(best, _radius(model, state, trial, frame.weight), factor.solve)
+            free = np.append(model.penalty.free, [True] * block.fit_intercept)
+            for name in names:
+                positive, negative, _ = _dual_points(sums, name, block.info.n_nodes)
+                point = model.penalty.shrunk(positive + negative)
+                bound = model.penalty.lower_bound(point) + near.least_product(point, free)
+                state.bound = max(state.bound, bound)
         else:
-            spread = np.sqrt(second[p] - (first[p] ** 2 if block.fit_intercept else 0.0) + kinks.idle**2)
-            state.mu = 0.8 * float(spread) * kinks.width * weight / frame.n_rows
-        state.sums = None
+            for name in names:
+                self._improve(block, state, model, _dual_points(sums, name, block.info.n_nodes))
+        self._set_gap(state, block.info.n_nodes)
 
-    def _penalty(self, block: Rows, frame: Frame) -> StandardisedPenalty:
-        inverse = frame.columns.inverse
-        l1 = np.broadcast_to(block.penalty.l1, block.p) * inverse
-        l2 = np.broadcast_to(block.penalty.l2, block.p) * inverse**2
-        return StandardisedPenalty(l1, np.where(inverse > 0, l2, 1.0))
-
-    # Newton's steps
-
-    def _iterate(self, block: Rows, state: InteriorState) -> Totals:
-        frame = state.frame
-        kinks = Kinks.of(block.loss)
-        made = list(block.threads.map(lambda k: _contribution(block, k, state, kinks), range(block.size)))
-        fields = [one[0] for one in made]
-        sums = yield Total({name: np.stack([one[name] for one in fields]) for name in fields[0]}, like=state.sums)
-        state.sums = sums
-        state.visited = np.array([3.0 * _nonzeros(X) for X in block.X])
-        self._learn(block, state, sums, [one[1] for one in made])
-
-    def _learn(self, block, state, sums, rows):
-        frame, step = state.frame, state.step
-        penalty = self._penalty(block, frame)
-        p = block.p
-        n_pieces = Kinks.of(block.loss).n_pieces * frame.n_rows + np.count_nonzero(penalty.l1)
-        at = np.flatnonzero(penalty.l1)
-        l1 = penalty.l1[at][None]
-        absolute = Pieces(np.zeros_like(l1), -l1, l1, np.ones_like(l1))
-        if step is None:
-            trial, length, mu = state.point, 0.0, state.mu
-            kinks = absolute.centre(trial[at][None], mu)
-        else:
-            length, mu = step.length, step.mu
-            trial = state.point + length * step.direction
-            g0 = state.point[at][None]
-            move = length * state.l1.curvature * (step.direction[at] + g0 - mu * state.l1.pull)
-            kinks = absolute.move(state.l1, move, trial[at][None], mu)
-        # values
-        P = float(sums["P"][0]) + penalty.value(trial[:p])
-        self._see(state, P, trial)
-        if step is not None:
-            affine = state.point + step.affine
-            self._see(state, float(sums["Pa"][0]) + penalty.value(affine[:p]), affine)
-        # factor
-        H = np.zeros((frame.columns.d,) * 2)
-        H[np.triu_indices(len(H))] = sums["H"]
-        diag = np.arange(p)
-        H[diag, diag] += penalty.l2
-        H[at, at] += kinks.curvature[0]
-        factor = Factor(H)
-        # dual
-        for name in "abc":
-            if name + "+" in sums:
-                self._bound(state, penalty, sums, name, block.fit_intercept)
-        state.gap = max(state.objective - state.bound, 0.0) + ROUNDING * abs(state.objective)
-        # accept
-        if step is not None:
-            F = {}
-            for t, name in [(0.0, "F0"), (length, "Ft"), *((t, f"F{t}") for t in TRIALS)]:
-                w = state.point + t * step.direction
-                F[t] = float(sums[name][0]) + 0.5 * penalty.l2 @ (w[:p] ** 2) + absolute.smoothed(w[at][None], mu).sum()
-            gain = {t: F[0.0] - value for t, value in F.items()}
-            noise = 1e-13 * abs(F[0.0])
-            best = max((t for t in gain if t > 0), key=lambda t: gain[t])
-            state.debug = (gain, best, noise)
-            if not (gain[length] > -noise and (length == 1.0 or gain[length] >= ENOUGH * gain[best] - noise)):
-                if gain[best] <= -noise:
-                    # recentre
-                    state.step = None
-                    state.mu = mu
-                    state.log = "recentre"
-                    return
-                state.step = replace(step, length=best)
-                state.log = f"reject t={length} best={best}"
-                return
-        state.point, state.rows, state.l1 = trial, rows, kinks
-        state.accepted += 1
-        c0, c1 = sums["c0"].copy(), sums["c1"].copy()
-        residual = sums["a+"] + sums["a-"]
-        theta = absolute.slopes(kinks)[0]
-        c0[at] += theta + kinks.curvature[0] * trial[at]
-        c1[at] += kinks.curvature[0] * kinks.pull[0]
-        residual[at] += theta
-        r = -c0
-        r[:p] -= penalty.l2 * trial[:p]
-        residual[:p] += penalty.l2 * trial[:p]
-        right = np.stack([r, c1, -residual], axis=1)
-        affine, pull, restoring = factor.solve(right).T
-        d = frame.columns.d
-        decrement = np.sqrt(max((r + mu * c1) @ (affine + mu * pull), 0.0) / (mu * d))
-        c = np.clip(FULL_CUT * np.sqrt(20.0 * d / frame.n_rows), 0.1, FULL_CUT)
-        if state.accepted > 1 and length > SHORT:
-            mu *= float(np.clip(c * decrement, LEAST_CUT, 1.0))
-        if state.accepted > 1:
-            mu = min(mu, FIRST_CUT * P / n_pieces)
-        mu = max(mu, 0.02 * self.tol * state.objective / n_pieces)
-        state.mu = mu
-        state.log = f"accept t={length} lam={decrement:.3g} mu={mu:.3g}"
-        state.step = Step(
-            affine + mu * pull, restoring, affine, min(1.0, LONGER * length) if step is not None else 1.0, mu
-        )
-
-    def _see(self, state, P, coefficients):
-        if not P >= state.objective:
-            state.objective = P
-            state.w, state.intercept = state.frame.columns.to_user(coefficients, state.frame.shift)
-
-    def _bound(self, state, penalty, sums, name, fit_intercept):
-        parts = []
-        for i, sign in enumerate("+-="):
-            c = sums[name + sign]
-            k = float(sums["k" + name][i])
-            parts.append(DualPoint(k, c, abs(k), np.abs(c)))
-        points = balanced(*parts) if fit_intercept else [parts[0] + parts[1]]
-        if penalty.free.any():
-            return
-        for point in points:
-            point = penalty.shrunk(point)
+    def _improve(self, block: Rows, state: InteriorState, model: steps.Model, parts: list[DualPoint]) -> None:
+        """Replace the best dual point by a better one that is made of it and of the parts of another theta."""
+        for point in balanced(*parts) if block.fit_intercept else [parts[0] + parts[1]]:
+            feasible = model.penalty.shrunk(point)
             if state.dual is not None:
-                point = penalty.best_between(state.dual, point)
-            bound = penalty.lower_bound(point)
-            if bound > state.bound:
-                state.bound, state.dual = bound, point
+                feasible = model.penalty.best_between(state.dual, feasible)
+            bound = model.penalty.lower_bound(feasible)
+            if state.dual is None or bound > state.bound:
+                state.bound, state.dual = max(bound, 0.0), feasible
+
+    def _set_gap(self, state: InteriorState, n_nodes: int) -> None:
+        """Set the gap to P - D, and what the rounding of P in a total of n nodes may be."""
+        rounding = ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
+        state.gap = max(state.objective - state.bound, 0.0) + rounding * state.objective
+        if not np.isfinite(state.gap):
+            state.gap = np.inf
 
 
-def _nonzeros(X: SampleMatrix) -> int:
-    return int(X.nnz) if hasattr(X, "nnz") else int(X.size)
-
-
-def _kept(block: Rows, k: int) -> tuple[SampleMatrix, Vector, Vector]:
-    """Return (X, y, weights) of node k without the rows of weight 0."""
-    X, y, s = block.X[k], block.y[k], block.weight[k]
-    kept = s > 0
-    return (X, y, s) if kept.all() else (X[kept], y[kept], s[kept])
-
-
-def _moments(block: Rows, k: int, state: InteriorState) -> Fields:
-    X, y, s = _kept(block, k)
-    sums = column_sums(X, s, state.centre[:-1])
-    away = y - state.centre[-1]
-    fields = {
-        "weight": np.array([s.sum()]),
-        "rows": np.array([float(len(s))]),
-        "positive": np.array([float((y > 0).sum())]),
-    }
-    for j in range(block.p):
-        fields[f"first {j}"], fields[f"second {j}"] = sums[0, j : j + 1], sums[1, j : j + 1]
-    fields[f"first {block.p}"], fields[f"second {block.p}"] = np.array([s @ away]), np.array([s @ away**2])
-    return fields
-
-
-def _balance(heavy, positive, n, mu, weight):
-    """Intercept with sum theta = 0 at w=0."""
-    counts = np.array([positive, n - positive])
-    B = np.array(heavy) / counts
-    share = np.sqrt(B / (weight / n))
-    pieces = Pieces(np.array([[1.0, -1.0]]), np.array([[-B[0], 0.0]]), np.array([[0.0, B[1]]]), share[None])
-    low, high = -2.0, 2.0
-    for _ in range(60):
-        b = 0.5 * (low + high)
-        theta = pieces.slopes(pieces.centre(b - pieces.k, mu))[0] @ counts
-        low, high = (low, b) if theta > 0 else (b, high)
-    return b
-
-
-def _contribution(block: Rows, k: int, state: InteriorState, kinks: Kinks) -> tuple[Fields, Multipliers]:
-    frame, step = state.frame, state.step
-    X, y, s = _kept(block, k)
-    pieces = kinks.pieces(block.loss, y - frame.shift if frame.shift else y, s, frame.weight / frame.n_rows)
-    fields: Fields = {}
-    slopes = {}
-    if step is None:
-        g = frame.columns.products(X, state.point[None]) - pieces.k
-        new = pieces.centre(g, state.mu)
-    else:
-        old = state.rows[k]
-        at, along, restoring, affine = frame.columns.products(
-            X, np.stack([state.point, step.direction, step.restoring, step.affine])
+def _check(block: Rows) -> None:
+    """Raise UnsuitablePair, which says what would do, for a loss or penalty that the method is not for."""
+    kinks, penalty = Kinks.of(block.loss), block.penalty
+    penalty.check_size(block.p)
+    if np.isfinite(penalty.lo).any() or np.isfinite(penalty.hi).any() or penalty.linear.any():
+        raise UnsuitablePair(
+            f"the loss {block.loss.name} with bounds or a linear term of the coefficients has no interior-point method "
+            "here; take a smooth loss, such as squared_hinge or huber, for which Newton's method keeps to bounds"
         )
-        before = at - pieces.k
-        mu = step.mu
-        D = old.curvature
-        move = step.length * D * (along + before - mu * pieces.share * old.pull)
-        g = before + step.length * along
-        new = pieces.move(old, move, g, mu)
-        theta = pieces.slopes(old)
-        slopes["b"] = np.clip(theta + D * restoring, pieces.lo, pieces.hi)
-        slopes["c"] = np.clip(theta + D * (affine + before), pieces.lo, pieces.hi)
-        fields["Pa"] = _sum(pieces.values(before + affine))
-        for t, name in [(0.0, "F0"), (step.length, "Ft"), *((t, f"F{t}") for t in TRIALS)]:
-            fields[name] = _sum(pieces.smoothed(before + t * along, mu))
-    fields["P"] = _sum(pieces.values(g))
-    theta, D = pieces.slopes(new), new.curvature
-    slopes["a"] = theta
-    names = ["c0", "c1"]
-    vectors = [(theta + D * g).sum(axis=0), (D * pieces.share * new.pull).sum(axis=0)]
-    for name, one in slopes.items():
-        parts = np.maximum(one, 0.0), np.minimum(one, 0.0), np.minimum(pieces.hi - one, one - pieces.lo)
-        names += [name + sign for sign in "+-="]
-        vectors += [part.sum(axis=0) for part in parts]
-        fields["k" + name] = np.array([(pieces.k * part).sum() for part in parts])
-    fields["H"], moments = frame.columns.sums(X, D.sum(axis=0), np.stack(vectors))
-    fields |= dict(zip(names, moments, strict=True))
-    return fields, new
+    if not kinks.growth > 0 and ((penalty.l1 + penalty.l2) == 0).any():
+        raise UnsuitablePair(f"the loss {block.loss.name} needs a penalty on every coefficient; give l1 > 0 or l2 > 0")
 
 
-def _sum(values: Matrix) -> Vector:
-    return np.array([values.sum()])
+def _radius(model: steps.Model, state: InteriorState, trial: steps.Trial, weight: float) -> float:
+    """Return a radius of the optima about the best point w, in the norm of M = Z'DZ + l2 + D_l1.
+
+    With d = w* - w and P(w*) <= P(w): sum_i s_i abs(z_i.d) <= 2 (P/growth + idle sum_i s_i), and D_i <= s_i^2 spread;
+    l2 d^2 <= 8 P, and sum_j l1_j abs(d_j) <= 2 P.
+    """
+    assert state.sums is not None
+    P, kinks = state.objective, model.kinks
+    rows = float(state.sums["spread"][0]) * (2.0 * (P / kinks.growth + kinks.idle * weight)) ** 2
+    l1 = float((trial.l1.curvature[0] / model.penalty.l1[model.at] ** 2).sum()) * (2.0 * P) ** 2
+    return float(np.sqrt(rows + 8.0 * P + l1))
+
+
+def _dual_points(sums: Sums, name: str, n_nodes: int) -> list[DualPoint]:
+    """Return the positive and negative part of a theta, and its room, as dual points, from the fields of a total.
+
+    Sizes add what rounding is relative to: the products themselves, theta, and the largest entry of the field.
+    """
+    c = [sums[f"{name} {part}"] for part in at_rows.PARTS]
+    size, k_size = float(sums[f"size {name}"][0]), float(sums[f"k {name}"][3])
+    sizes = [np.abs(one) + (1.0 + n_nodes / 16.0) * np.abs(one).max(initial=0.0) for one in c]
+    sizes[0] = sizes[0] + size
+    k = [float(one) for one in sums[f"k {name}"][:3]]
+    return [DualPoint(k[i], c[i], k_size if i == 0 else 0.0, sizes[i]) for i in range(3)]
+
+
+def _of_all(block: Rows, function: Callable[[int], T]) -> list[T]:
+    """Return function(k) for every hosted node k, which threads share."""
+    return list(block.threads.map(function, range(block.size)))
+
+
+def _stacked(fields: list[at_rows.Fields]) -> dict[str, Matrix]:
+    """Return the fields of all hosted nodes, each of shape (n_hosted, size), by name."""
+    return {name: np.stack([one[name] for one in fields]) for name in fields[0]}

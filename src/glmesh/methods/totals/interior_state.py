@@ -19,7 +19,7 @@ class Frame:
     """What the first totals tell: how columns are standardised, and the size of the problem."""
 
     columns: Standardisation
-    shift: float  # that is subtracted from the targets
+    shift: float  # that is subtracted from the targets of a regression
     n_rows: float  # rows with a weight > 0
     weight: float  # sum of the weights
 
@@ -29,29 +29,31 @@ class Step:
     """A step from the last accepted point, which the next total tries."""
 
     direction: Vector  # (d,) Newton's step with barriers of weight mu
-    restoring: Vector  # (d,) step that would make w that of theta
+    restoring: Vector  # (d,) step that would make w the maximiser of theta
     affine: Vector  # (d,) Newton's step without barriers
-    length: float  # of the step along `direction`
+    length: float  # share of `direction` that is taken
     mu: float  # weight of the barriers
 
 
 @dataclass(kw_only=True)
 class InteriorState:
-    """All that a block of nodes carries from round to round; coefficients of the best point are the user's."""
+    """All that a block of nodes carries from round to round; w, intercept, objective and gap are those of the user."""
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
     intercept: Shared[float]
-    objective: Shared[float] = np.nan  # P at the best point; NaN before the first total
+    objective: Shared[float] = np.nan  # P at the best point; NaN before the first total that tells it
     gap: Shared[float] = np.inf  # upper bound of P - P*
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
-    sums: Shared[Sums | None] = None  # the last total
-    centre: Shared[Vector]  # (p + 1,) about which the squares of columns and targets were last summed
+    sums: Shared[Sums | None] = None  # the last total with the fields of a step; None before
+    given: Shared[bool]  # whether the first point is w and the intercept, not zero
+    centre: Shared[Vector]  # (p + 1,) about which the squares of columns and targets are summed
     frame: Shared[Frame | None] = None  # None before the first totals
+    loss: Shared[float] = np.nan  # P without the penalty at the best point
     point: Shared[Vector] = field(default_factory=lambda: np.zeros(0))  # (d,) last accepted coefficients, standardised
-    l1: Shared[Multipliers | None] = None  # those of the absolute values of coefficients
-    rows: PerNode[list[Multipliers]] = field(default_factory=list)  # those of the rows of each hosted node
-    mu: Shared[float] = np.nan  # weight of the barriers of the last accepted point
+    l1: Shared[Multipliers | None] = None  # of the absolute values of coefficients, at `point`
+    rows: PerNode[list[Multipliers]] = field(default_factory=list)  # of the rows of each hosted node, at `point`
+    mu: Shared[float] = np.nan  # weight of the barriers at `point`
     step: Shared[Step | None] = None  # None: the next total is at `point`, and multipliers are at their centres
-    accepted: Shared[int] = 0  # points that were accepted since the start, or the last change of the penalty
+    accepted: Shared[int] = 0  # points that were accepted since the start, or since the penalty changed
     dual: Shared[DualPoint | None] = None  # the best one known
-    bound: Shared[float] = -np.inf  # the largest lower bound of P*
+    bound: Shared[float] = 0.0  # the largest known lower bound of P*; that of theta = 0 is 0

@@ -1,0 +1,197 @@
+"""What everybody computes from a total of the interior-point method: values, Newton's step and its length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.totals import ROOM, Sums
+from glmesh.methods.totals.dual_bound import StandardisedPenalty
+from glmesh.methods.totals.factor import Factor
+from glmesh.methods.totals.interior_rows import CANDIDATES, PARTS, TRIALS
+from glmesh.methods.totals.interior_state import Frame, InteriorState, Step
+from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
+from glmesh.methods.totals.rows import Rows
+from glmesh.types import Indices, Vector
+
+# Constants of the step: kinks by 1.3 or 2 instead of 1.15, 0.1 or 0.6 instead of 0.3 change the totals to 1e-6 of 14
+# problems by 1 to 3 % on average, and those of single problems by up to 40 % either way (benchmarks/kinks.py)
+LONGER = 1.15  # factor by which a step may be longer than the last one
+ENOUGH = 0.3  # share of the best trial's decrease with which a step of less than 1 is accepted
+SHORT = 0.13  # length of a step after which mu stays as it is
+LEAST_CUT, CUT = 0.02, 0.3  # least factor of mu in a round, and factor per unit of Newton's decrement
+FEW_ROWS = 20.0  # [rows per column] up to which CUT is not reduced
+SLOWEST_CUT = 0.1  # CUT where there are many rows per column
+LARGEST_MU = 0.1  # [P/N] from the second accepted point on, and where a fit begins at given coefficients
+LEAST_MU = 0.2  # [tol P/N]: the gap at the centre is 2 N mu
+NOISE = 1e-13  # [F] differences of the smoothed objective that rounding explains
+
+VALUE_ROOM = 16.0  # by which values of the objective may grow beyond 2^8 from one total to the next
+STEEP_ROOM = 64.0  # the same of sums with D, which grows as mu falls
+STEEP = ("gram", "right", "pull", "spread")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The objective as everybody knows it: standardised penalty, and the absolute values of an L1 penalty as pieces."""
+
+    penalty: StandardisedPenalty
+    kinks: Kinks
+    at: Indices  # (n_l1,) columns with an absolute value
+    absolute: Pieces  # (1, n_l1)
+    n_pieces: float  # of all rows and coefficients, N
+
+    @staticmethod
+    def of(block: Rows, frame: Frame) -> Model:
+        """Return the model of a block's objective; all blocks make the same."""
+        inverse, kinks = frame.columns.inverse, Kinks.of(block.loss)
+        l1 = np.broadcast_to(block.penalty.l1, block.p) * inverse
+        l2 = np.where(inverse > 0, np.broadcast_to(block.penalty.l2, block.p) * inverse**2, 1.0)
+        at = np.flatnonzero(l1)
+        ones = np.ones((1, len(at)))
+        absolute = Pieces(0.0 * ones, -l1[at] * ones, l1[at] * ones, ones)
+        return Model(StandardisedPenalty(l1, l2), kinks, at, absolute, kinks.n_pieces * frame.n_rows + len(at))
+
+    def smoothed_penalty(self, w: Vector, mu: float) -> float:
+        """Return the penalty of standardised coefficients, shape (d,), with smoothed absolute values."""
+        l2 = self.penalty.l2
+        return float(0.5 * l2 @ w[: len(l2)] ** 2 + self.absolute.smoothed(w[self.at][None], mu).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """The point that a total was made at."""
+
+    point: Vector  # (d,) standardised coefficients
+    l1: Multipliers  # of the absolute values there
+    length: float  # of the step that led there; 0: none
+    mu: float
+
+    @staticmethod
+    def of(model: Model, state: InteriorState) -> Trial:
+        """Return the point that the total of this round is made at: after the step, or the present one."""
+        step = state.step
+        if step is None or state.l1 is None:
+            return Trial(state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu)
+        point = state.point + step.length * step.direction
+        slope = step.direction[model.at] + state.point[model.at] - step.mu * state.l1.pull
+        move = step.length * state.l1.curvature * slope
+        return Trial(point, model.absolute.move(state.l1, move, point[model.at][None], step.mu), step.length, step.mu)
+
+
+def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | None, float]:
+    """Return (a total from which units are derived, the largest value of the objective that fits at a node).
+
+    Values of the objective are expected to be at least `least`. Units of the first total with steps are agreed on.
+    """
+    if state.sums is None:
+        return None, np.inf
+    sizes = dict(state.sums.sizes)
+    value = value_room(n_nodes) * max(sizes["loss"], sizes.get("F start", 0.0), least)
+    names = ["loss", "loss affine", "F start", "F step", *(f"F {t}" for t in TRIALS)]
+    made = dict.fromkeys(names, value)
+    made |= {name: STEEP_ROOM * sizes[name] for name in STEEP}
+    for name in CANDIDATES:
+        made[f"k {name}"], made[f"size {name}"] = sizes["k present"], sizes["size present"]
+        made |= {
+            f"{name} {part}": sizes[f"{name if f'{name} {part}' in sizes else 'present'} {part}"] for part in PARTS
+        }
+    cap = value * 2.0 ** (ROOM - 1 - (n_nodes - 1).bit_length())
+    return Sums({}, {name: size if size > 0 else made["size present"] for name, size in made.items()}), cap
+
+
+def value_room(n_nodes: int) -> float:
+    """Return by how much values of the objective may grow beyond 2^8: enough for one node to have 32 times the sum."""
+    return max(VALUE_ROOM, n_nodes / 4.0)
+
+
+def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
+    """Return whether some number may not have fitted, so that all were rounded to 2^20 times the units asked for."""
+    if like is None:
+        return False
+    room = 2.0 ** (ROOM - (n_nodes - 1).bit_length() - 1)
+    return any(sums.sizes[name] > room * like.sizes[name] for name in sums)
+
+
+def newton_matrix(model: Model, trial: Trial, sums: Sums) -> Factor:
+    """Return the factor of M = Z'DZ + l2, and D of the absolute values, at the point of a total."""
+    d, p = len(trial.point), np.arange(len(model.penalty.l2))
+    M = np.zeros((d, d))
+    M[np.triu_indices(d)] = sums["gram"]
+    M[p, p] += model.penalty.l2
+    M[model.at, model.at] += trial.l1.curvature[0]
+    return Factor(M)
+
+
+def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) -> float:
+    """Return the length of the step that decreases the smoothed objective F most, or that of the step if it will do.
+
+    Return 0 if F decreases at no trial: the direction is not one of descent, as multipliers are too far from their
+    centres.
+    """
+    lengths = {"F start": 0.0, "F step": step.length} | {f"F {t}": t for t in TRIALS}
+    values = {
+        t: float(sums[name][0]) + model.smoothed_penalty(state.point + t * step.direction, step.mu)
+        for name, t in lengths.items()
+    }
+    start = values.pop(0.0)
+    noise = NOISE * abs(start)
+    best = min(values, key=lambda t: values[t])
+    gain, most = start - values[step.length], start - values[best]
+    if gain > -noise and (step.length == 1.0 or gain >= ENOUGH * most - noise):
+        return step.length
+    return best if most > -noise else 0.0
+
+
+def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, factor: Factor, least_mu: float) -> Step:
+    """Return the step from the point of a total that was accepted, with a smaller mu if the point is near the centre.
+
+    The decrement is that of the barrier function, sqrt(b' M^-1 b / (mu d)).
+    """
+    right, pull, residual = sums["right"].copy(), sums["pull"].copy(), _gradient(sums)
+    at, w, l1, D = model.at, trial.point, trial.l1, trial.l1.curvature[0]
+    theta = model.absolute.slopes(l1)[0]
+    right[at] += theta + D * w[at]
+    pull[at] += D * l1.pull[0]
+    residual[at] += theta
+    p, d = len(model.penalty.l2), len(w)
+    right[:p] += model.penalty.l2 * w[:p]
+    residual[:p] += model.penalty.l2 * w[:p]
+    affine, pulled, restoring = factor.solve(np.stack([-right, pull, -residual], axis=1)).T
+    mu = trial.mu
+    square = (mu * pull - right) @ (affine + mu * pulled)
+    if state.accepted > 1:
+        n_rows = model.n_pieces / model.kinks.n_pieces
+        cut = float(np.clip(CUT * np.sqrt(FEW_ROWS * d / n_rows), SLOWEST_CUT, CUT))
+        if trial.length > SHORT:
+            mu *= float(np.clip(cut * np.sqrt(max(square, 0.0) / (mu * d)), LEAST_CUT, 1.0))
+        mu = min(mu, LARGEST_MU * (float(sums["loss"][0]) + model.penalty.value(w[:p])) / model.n_pieces)
+    mu = max(mu, least_mu)
+    length = min(1.0, LONGER * trial.length) if trial.length > 0 else 1.0
+    return Step(affine + mu * pulled, restoring, affine, length, mu)
+
+
+def _gradient(sums: Sums) -> Vector:
+    """Return Z'theta at the point of a total, shape (d,)."""
+    return sums["present positive"] + sums["present negative"]
+
+
+def balanced_intercept(weights: tuple[float, float], counts: tuple[float, float], mu: float) -> float:
+    """Return the intercept b at which, with w = 0 and equal weights within a class, sum theta = 0 at the centre.
+
+    `weights` and `counts` are those of the rows with labels 1 and -1, both > 0.
+    """
+    width, many = np.array([weights]) / np.array([counts]), np.array(counts)
+    share = np.sqrt(width / (sum(weights) / sum(counts)))
+    sides = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
+    pieces = Pieces(np.array([[1.0, -1.0]]), -width * sides[0], width * sides[1], share)
+    low, high = -2.0, 2.0
+    for _ in range(BALANCE_BISECTIONS):
+        b = 0.5 * (low + high)
+        rises = pieces.slopes(pieces.centre(b - pieces.k, mu))[0] @ many > 0
+        low, high = (low, b) if rises else (b, high)
+    return 0.5 * (low + high)
+
+
+BALANCE_BISECTIONS = 50  # of an interval of length 4
