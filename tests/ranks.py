@@ -187,6 +187,11 @@ def refuse(folder: Path) -> None:
         solve(long, runtime="mpi", n_nodes=8, max_rounds=9, stop="rounds", record_every=9, callback=trip)
     except (RankFailed, ZeroDivisionError) as error:
         told["long vectors"] = f"{type(error).__name__}: {error}"
+    wait = {"max_rounds": 9, "stop": "rounds", "record_every": 9, "callback": trip}
+    try:  # the others are inside a total then
+        solve(logistic(), runtime="mpi", n_nodes=8, method=methods.ProximalNewton(), **wait)
+    except (RankFailed, ZeroDivisionError) as error:
+        told["totals"] = f"{type(error).__name__}: {error}"
     again = solve(lasso(), runtime="mpi", n_nodes=8, max_rounds=3)  # and after all this the ranks are fit for more
     told["again"] = str(again.rounds)
     (folder / f"refuse-{me}.txt").write_text("\n".join(f"{name}: {text}" for name, text in told.items()))
