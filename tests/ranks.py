@@ -34,7 +34,7 @@ from glmesh.files import data_files
 from glmesh.transports.mpi import ranks
 from glmesh.transports.mpi.process_group import Ranks
 from tests.cases import SOAK
-from tests.strangers import gradient_descent
+from tests.strangers import gradient_descent, normal_equations
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 40))
@@ -105,6 +105,15 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
         found[f"consensus {kind.__name__}"] = ridge, {"method": kind()} | brief
     found["consensus Nids, step searched"] = ridge, {"method": methods.Nids("auto"), "topology": "torus"} | brief
     found["method of a stranger"] = ridge, {"method": gradient_descent()(1e-3)} | brief
+    found["method on totals of a stranger"] = ridge, {"method": normal_equations()()} | brief
+    rows = {"loss": "logistic", "split": "samples", "fit_intercept": True}
+    for topology in ("ring", "complete"):
+        newton = {"method": methods.ProximalNewton(), "topology": topology, "tol": 1e-9, "stop": "certificate"}
+        found[f"totals, {topology}"] = lambda: Problem.glm(X, SIGNS, penalty="l1", **rows), newton
+    found["totals along a tree"] = lambda: Problem.glm(TALL, TALL_Y, penalty="l1", alpha=0.1), {
+        "method": methods.ProximalNewton(), "max_rounds": 3, "stop": "rounds",
+    }  # fmt: skip
+    found["totals, apart"] = apart, {"method": methods.InteriorPoint(), "max_rounds": 12}
     found["called off"] = lasso, {"callback": lambda run: run.rounds == 10, "record_every": 5, "tol": 1e-9}
     return {name: (problem, {"n_nodes": 16} | options) for name, (problem, options) in found.items()}
 
@@ -112,7 +121,7 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
 def figures(result: Result) -> dict[str, Any]:
     """All of a result but the time that it took."""
     names = "x coef intercept estimates rounds communications bytes gap objective skipped thetas"
-    seen = {name: np.asarray(getattr(result, name)) for name in names.split()}
+    seen = {name: np.asarray(getattr(result, name), float) for name in names.split()}  # x of None is NaN
     seen["certificate"] = np.asarray(np.nan if result.certificate is None else result.certificate.bound)
     seen["status"] = np.asarray(result.status.name)
     seen["story"] = np.asarray(repr(result.story))
@@ -178,6 +187,11 @@ def refuse(folder: Path) -> None:
         solve(long, runtime="mpi", n_nodes=8, max_rounds=9, stop="rounds", record_every=9, callback=trip)
     except (RankFailed, ZeroDivisionError) as error:
         told["long vectors"] = f"{type(error).__name__}: {error}"
+    wait = {"max_rounds": 9, "stop": "rounds", "record_every": 9, "callback": trip}
+    try:  # the others are inside a total then
+        solve(logistic(), runtime="mpi", n_nodes=8, method=methods.ProximalNewton(), **wait)
+    except (RankFailed, ZeroDivisionError) as error:
+        told["totals"] = f"{type(error).__name__}: {error}"
     again = solve(lasso(), runtime="mpi", n_nodes=8, max_rounds=3)  # and after all this the ranks are fit for more
     told["again"] = str(again.rounds)
     (folder / f"refuse-{me}.txt").write_text("\n".join(f"{name}: {text}" for name, text in told.items()))

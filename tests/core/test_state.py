@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import glmesh
-from glmesh import Cola, Problem, Run, solvers
+from glmesh import Cola, Problem, Run, methods, solvers
 from glmesh.collectives.totals import LARGEST_FLOOD
 from glmesh.core.state import Extent, Largest, PerColumn, PerNode, PerUnit, Shared, Summed, merge, split
+from tests.strangers import normal_equations
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 21))
@@ -34,6 +35,10 @@ def logistic() -> Problem:
     return Problem.glm(X, SIGNS, loss="logistic", alpha=1.0, split="samples")
 
 
+def hinge() -> Problem:
+    return Problem.glm(X, SIGNS, loss="hinge", penalty="l1", split="samples")
+
+
 RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "printed": (lasso, {"method": Cola.printed()}),
     "momentum": (lasso, {"method": Cola(acceleration="momentum")}),
@@ -42,6 +47,9 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sums": (lasso, {"method": Cola(acceleration="sums")}),
     "sums, messages lost": (lasso, {"method": Cola(acceleration="sums"), "faults": {"random": [{"links": 0.2}]}}),
     "newton": (logistic, {"method": Cola(acceleration="newton")}),
+    "totals, newton": (logistic, {"method": methods.ProximalNewton()}),
+    "totals, kinks": (hinge, {"method": methods.InteriorPoint()}),
+    "totals, a stranger": (lambda: Problem.glm(X, X[:, 0]), {"method": normal_equations()()}),
     "chebyshev": (lasso, {"method": Cola(gossip="chebyshev", gossip_steps=2)}),
     "relaxation": (logistic, {"method": Cola(sigma="safe")}),
     "hessian": (logistic, {"method": Cola(curvature="hessian")}),
@@ -87,9 +95,7 @@ def states_of(name: str) -> tuple[list[list[Any]], list[Extent]]:
     with Run(make(), **{"n_nodes": 7, "n_blocks": 3} | options) as run:
         for _ in range(ROUNDS):
             next(run)
-        watchers = [one.state for one in run.nodes.watchers]
-        extents = [Extent(block.size, block.columns.n, len(block.units[2])) for block in run.blocks]
-        return [states for states in (run.states, watchers) if states], extents
+        return [states for states in (run.states, run.nodes.watching) if states], run.nodes.extents
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -79,8 +79,8 @@ def test_every_status_is_a_sentence():
 class Figures:
     """A run as far as a stopping rule looks at one."""
 
-    def __init__(self, rounds=0, relative=None, wishes=((False, False),)):
-        self.rounds = rounds
+    def __init__(self, rounds=0, relative=None, wishes=((False, False),), primal=False):
+        self.rounds, self.nodes = rounds, SimpleNamespace(primal=primal)
         self.certificate = None if relative is None else SimpleNamespace(relative=relative)
         self.processes = SimpleNamespace(
             size=len(wishes), all_gather=lambda own: [*own, *wishes[1:]], hurry=lambda seconds=np.inf: None
@@ -92,6 +92,13 @@ def test_a_run_diverges_where_h_is_not_finite():
     assert rule.check(Figures(), {"h": np.inf}) is rule.check(Figures(), {"h": np.nan}) is Status.DIVERGED
     assert rule.check(Figures(), {"h": 1e300}) is None
     assert rule.check(Figures(), None) is None  # a round without a record
+
+
+def test_where_there_are_coefficients_alone_their_objective_counts():
+    rule, run = Diverged(), Figures(primal=True)
+    assert rule.check(run, {"h": np.nan, "objective": np.inf}) is Status.DIVERGED
+    assert rule.check(run, {"h": np.nan, "objective": np.nan}) is None  # before the first total
+    assert rule.check(run, {"h": np.nan, "objective": 1e300}) is None
 
 
 @pytest.mark.parametrize(("gap", "status"), [(0.2, Status.CONVERGED), (0.21, None), (np.nan, None), (-1.0, "any")])

@@ -12,19 +12,21 @@ from glmesh import Problem, Run, methods, solve
 from glmesh.cli import main
 from glmesh.engine.path import solve_path
 from glmesh.errors import InvalidInput
-from tests.strangers import GRADIENT_DESCENT, gradient_descent
+from tests.strangers import GRADIENT_DESCENT, gradient_descent, normal_equations
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
 RIDGE = Problem.glm(X, X @ RNG.normal(size=8), alpha=5.0)
 CONSENSUS = [methods.DAdmm, methods.Dapg, methods.Dgd, methods.Diging, methods.Extra, methods.Nids, methods.PgExtra]
-METHODS = {kind.__name__: kind for kind in [methods.Cola, methods.Cocoa, *CONSENSUS]}
-ALL = METHODS | {"GradientDescent": lambda: gradient_descent()(1e-3)}
+METHODS = {kind.__name__: kind for kind in [methods.Cola, methods.Cocoa, *CONSENSUS, methods.ProximalNewton]}
+STRANGERS = {"GradientDescent": lambda: gradient_descent()(1e-3), "NormalEquations": lambda: normal_equations()()}
+ALL = METHODS | STRANGERS
+ELSEWHERE = {"Consensus", "TotalMethod", "InteriorPoint"}  # bases, and a method that is not for this problem
 
 
 def test_all_methods_of_the_package_are_tried_here():
     made = {name for name in methods.__all__ if hasattr(getattr(methods, name), "prepare")}
-    assert made - {"Consensus"} == set(METHODS)
+    assert made - ELSEWHERE == set(METHODS)
 
 
 def run_of(name: str, **options: Any) -> Run:
@@ -88,6 +90,8 @@ def test_a_run_that_begins_anew_keeps_its_variables_and_goes_on(name):
 )
 def test_what_only_cola_can_do_is_refused_with_a_reason(name, what, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if (name, what) == ("ProximalNewton", "save"):
+        return  # which it can
     with pytest.raises(InvalidInput, match=r"certificate" if what == "certified_state" else name):
         call(run_of(name))
 
@@ -102,9 +106,18 @@ def test_the_method_of_the_how_to_descends_and_needs_no_base_class():
     assert result.objective < 0.2 * RIDGE.objective(np.zeros(8))
 
 
+def test_the_method_on_totals_of_the_how_to_solves_its_problem_in_a_round():
+    result = solve(RIDGE, method=normal_equations()(), n_nodes=6, tol=1e-12)
+    assert (result.rounds, result.status.name, result.x) == (1, "CONVERGED", None)
+    expected = np.linalg.solve(X.T @ X + 5.0 * np.eye(8), X.T @ RIDGE.parts[0].y)
+    np.testing.assert_allclose(result.coef, expected, rtol=1e-12)
+    assert result.objective == pytest.approx(RIDGE.objective(expected), rel=1e-12)
+
+
 @pytest.mark.parametrize("n_blocks", [2, 4])
-def test_the_method_of_the_how_to_has_the_same_bits_in_any_number_of_blocks(n_blocks):
-    one, some = (run_of("GradientDescent", n_blocks=number) for number in (1, n_blocks))
+@pytest.mark.parametrize("name", STRANGERS)
+def test_methods_of_the_how_to_have_the_same_bits_in_any_number_of_blocks(name, n_blocks):
+    one, some = (run_of(name, n_blocks=number) for number in (1, n_blocks))
     assert one.estimates.tobytes() == some.estimates.tobytes()
     assert (one.communications, one.bytes) == (some.communications, some.bytes)
 

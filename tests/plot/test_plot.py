@@ -1,3 +1,4 @@
+import io
 import sys
 from pathlib import Path
 
@@ -279,3 +280,28 @@ def test_large_and_empty_graphs() -> None:
     text = plot.graph(nx.cycle_graph(100), ascii=True)
     assert text.isascii()
     assert not any(letter.isdigit() for letter in text)
+
+
+@pytest.mark.parametrize("draw", ["convergence", "training"])
+def test_one_model_at_all_nodes_has_a_gap_of_0_at_the_floor_and_no_consensus_violation(draw):
+    """The history of a method on totals: nothing is known before the first total, h and consensus are NaN."""
+    unknown = np.full(4, np.nan)
+    history = {
+        "round": np.arange(4), "communications": 8 * np.arange(4), "bytes": 100 * np.arange(4), "h": unknown,
+        "objective": np.array([np.nan, 3.0, 2.0, 2.0]), "gap": np.array([np.inf, 1.0, 1e-3, 0.0]),
+        "consensus": unknown, "certificate": unknown,
+    }  # fmt: skip
+    if draw == "convergence":
+        figure = plot.convergence(history, tol=1e-4)
+        gaps, agreed = [figure.axes[0]], [figure.axes[1]]
+    else:
+        figure = plot.training([history, history], tol=1e-4)
+        gaps, agreed = [figure.axes[2], figure.axes[3]], [figure.axes[4], figure.axes[5]]
+    for axes in gaps:
+        curve = next(line for line in axes.lines if len(line.get_xdata()) == 3)
+        assert curve.get_ydata()[-1] == axes.get_ylim()[0]  # the floor, where zeros are
+        assert any(np.allclose(line.get_ydata(), 1e-4) for line in axes.lines)  # the goal
+    for axes in agreed:
+        assert [text.get_text() for text in axes.texts] == ["all nodes hold the same model"]
+        assert not axes.axison
+    figure.savefig(io.BytesIO())

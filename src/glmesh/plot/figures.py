@@ -89,6 +89,7 @@ def convergence(
         curves["certified by the nodes"] = _relative(history, "certificate")
     _panel(left, history, curves, "duality gap, relative to the objective", tol)
     _panel(right, history, {"": np.asarray(history["consensus"])}, "consensus violation")
+    _say_agreed(right, [history])
     if seen is not None:
         _raster(figure.add_subplot(grid[0, 0], sharex=left), history, seen)
     return _finish(figure, path, title)
@@ -208,6 +209,15 @@ def _panel(
     axes.set_xlabel("communications, and bytes sent", color=INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,.0f}\n{size(np.interp(tick, x, sent))}"))
     plain_axes(axes)
+
+
+def _say_agreed(axes: "Axes", histories: Sequence[Mapping[str, Vector]]) -> None:
+    """Replace a panel of consensus violations by a sentence where nodes hold one model and there are none: NaN."""
+    if all(np.isnan(history["consensus"]).all() for history in histories):
+        for text in list(axes.texts):
+            text.remove()
+        axes.text(0.5, 0.5, "all nodes hold the same model", color=INK, ha="center", transform=axes.transAxes)
+        axes.set_axis_off()
 
 
 def _above(values: Vector, floor: float) -> Vector:
@@ -399,6 +409,8 @@ def training(
             if against == "bytes":
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda tick, _: size(max(tick, 0.0))))
             plain_axes(axes)
+            if column == 2:
+                _say_agreed(axes, histories)
     return _finish(drawn, path, title)
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glmesh.errors import InvalidData, InvalidInput
+from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
 from glmesh.linalg import Columns
 from glmesh.problem.named import check_labels, in_order, named_matrix, target_name
@@ -233,6 +234,20 @@ class Problem:
             g = each[0].g.join([one.g for one in each], [one.columns.n for one in each])
             self._composite = CompositeObjective(columns, each[0].f, g)
         return self._composite
+
+    @cached_property
+    def primal(self) -> CompositeObjective:
+        """The objective f(Xw) + g(w) of a smooth loss over the rows of all nodes, split by samples; g is the penalty.
+
+        Only a simulation has all rows; a free intercept is not in it.
+        """
+        summary = self.summary
+        rows = Columns.join([part.columns.widen(summary.width) for part in self.parts])
+        y = np.concatenate([part.targets(summary) for part in self.parts])
+        f = self.spec.loss.smooth(y, np.concatenate([part.weight for part in self.parts]))
+        if f is None:
+            raise UnsuitablePair(f"the {self.spec.loss.name} loss is not smooth")
+        return CompositeObjective(Columns.of(rows.to_scipy().T), f, self.spec.penalty_of(None))
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
         """Return f(Ax) + g(x) over the columns `own` (in the user's order) of a node.

@@ -102,7 +102,7 @@ def test_impossible_options_are_refused_by_all_ranks(four):
         assert told["few nodes"].startswith("3 nodes on 4 ranks")
         own = "ZeroDivisionError: a bug in a callback"
         assert told["callback"] == (own if rank == 1 else f"RankFailed: rank 1 of 4: {own}")
-        assert told["long vectors"] == told["callback"]
+        assert told["long vectors"] == told["totals"] == told["callback"]
         label = "y of rank 3 holds 0.5 besides -1 and 1"
         assert told["one rank's label"].startswith(
             f"InvalidData: {label}" if rank == 3 else f"RankFailed: rank 3 of 4: {label}"

@@ -77,7 +77,9 @@ class Pool:
         if split == "features":
             columns = Columns.of(parts[0].columns.to_scipy(), rows=True)
         else:
-            columns = problem.composite.columns
+            problem.check()
+            wide = [part.columns.widen(problem.summary.width) for part in parts]
+            columns = wide[0] if len(wide) == 1 else Columns.join(wide)
         return Pool(columns, y, np.concatenate([part.weight for part in parts]), problem)
 
     def deal(self, n_nodes: int, how: str | ArrayLike, seed: int) -> Partition:
@@ -269,12 +271,13 @@ def observe_copies(problem: Problem, copies: Matrix) -> Measures:
     losses there, scaled down where it must be. All measures are infinite if the run has diverged.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
-        form, mean = problem.composite, copies.mean(axis=0)
+        by_samples = problem.spec.split == "samples" and problem.spec.has_form
+        form, mean = problem.composite if problem.spec.has_form else problem.primal, copies.mean(axis=0)
         consensus = float(np.sum((copies - mean) ** 2))
         objective = problem.objective(mean)
         if not np.isfinite(objective) or not np.isfinite(consensus):
             return Measures(np.inf, np.inf, np.inf, np.inf, np.inf)
-        if problem.spec.split == "samples":
+        if by_samples:
             dual = form.g.conjugate_subgradient(-form.columns.transposed_dot(mean))
             conjugate = form.f.value(form.columns.dot(dual)) + form.g.value(dual)
         else:

@@ -264,10 +264,6 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         self._host()
         self.restart()
 
-    def product(self, x: Vector) -> Vector:
-        """Raise InvalidInput: there is no matrix A where nodes compute coefficients from totals."""
-        raise InvalidInput(f"product(x) is A x of variables x, and {self.name} has coefficients alone (x is None)")
-
     # saving
 
     def require_saving(self) -> None:
