@@ -215,13 +215,8 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.history:
         write_history(options.history, result.history)
     if options.plot:
-        title, presence = _title(options), result.presence
-        plot.convergence(result.history, path=options.plot, title=title, presence=presence, tol=result.tol)
-
-
-def _title(options: Namespace) -> str:
-    """Return the title of the plot: model, number of nodes and topology."""
-    return f"{options.model or options.loss} on {count(options.nodes, 'node')}, {options.topology}"
+        title = f"{options.model or options.loss} on {count(options.nodes, 'node')}, {options.topology}"
+        plot.convergence(result.history, path=options.plot, title=title, presence=result.presence, tol=result.tol)
 
 
 def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:

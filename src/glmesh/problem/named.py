@@ -3,8 +3,6 @@
 A data frame is anything with `columns` and `to_numpy`, such as those of pandas and polars; neither is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

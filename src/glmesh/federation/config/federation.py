@@ -200,10 +200,10 @@ class Federation:
 
     def id_of(self, name: str) -> int:
         """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""
-        for number, member in enumerate(self.members):
-            if member.name == name:
-                return number
-        raise InvalidInput(f"{name!r} is no member; members are {', '.join(m.name for m in self.members)}")
+        names = [member.name for member in self.members]
+        if name not in names:
+            raise InvalidInput(f"{name!r} is no member; members are {', '.join(names)}")
+        return names.index(name)
 
     def entries(self) -> dict[str, str]:
         """Return all settings that members must agree on, as texts by key; addresses may differ by site.
