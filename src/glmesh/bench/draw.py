@@ -76,6 +76,7 @@ class Panel:
 
 
 def _finish(axes: Axes, x: str, log_x: bool) -> None:
+    """Label the x axis of a plot, which shows `x` (a name of KEYS), and give it a log scale if asked."""
     from matplotlib.ticker import FuncFormatter
 
     if log_x:

@@ -146,7 +146,7 @@ def _refuse_shared(columns: Sequence[tuple[str, ...]]) -> None:
 
 
 def arranged(X: Data, names: Names, wanted: Names) -> Data:
-    """Return X with its columns in the order of the names `wanted`, which are those that it has."""
+    """Return X with its columns in the order of `wanted`, its names in another order; X itself without names."""
     if names == wanted or names is None or wanted is None:
         return X
     places = {name: k for k, name in enumerate(names)}

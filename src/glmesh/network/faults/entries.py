@@ -27,10 +27,12 @@ whole = partial(whole_number, most=2**63)  # the bits that the hash of a chance 
 
 
 def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[object], float]:
+    """Return a reader of a real number for which `allowed` is true; its refusal says what is `wanted`."""
     return partial(number_in, name="", wanted=wanted, allowed=allowed)
 
 
 def _one_of(*known: T) -> Callable[[T], T]:
+    """Return a reader that takes one of the known values only."""
     return partial(one_of, name="", known=known)
 
 
@@ -42,6 +44,7 @@ def list_of(value: object, wanted: str) -> list[object]:
 
 
 def _pair(value: object) -> tuple[int, int]:
+    """Return a list of two different nodes as a tuple; raise InvalidInput for anything else."""
     nodes = [whole(node) for node in list_of(value, "a list of two nodes")]
     if len(nodes) != 2 or nodes[0] == nodes[1]:
         raise InvalidInput(f"must be a list of two different nodes, got {value!r}")
