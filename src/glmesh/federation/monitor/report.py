@@ -115,6 +115,11 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     return [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
+def _logarithms(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return (x, log10 y) of the points with y > 0."""
+    return [(x, math.log10(y)) for x, y in points if y > 0]
+
+
 def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
     """Return the SVG of curve `number` through these places, in pixels, and of its name in the legend."""
     colour, path = _COLOURS[number % len(_COLOURS)], " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
@@ -132,9 +137,7 @@ def plot(
 
     `logarithmic` draws the vertical axis in powers of ten; `told` makes text of its numbers.
     """
-    shown = lines
-    if logarithmic:
-        shown = [(name, [(x, math.log10(y)) for x, y in points if y > 0]) for name, points in lines]
+    shown = [(name, _logarithms(points) if logarithmic else points) for name, points in lines]
     drawn = [point for _, points in shown for point in points]
     if not drawn:
         return "<p>Nothing to draw.</p>"
