@@ -17,6 +17,7 @@ from glmesh.files import model_files
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.model_files import Model
 from glmesh.files.streams import kind_of
+from glmesh.files.svmlight import IndexBase
 from glmesh.types import Flags, Labels, SampleMatrix
 
 HELP = "apply a saved model to a data file"
@@ -118,7 +119,7 @@ def _table(options: Namespace, model: Model, target: str | None, *, has_target: 
     )
 
 
-def _index_base(options: Namespace, model: Model) -> Any:
+def _index_base(options: Namespace, model: Model) -> IndexBase:
     """Return where the indices of svmlight text begin: as said, else as in the file that the model was trained on."""
     if options.index_base != "auto" or model.contract is None or model.contract.index_base is None:
         return options.index_base

@@ -48,7 +48,7 @@ def _within(penalty: ScaledPenalty, pulls: Vector) -> Vector:
 
 def reach(sums: Sums, third: float) -> float:
     """Return an upper bound of R = c max_i sqrt(x_i^T H^-1 x_i) from the sum of the 16th powers of the squares."""
-    return third * float(sums["reach"][0]) ** (0.5 / REACH_POWER) * (1.0 + 1e-9)
+    return float(third * float(sums["reach"][0]) ** (0.5 / REACH_POWER) * (1.0 + 1e-9))
 
 
 def self_concordance(decrement: float, reach: float) -> tuple[float, float]:

@@ -123,7 +123,7 @@ def _node_sums(block: Rows, values: Vector) -> Vector:
 
 
 def _capped(block: Rows, values: Iterable[Vector], cap: float) -> Matrix:
-    """Return each node's sums of several vectors of losses, shape (n_hosted, n), NaN and all above the cap cut to it."""
+    """Return each node's sums of several vectors of losses, shape (n_hosted, n), cut to the cap (also NaN)."""
     sums = np.stack([_node_sums(block, one) for one in values], axis=1)
     return np.where(sums <= cap, sums, cap)
 

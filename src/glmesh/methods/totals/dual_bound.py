@@ -71,7 +71,7 @@ class StandardisedPenalty:
     @property
     def free(self) -> Flags:
         """Columns without a penalty, shape (p,)."""
-        return (self.l2 == 0) & (self.l1 == 0)
+        return np.asarray((self.l2 == 0) & (self.l1 == 0))
 
     def value(self, w: Vector) -> float:
         """Return the penalty of p standardised coefficients."""
@@ -80,7 +80,7 @@ class StandardisedPenalty:
     def maximiser(self, c: Vector) -> Vector:
         """Return the minimiser of c w + l1 abs(w) + l2/2 w^2 for each of p products c, shape (p,); 0 where l2 = 0."""
         beyond = np.sign(c) * np.maximum(np.abs(c) - self.l1, 0.0)
-        return np.divide(-beyond, self.l2, out=np.zeros_like(c), where=self.l2 > 0)
+        return np.asarray(np.divide(-beyond, self.l2, out=np.zeros_like(c), where=self.l2 > 0))
 
     def shrunk(self, point: DualPoint) -> DualPoint:
         """Return the point times the largest factor <= 1 for which abs(c_j) <= l1_j wherever l2_j = 0 < l1_j."""

@@ -194,8 +194,8 @@ class InteriorPoint(TotalMethod[InteriorState]):
             free = np.append(model.penalty.free, [True] * block.fit_intercept)
             for name in names:
                 positive, negative, _ = _dual_points(sums, name, block.info.n_nodes)
-                point = model.penalty.shrunk(positive + negative)
-                bound = model.penalty.lower_bound(point) + near.least_product(point, free)
+                dual = model.penalty.shrunk(positive + negative)
+                bound = model.penalty.lower_bound(dual) + near.least_product(dual, free)
                 state.bound = max(state.bound, bound)
         else:
             for name in names:

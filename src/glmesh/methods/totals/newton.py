@@ -9,7 +9,7 @@ total and no search.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -145,7 +145,7 @@ class _Round:
 
     def _judge(self, query: Query, sums: Sums, loss: float, value: float) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
-        state, model, step = self.state, self.state.model, self.state.step
+        model, step = self.state.model, self.state.step
         assert model is not None
         assert step is not None
         gain, dec = model.value - value, step.decrement

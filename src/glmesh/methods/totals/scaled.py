@@ -49,12 +49,13 @@ class ScaledPenalty:
     def free(self) -> Flags:
         """Mask of shape (d,), true where a coordinate has no penalty and no bound at all."""
         t = self.table
-        return (t.l1 == 0) & (t.l2 == 0) & (t.linear == 0) & np.isneginf(t.lo) & np.isposinf(t.hi)
+        unpenalised = (t.l1 == 0) & (t.l2 == 0) & (t.linear == 0)
+        return np.asarray(unpenalised & np.isneginf(t.lo) & np.isposinf(t.hi))
 
     @cached_property
     def smooth(self) -> Flags:
         """Mask of shape (d,), true where a coordinate has neither a kink nor a bound."""
-        return (self.table.l1 == 0) & np.isneginf(self.table.lo) & np.isposinf(self.table.hi)
+        return np.asarray((self.table.l1 == 0) & np.isneginf(self.table.lo) & np.isposinf(self.table.hi))
 
     @cached_property
     def movable(self) -> Indices:
@@ -81,7 +82,7 @@ class ScaledPenalty:
 
     def from_user(self, w: Vector, intercept: float) -> Vector:
         """Return scaled coefficients, shape (d,), moved into their bounds."""
-        return np.clip(np.append(w * self.scale, intercept), self.table.lo, self.table.hi)
+        return np.asarray(np.clip(np.append(w * self.scale, intercept), self.table.lo, self.table.hi))
 
     def raw(self, vectors: Matrix) -> Matrix:
         """Return scaled vectors, shape (n, d), as factors of raw columns and ones, shape (d, n)."""
