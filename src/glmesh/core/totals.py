@@ -35,10 +35,13 @@ class Sums(Mapping[str, Vector]):
         Sum of each field, shape (size,).
     sizes : dict of float
         Sum over the nodes of the largest absolute entry of each field, from which the next total takes its units.
+    errors : dict of float, optional
+        By how much an entry of each field may differ from the sum of what the nodes contributed, because of units.
     """
 
     fields: dict[str, Vector]
     sizes: dict[str, float]
+    errors: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Vector:
         return self.fields[name]
@@ -85,8 +88,8 @@ class Total:
 
     @property
     def numbers(self) -> int:
-        """Whole numbers that a contribution holds: all entries, the size of each field, and whether it fits."""
-        return sum(int(rows.shape[1]) + 1 for rows in self.fields.values()) + 1
+        """Whole numbers that a contribution holds: all entries, the size of each field, and whether each fits."""
+        return sum(int(rows.shape[1]) + 2 for rows in self.fields.values())
 
     @property
     def unknown(self) -> list[str]:
@@ -102,27 +105,27 @@ class Total:
     def encode(self, units: Units, n_nodes: int) -> Unsigned:
         """Return the contributions as whole numbers modulo 2^64, shape (n_hosted, numbers).
 
-        A node of which an entry does not fit into its share of 2^62 units contributes zeros, and one to the last
-        column.
+        A field of which an entry does not fit into a node's share of 2^62 units is sent as zeros; the last columns, one
+        for each field, say 1 for those fields.
         """
         limit = np.ldexp(1.0, LARGEST - (n_nodes - 1).bit_length())
         n_hosted = len(next(iter(self.largest.values())))
         out = np.zeros((n_hosted, self.numbers), dtype=np.int64)
-        fits = np.ones(n_hosted, dtype=bool)
         at = 0
-        for name, rows in self.fields.items():
-            size, exponent = rows.shape[1], -units[name]
+        for number, (name, rows) in enumerate(self.fields.items()):
+            size, unit = rows.shape[1], np.ldexp(1.0, units[name])
             with np.errstate(over="ignore", invalid="ignore"):  # of what does not fit
-                largest = np.ldexp(self.largest[name], exponent)
-                fits &= largest <= limit
-                out[:, at : at + size] = np.rint(np.ldexp(rows, exponent))
-                out[:, at + size] = np.ceil(largest)
+                largest = self.largest[name] / unit
+                fits = largest <= limit
+                scaled = rows / unit
+            out[fits, at : at + size] = np.rint(scaled[fits])
+            out[fits, at + size] = np.ceil(largest[fits])
+            out[:, number - len(self.fields)] = ~fits
             at += size + 1
-        out[~fits], out[~fits, -1] = 0, 1
         return out.view(np.uint64)
 
-    def decode(self, units: Units, whole: Unsigned) -> Sums:
-        """Return the sums that these whole numbers, shape (numbers,), stand for."""
+    def decode(self, units: Units, whole: Unsigned, n_nodes: int) -> Sums:
+        """Return the sums over `n_nodes` nodes that these whole numbers, shape (numbers,), stand for."""
         numbers, at = whole.view(np.int64), 0
         values, sizes = {}, {}
         for name, rows in self.fields.items():
@@ -130,7 +133,7 @@ class Total:
             part = np.ldexp(numbers[at : at + size + 1].astype(np.float64), units[name])
             values[name], sizes[name] = part[:size], float(part[size])
             at += size + 1
-        return Sums(values, sizes)
+        return Sums(values, sizes, {name: n_nodes * float(np.ldexp(0.5, units[name])) for name in self.fields})
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +152,8 @@ class Largest:
 def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
     """Return the sums over all K nodes of the contributions of this process's blocks and those of other processes.
 
-    `add` and `maximise` move numbers between nodes. If an entry of any node does not fit, all fields are sent once more
-    with 2^20 times the unit.
+    `add` and `maximise` move numbers between nodes. If an entry of any node does not fit, all is sent once more, with
+    2^20 times the unit for the fields that it is in.
     """
     first = totals[0]
     units: Units = {}
@@ -163,6 +166,7 @@ def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) 
         units |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}
     while True:
         whole = add([total.encode(units, n_nodes) for total in totals])
-        if whole[-1] == 0:
-            return first.decode(units, whole)
-        units = {name: exponent + MORE_ROOM for name, exponent in units.items()}
+        short = whole[-len(first.fields) :] > 0
+        if not short.any():
+            return first.decode(units, whole, n_nodes)
+        units |= {name: units[name] + MORE_ROOM for name, lacks in zip(first.fields, short, strict=True) if lacks}

@@ -7,11 +7,10 @@ import numpy as np
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.contribution import REACH_POWER, Query
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Vector
 
-ROUNDING = 1e-13  # [objective] allowance for the rounding of sums
-# [size of a coordinate and its last step] within which the optimal value of a coordinate without penalty is looked for
-FARTHEST = 1e3
+ROUNDING = 1e-13  # [objective] allowance for the rounding of sums, beside that of predictions
+# [largest scaled coefficient and step] within which the optimal value of a coordinate without penalty is looked for
+FARTHEST = 1e2
 PROVEN = 0.5  # largest x = R lambda that is taken for a proof: separated data have x -> 1, and sums are rounded
 
 
@@ -20,30 +19,20 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums) -> float:
 
     Every row adds loss(z) + loss*(theta) - z theta >= 0, every penalised coordinate the like for c = X^T theta. Where c
     must be shrunk by s into the domain of the penalty's conjugate, loss*(s theta) <= s loss*(theta). A coordinate
-    without penalty asks for c = 0; what rounding leaves of it counts as far as the optimum may be.
+    without penalty asks for c = 0 (with a bound on one side, for a sign of c); what rounding leaves of that counts as
+    far as the optimum may be.
     """
     there = query.point + query.step
     pulls, held = sums["slopes"][len(there) :], ~penalty.free
-    loss, slack = (float(one) for one in sums["values"])
-    if slack >= query.cap:
+    loss, _, slack = (float(one) for one in sums["values"])
+    s = min(1.0, penalty.margins.ray_limit(-pulls[held], np.zeros(())))
+    if s < 0 or slack >= query.cap:
         return np.inf
-    s = min(1.0, penalty.bound.ray_limit(-pulls[held], np.zeros(())))
-    if s < 0:
-        return np.inf
-    left = np.abs(pulls) * (FARTHEST + 1.0) * (np.abs(query.point) + np.abs(query.step))
-    inside = s * pulls[held]
-    with np.errstate(invalid="ignore"):
-        penalised = float(penalty.bound.slacks(there[held], -_within(penalty, inside)).sum())
-    return slack + penalised + (1.0 - s) * max(loss - slack, 0.0) + float(left[penalty.free].sum())
-
-
-def _within(penalty: ScaledPenalty, pulls: Vector) -> Vector:
-    """Return pulls, shape (n,), that rounding after a division has left outside the conjugate's domain, moved in."""
-    t = penalty.bound
-    flat = t.l2 == 0
-    low = np.where(flat & np.isposinf(t.hi), -t.linear - t.l1, -np.inf)
-    high = np.where(flat & np.isneginf(t.lo), -t.linear + t.l1, np.inf)
-    return np.clip(pulls, low, high)
+    inside = penalty.within(s * pulls[held])
+    farthest = FARTHEST * float((np.abs(query.point) + np.abs(query.step)).max())
+    left = float(np.abs(pulls[penalty.free]).sum() + np.abs(s * pulls[held] - inside).sum())
+    penalised = float(penalty.bound.slacks(there[held], -inside).sum())
+    return slack + penalised + (1.0 - s) * max(loss - slack, 0.0) + left * farthest
 
 
 def reach(sums: Sums, third: float) -> float:

@@ -20,6 +20,7 @@ from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
 TRIALS = np.ldexp(1.0, -np.arange(1, 13))  # shorter steps that every total tries: 1/2 ... 2^-12
+EPSILON = 2.0**-52  # relative error of a prediction
 CHUNK = 4096  # [rows] that are weighted at a time: some MB for some hundred columns
 REACH_POWER = 16  # a sum of 16th powers bounds the largest: by less than the factor 2.3 for 10^6 rows
 REACH_LARGEST = 1e18  # of a squared reach; above it a bound is useless in any case
@@ -60,7 +61,7 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
         bends = None
         if len(query.columns) or query.cross:
             bends = g.conjugate_majorant(-there) if query.majorant else g.conjugate_curvature(-there)
-        values = [g.conjugates(-there)]
+        values = [g.conjugates(-there), _rounding(block, penalty, query, slopes[0])]
         if query.dual:
             theta = _dual_point(block, query, z, q)
             slopes.append(theta)
@@ -103,6 +104,15 @@ def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vec
     return np.ascontiguousarray(out[:, 0]), np.ascontiguousarray(out[:, 1])
 
 
+def _rounding(block: Rows, penalty: ScaledPenalty, query: Query, slopes: Vector) -> Vector:
+    """Return by how much each row's loss may be wrong because predictions are rounded, shape (m,).
+
+    A prediction is a sum of products whose sizes add up to at most the product of two norms.
+    """
+    size = np.sqrt((query.point**2).sum()) + np.sqrt((query.step**2).sum())
+    return np.asarray(EPSILON * size * np.abs(slopes) * block.row_norms(penalty.scale))
+
+
 def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
     """Return the slopes of the losses at the trial point to first order from z, moved into their domain, shape (m,).
 
@@ -134,8 +144,9 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
 
     def fill(k: int) -> None:
         own = np.ascontiguousarray(rows[:, block.starts[k] : block.starts[k + 1]])
-        out[:, k, :-1] = (block.X[k].T @ own.T).T / penalty.scale
+        out[:, k, :-1] = (block.X[k].T @ own.T).T
         out[:, k, -1] = own.sum(axis=1)
+        out[:, k] /= penalty.scale
 
     list(block.threads.map(fill, range(block.size)))
     return out
@@ -144,7 +155,7 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
 def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indices) -> Matrix:
     """Return the upper triangle of each node's Hessian on some columns, shape (n_hosted, n (n + 1) / 2)."""
     rows, others = triangle(len(columns))
-    scale = np.append(penalty.scale, 1.0)[columns]
+    scale = penalty.scale[columns]
     out = np.empty((block.size, len(rows)))
 
     def fill(k: int) -> None:
@@ -203,8 +214,7 @@ def _reaches(block: Rows, penalty: ScaledPenalty, inverse: Matrix) -> Matrix:
     `inverse` is L^-1 with H = L L^T on all d coordinates.
     """
     out = np.zeros((block.size, 1))
-    factors = np.ascontiguousarray(inverse.T)
-    factors[:-1] /= penalty.scale[:, None]
+    factors = np.ascontiguousarray((inverse / penalty.scale).T)
     for k, X in enumerate(block.X):
         squares = np.empty(X.shape[0])
         for a in range(0, len(squares), CHUNK):

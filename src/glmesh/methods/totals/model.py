@@ -47,6 +47,8 @@ def from_triangle(entries: Vector, n: int) -> Matrix:
 def minimum(penalty: ScaledPenalty, model: Model, bend: Matrix) -> Step:
     """Return the step to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns."""
     columns, table = model.columns, penalty.table.take(model.columns)
+    if not len(columns):
+        return Step(np.zeros_like(model.point), 0.0, 1.0, 0.0)
     order = np.argsort(~penalty.smooth[columns], kind="stable")  # smooth coordinates first
     inverse = np.argsort(order, kind="stable")
     w, gradient = model.point[columns], model.gradient[columns]
@@ -64,8 +66,9 @@ def minimum(penalty: ScaledPenalty, model: Model, bend: Matrix) -> Step:
     left = np.abs(pulls + table.l2 * (w + e) + table.linear)[penalty.smooth[columns]]
     sizes = (np.abs(gradient) + (np.abs(bend) * np.abs(e)).sum(axis=1))[penalty.smooth[columns]]
     residual = float((left / np.where(sizes > 0, sizes, 1.0)).max(initial=0.0))
-    held = ~penalty.free[columns]
-    limit = table.take(np.flatnonzero(held)).ray_limit(-pulls[held], np.zeros(())) if held.any() else np.inf
+    everywhere = np.zeros_like(model.point)
+    everywhere[columns] = -pulls
+    limit = penalty.margins.ray_limit(everywhere[~penalty.free], np.zeros(()))
     return Step(change, decrement, float(np.clip(limit, 0.0, 1.0)), residual)
 
 

@@ -31,10 +31,14 @@ SUFFICIENT_DECREASE = 1e-4
 VISIBLE_DECREASE = 1e-11  # [objective] decrement below which values of the objective are rounding
 SHORTEST_STEP = 0.05  # below it the Hessian misleads, and curvatures of an upper bound are used
 SHORT_STEP = 0.3  # below it the damping grows
+DAMPING = 1e-3  # [upper bound's Hessian] that is added when steps are short, ten times as much each time
+LEAST_DAMPING = 1e-8  # [upper bound's Hessian] that is added first where the Hessian alone has no minimum
+FLAT_RESIDUAL = 1e-3  # relative slope left by a step beyond which a coordinate has slope but no curvature
 WIDE = 500  # [coefficients] above which the Hessian of an L1 problem is summed on a working set only
-NEAR = 0.9  # [l1] slope from which a zero coefficient may enter the working set
-NEWCOMERS = 300  # coefficients that enter a working set at once, or as many as it has
-DUAL_FROM = 1e-4  # [objective] decrement below which a wide problem asks for a dual point
+NEAR = 0.95  # [l1] slope from which a zero coefficient may enter the working set
+SHARE = 0.5  # [working set] newcomers at once, if that is more
+NEWCOMERS = 200  # coefficients that enter a working set at once
+DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
 SEPARATED = "there is no optimum: the data can be separated, and coefficients grow for ever; add a penalty (alpha > 0)"
 IDLE = 3  # rounds without visible progress after which no more is hoped for
 
@@ -114,7 +118,7 @@ class _Round:
             slopes = np.abs(gradient + table.linear)
             ratio = np.divide(slopes, table.l1, out=np.zeros_like(slopes), where=(table.l1 > 0) & ~chosen)
             ratio[table.lo == table.hi] = 0.0
-            many = max(NEWCOMERS, int(chosen.sum()))
+            many = max(NEWCOMERS, int(SHARE * chosen.sum()))
             best = np.argsort(-ratio, kind="stable")[:many]
             chosen[best[ratio[best] > NEAR]] = True
         return np.flatnonzero(chosen)
@@ -128,9 +132,10 @@ class _Round:
         there = query.point + query.step
         loss = float(sums["values"][0])
         value = loss + self.penalty.value(there)
+        state.rounding = float(sums["values"][1]) + bounds.ROUNDING * (loss + abs(value - loss))
         gap = np.inf
         if query.dual and loss < query.cap:
-            gap = bounds.duality_gap(self.penalty, query, sums) + bounds.ROUNDING * (loss + abs(value - loss))
+            gap = bounds.duality_gap(self.penalty, query, sums) + state.rounding
             state.lower = max(state.lower, value - gap)
         if "reach" in sums and self.traits.third is not None:
             state.reach = bounds.reach(sums, self.traits.third)
@@ -168,8 +173,16 @@ class _Round:
     def _relax(self) -> None:
         """Trust the Hessian more after a full step."""
         state = self.state
-        state.damping = state.damping / 10.0 if state.damping > 1e-3 else 0.0
+        state.damping = state.damping / 10.0 if state.damping > DAMPING else 0.0
         state.careful = max(state.careful - 1, 0)
+
+    def _damp(self, least: float = DAMPING) -> None:
+        """Trust the Hessian less, by at least this part of the upper bound's."""
+        self.state.damping = min(max(10.0 * self.state.damping, least), 1.0)
+
+    def _misleads(self, model: Model, step: Step) -> bool:
+        """Return whether a model promises more than there is, or leaves slopes without any curvature."""
+        return step.decrement > 2.0 * (model.value - self.state.lower) or step.residual > FLAT_RESIDUAL
 
     def _shorten(self, query: Query, length: float, value: float) -> None:
         """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings."""
@@ -177,7 +190,7 @@ class _Round:
         self._shift_reach(length)
         if state.gram is not None:
             if length < SHORT_STEP:
-                state.damping = max(10.0 * state.damping, 1e-3)
+                self._damp()
         elif length < SHORTEST_STEP and not state.careful:
             state.careful, state.patience = state.patience, 2 * state.patience
         point = query.point + length * query.step
@@ -189,7 +202,7 @@ class _Round:
         state, model = self.state, self.state.model
         assert model is not None
         if state.gram is not None and state.damping < 1.0:
-            state.damping = max(10.0 * state.damping, 1e-3)
+            self._damp()
             self._next(model)
         elif not model.majorant and not self.traits.quadratic:
             state.careful, state.patience = state.patience, 2 * state.patience
@@ -216,7 +229,7 @@ class _Round:
         state = self.state
         state.w, state.intercept = self.penalty.to_user(point)
         state.objective = value
-        state.gap = max(value - state.lower, 0.0) + bounds.ROUNDING * abs(value)
+        state.gap = max(value - state.lower, 0.0) + state.rounding
 
     def _shift_reach(self, length: float) -> None:
         """Carry the bound R over to the point of a step: the Hessian falls by at most exp(R norm of the step)."""
@@ -230,33 +243,41 @@ class _Round:
         state, before = self.state, self.state.model
         self._shift_reach(length)
         point = query.point + query.step
-        if len(query.columns):
-            columns, hessian = query.columns, from_triangle(sums["hessian"], len(query.columns))
-        else:
-            assert before is not None
+        if before is not None and self.traits.quadratic and not len(query.columns):
             columns, hessian = before.columns, before.hessian
+        else:
+            columns = query.columns
+            hessian = from_triangle(sums.get("hessian", np.zeros(0)), len(columns))
         model = Model(point, loss, value, sums["slopes"][: len(point)], columns, hessian, query.majorant)
-        if before is None and query.majorant and self.traits.flat_majorant and not self.wide:
+        if query.majorant and self.traits.pieces and not self.wide:
             state.gram = hessian
         self._accept(point, value)
-        self._next(model)
+        self._next(model, sums.get("cross"))
 
     def _bend(self, model: Model) -> Matrix:
         state = self.state
         return model.hessian + state.damping * state.gram if state.gram is not None and state.damping else model.hessian
 
-    def _next(self, model: Model) -> None:
-        """Compute the step from a model, and what the next total asks for."""
+    def _next(self, model: Model, cross: Vector | None = None) -> None:
+        """Compute the step from a model, and what the next total asks for.
+
+        `cross` is the Hessian's row of the intercept, shape (d,), if it is known: the slopes of columns that are not in
+        the working set are then known after the step, which moves the intercept alone.
+        """
         state, penalty, traits = self.state, self.penalty, self.traits
         step = minimum(penalty, model, self._bend(model))
+        while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
+            self._damp(LEAST_DAMPING)
+            step = minimum(penalty, model, self._bend(model))
         state.model, state.step = model, step
         self._prove(model, step)
-        if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value):
+        if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value) and cross is None:
             self._idle()
         else:
             state.idle = 0
         there = model.point + step.change
-        columns = self._columns(there, model.gradient)
+        slopes = model.gradient if cross is None else model.gradient + cross * step.change[-1]
+        columns = self._columns(there, slopes)
         if traits.quadratic and np.isin(columns, model.columns).all():
             columns = columns[:0]
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
@@ -275,7 +296,7 @@ class _Round:
             damping=state.damping if state.gram is not None else 0.0,
             cap=(model.value - least) * (1.0 + 1e-9) + 1e-300,
             trials=not traits.quadratic,
-            dual=not self.wide or step.decrement < DUAL_FROM * abs(model.value),
+            dual=not self.wide or (cross is None and step.decrement < DUAL_FROM * abs(model.value)),
             shrink=step.shrink,
             separation=bool(traits.third) and bool(penalty.free[penalty.movable].all()),
             reach=self._inverse(model) if unproven else None,
@@ -297,6 +318,6 @@ class _Round:
         reach = state.reach if self.traits.third else 0.0
         gap, distance = bounds.self_concordance(step.decrement, reach)
         state.distance = distance
-        gap += bounds.ROUNDING * abs(model.value)
+        gap += state.rounding
         state.gap = min(state.gap, gap)
         state.lower = max(state.lower, model.value - gap)

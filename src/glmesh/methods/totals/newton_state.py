@@ -33,6 +33,7 @@ class NewtonState:
     damping: Shared[float] = 0.0  # part of `gram` that is added to the Hessian
     careful: Shared[int] = 0  # rounds to come with curvatures of an upper bound instead of the Hessian
     patience: Shared[int] = 1  # `careful` when the Hessian misleads next
+    rounding: Shared[float] = 0.0  # by which the objective may be wrong
     lower: Shared[float] = -np.inf  # proven lower bound of the optimum
     reach: Shared[float] = np.inf  # R of the self-concordance bound at the query's point; inf: not known
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding

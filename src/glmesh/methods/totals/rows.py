@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
@@ -31,6 +32,7 @@ class Rows:
     penalty: Table  # alpha included
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
+    _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
 
     @property
     def size(self) -> int:
@@ -58,3 +60,17 @@ class Rows:
     def nonzeros(self) -> Vector:
         """Number of stored entries of each hosted node's rows, shape (n_hosted,)."""
         return np.array([x.size if isinstance(x, np.ndarray) else x.nnz for x in self.X], dtype=np.float64)
+
+    def row_norms(self, scale: Vector) -> Vector:
+        """Return the norm of each hosted row and a 1 after it, divided by `scale`, shape (p + 1,); shape (m,)."""
+        if self._norms is None or self._norms[0] is not scale:
+            squares = [_squares(X, scale[:-1] ** -2) + scale[-1] ** -2 for X in self.X]
+            self._norms = scale, np.sqrt(np.concatenate(squares))
+        return self._norms[1]
+
+
+def _squares(X: SampleMatrix, weights: Vector) -> Vector:
+    """Return sum_j weights_j X_ij^2 of each row i, shape (m,)."""
+    if sp.issparse(X):
+        return np.asarray(X.power(2) @ weights)
+    return np.asarray(np.einsum("ij,ij,j->i", X, X, weights))

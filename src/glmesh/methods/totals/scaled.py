@@ -19,14 +19,15 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 def column_exponents(block: Rows) -> Indices:
-    """Return the exponent of the norm of each column of each hosted node's rows, shape (n_hosted, p)."""
+    """Return the exponent of the norm of each column of each hosted node's rows, and of ones, shape (n_hosted, d)."""
     squares = [np.asarray(x.power(2).sum(axis=0)) if sp.issparse(x) else np.einsum("ij,ij->j", x, x) for x in block.X]
-    norms = np.sqrt(np.stack(squares))
+    lengths = np.array([[float(x.shape[0])] for x in block.X])
+    norms = np.sqrt(np.hstack([np.stack(squares), lengths]))
     return np.where(norms > 0, np.frexp(norms)[1], NOTHING).astype(np.int64)
 
 
 def scales(exponents: Indices) -> Vector:
-    """Return the power of two that each column is divided by, shape (p,); 1 for a column that is zero everywhere."""
+    """Return the power of two that each column is divided by, shape (d,); 1 for a column that is zero everywhere."""
     return np.ldexp(1.0, np.where(exponents > NOTHING, exponents, 0).astype(np.int32))
 
 
@@ -34,16 +35,16 @@ def scales(exponents: Indices) -> Vector:
 class ScaledPenalty:
     """The penalty as a function of d = p + 1 scaled coefficients, the intercept last."""
 
-    scale: Vector  # (p,) power of two that each column is divided by
+    scale: Vector  # (d,) power of two that each column is divided by
     table: Table  # of d coordinates
 
     @staticmethod
     def of(block: Rows, scale: Vector) -> ScaledPenalty:
-        """Return the penalty of a block's rows for columns that are divided by `scale`, shape (p,)."""
-        rows = block.penalty.kernel_rows(len(scale))
+        """Return the penalty of a block's rows for columns that are divided by `scale`, shape (d,)."""
         intercept = [0.0, 0.0, 0.0, -np.inf, np.inf] if block.fit_intercept else [0.0] * 5
+        rows = np.vstack([block.penalty.kernel_rows(block.p), intercept])
         factors = np.stack([1.0 / scale, 1.0 / scale**2, 1.0 / scale, scale, scale], axis=1)
-        return ScaledPenalty(scale, Table(*np.vstack([rows * factors, intercept]).T))
+        return ScaledPenalty(scale, Table(*(rows * factors).T))
 
     @cached_property
     def free(self) -> Flags:
@@ -68,6 +69,28 @@ class ScaledPenalty:
         return self.table.take(np.flatnonzero(~self.free))
 
     @cached_property
+    def _sides(self) -> tuple[Vector, Vector]:
+        """Return the least and largest c_j with -c_j in the domain of each conjugate of `bound`."""
+        t = self.bound
+        low = np.where((t.l2 == 0) & np.isposinf(t.hi), -t.linear - t.l1, -np.inf)
+        high = np.where((t.l2 == 0) & np.isneginf(t.lo), -t.linear + t.l1, np.inf)
+        return low, high
+
+    @cached_property
+    def margins(self) -> Table:
+        """`bound` without those infinite sides to which nothing can be shrunk, because zero is at their edge."""
+        low, high = self._sides
+        rows = self.bound.kernel_rows(len(low))
+        rows[low == 0, 4] = 0.0
+        rows[high == 0, 3] = 0.0
+        rows[:, 3], rows[:, 4] = np.minimum(rows[:, 3], rows[:, 4]), np.maximum(rows[:, 3], rows[:, 4])
+        return Table(*rows.T)
+
+    def within(self, pulls: Vector) -> Vector:
+        """Return pulls c of the coordinates of `bound` moved to where the conjugate of the penalty is finite at -c."""
+        return np.clip(pulls, *self._sides)
+
+    @cached_property
     def least(self) -> float:
         """Lower bound of the penalty, minus infinity if it has none."""
         return -float(self.table.conjugates(np.zeros(len(self.free))).sum())
@@ -78,14 +101,13 @@ class ScaledPenalty:
 
     def to_user(self, u: Vector) -> tuple[Vector, float]:
         """Return (coefficients (p,), intercept) in the user's units."""
-        return u[:-1] / self.scale, float(u[-1])
+        w = u / self.scale
+        return w[:-1], float(w[-1])
 
     def from_user(self, w: Vector, intercept: float) -> Vector:
         """Return scaled coefficients, shape (d,), moved into their bounds."""
-        return np.asarray(np.clip(np.append(w * self.scale, intercept), self.table.lo, self.table.hi))
+        return np.asarray(np.clip(np.append(w, intercept) * self.scale, self.table.lo, self.table.hi))
 
     def raw(self, vectors: Matrix) -> Matrix:
         """Return scaled vectors, shape (n, d), as factors of raw columns and ones, shape (d, n)."""
-        out = np.array(vectors.T)
-        out[:-1] /= self.scale[:, None]
-        return out
+        return np.ascontiguousarray((vectors / self.scale).T)
