@@ -16,7 +16,7 @@ import numpy as np
 
 from glmesh.types import Flags, Vector
 
-ROUNDING = 16 * 2.0**-52  # relative error of a sum over rows: few units in the last place, as rows are summed in chunks
+ROUNDING = 4 * 2.0**-52  # [sum of magnitudes] error of a sum over rows, many times what errors at random add up to
 BISECTIONS = 50  # of the step to a better combination of two points: 2^-50 of the way
 
 

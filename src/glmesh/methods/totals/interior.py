@@ -253,7 +253,7 @@ def _dual_points(sums: Sums, name: str, n_nodes: int) -> list[DualPoint]:
     """
     c = [sums[f"{name} {part}"] for part in at_rows.PARTS]
     size, k_size = float(sums[f"size {name}"][0]), float(sums[f"k {name}"][3])
-    sizes = [np.abs(one) + (1.0 + n_nodes / 16.0) * np.abs(one).max(initial=0.0) for one in c]
+    sizes = [np.abs(one) + n_nodes / 32.0 * np.abs(one).max(initial=0.0) for one in c]
     sizes[0] = sizes[0] + size
     k = [float(one) for one in sums[f"k {name}"][:3]]
     return [DualPoint(k[i], c[i], k_size if i == 0 else 0.0, sizes[i]) for i in range(3)]
