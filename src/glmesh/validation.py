@@ -167,4 +167,5 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
 
 
 def _refusal(name: str, wanted: str, value: object) -> InvalidInput:
+    """Return the InvalidInput "name must be wanted, got value"; without a name, from "must be" on."""
     return InvalidInput(f"{name} must be {wanted}, got {value!r}".lstrip())

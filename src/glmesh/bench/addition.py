@@ -11,12 +11,11 @@ Any of the three may be missing. A method is a class, or a function that returns
 import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glmesh.bench.contenders import Contender
+from glmesh.bench.contenders import Contender, Make
 from glmesh.bench.data import DataSet
 from glmesh.bench.objectives import Objective
 from glmesh.errors import InvalidInput
@@ -51,7 +50,7 @@ def read(path: str) -> Addition:
     return Addition(found["DATASETS"], found["OBJECTIVES"], methods)
 
 
-def _contender(path: str, name: str, entry: Any) -> Contender:
+def _contender(path: str, name: str, entry: Contender | Make) -> Contender:
     """Return the contender that an entry of METHODS stands for; raise InvalidInput if it makes no method."""
     contender = entry if isinstance(entry, Contender) else Contender(entry)
     made = contender.make()

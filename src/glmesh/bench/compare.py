@@ -155,6 +155,7 @@ class _Course:
         return trace
 
     def _quickest(self, problem: Problem, make: Make, seed: int) -> Trace:
+        """Return the trace of the quickest, by seconds, of `plan.repeats` runs of a method with one seed."""
         plan, watch = self.plan, Watch(min(GOALS), self.plan.max_communications, self.plan.max_seconds)
         where: dict[str, Any] = {"topology": self.topology, "n_nodes": plan.n_nodes, "seed": seed, "n_jobs": 1}
         runs = [follow(problem, make(), self.best, watch, **where) for _ in range(plan.repeats)]

@@ -115,7 +115,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool 
     if path is None:
         return DataSet(name, *stand_in(*entry.stand_in, seed=sum(map(ord, name))), "stand-in", False)
     X, y = data_files.load(path, n_features=entry.n_features)
-    X = _occurring(X)
+    X = X[:, np.flatnonzero(np.asarray(abs(X).sum(axis=0)).ravel() > 0)]  # features that occur
     if entry.unit:
         X = _unit_rows(X)
     y = y if entry.split_at else np.where(y == y.max(), 1.0, -1.0)
@@ -134,15 +134,13 @@ def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | N
 
 
 def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
+    """Return the folder of the data files: the one named, else that of GLMESH_DATA; None if neither is given."""
     named = folder if folder is not None else os.environ.get(VARIABLE)
     return Path(named) if named else None
 
 
-def _occurring(X: SampleMatrix) -> SampleMatrix:
-    return X[:, np.flatnonzero(np.asarray(abs(X).sum(axis=0)).ravel() > 0)]
-
-
 def _unit_rows(X: SampleMatrix) -> SampleMatrix:
+    """Return X with each row scaled to Euclidean norm 1; rows of zeros stay."""
     norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel() if sp.issparse(X) else (X * X).sum(axis=1))
     factors = 1.0 / np.where(norms > 0, norms, 1.0)
     return sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else X * factors[:, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _COLOURS = (
     *("#2563a8", "#d9822b", "#3f8f5f", "#b3446c", "#7b5ea7"),
     *("#8c6d46", "#4bb0c9", "#a3a832", "#555555", "#e377c2"),
 )
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+_DASHES: tuple[object, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 LABELS = {  # of axes, by the names of KEYS
     "communications": "communications",
     "bytes": "bytes sent",
@@ -76,6 +76,7 @@ class Panel:
 
 
 def _finish(axes: Axes, x: str, log_x: bool) -> None:
+    """Label the x axis of a plot, which shows `x` (a name of KEYS), and give it a log scale if asked."""
     from matplotlib.ticker import FuncFormatter
 
     if log_x:

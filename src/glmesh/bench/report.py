@@ -91,12 +91,14 @@ def write_csv(path: Path, traces: Sequence[Trace]) -> None:
 
 
 def _amount(cost: float, key: str) -> str:
+    """Return a cost as text, in the unit of `key` (a name of KEYS); a dash if it is infinite."""
     if not np.isfinite(cost):
         return "–"
     return size(cost) if key == "bytes" else f"{cost:,.0f}" if key != "seconds" else f"{cost:.2g}"
 
 
 def _costs(race: Race) -> str:
+    """Return a Markdown table of what each contender needed to each goal, how far it came, and its setting."""
     header = ["method"]
     for goal in GOALS:
         header += [f"communications to {goal:g}", f"bytes to {goal:g}", f"vectors per edge to {goal:g}"]
@@ -142,12 +144,14 @@ def ratios(races: list[Race]) -> str:
 
 
 def _told(ratio: float, bound: bool) -> str:
+    """Return a ratio of `_ratio` as text; `bound` says that it is only an upper bound."""
     if not np.isfinite(ratio):
         return "neither" if bound else "only the rival"
     return f"below {ratio:.3g}" if bound else f"{ratio:.3g}"
 
 
 def _met(ratio: float, bound: bool) -> str:
+    """Return whether a ratio is at most TARGET: "yes", "**no**", or "not known" of an upper bound that is larger."""
     if ratio <= TARGET:
         return "yes"
     return "not known" if bound else "**no**"

@@ -55,10 +55,11 @@ def observe(
     gap = max(float(gap), 0.0)
     found = Measures(float(objective), float(value), float(h), gap, float(sum(away)), inner=gap)
     if isinstance(f, Anchored):
-        pull, dual = f.pull(mean.w), _free_dual(f, blocks, xs, processes)
-        found = replace(
-            found, objective=float(objective - pull), gap=max(float(objective - pull + dual), 0.0), pull=pull
-        )
+        xs = _balanced(xs, processes)  # where the problem without an anchor is finite
+        dual = f.free.value(product(blocks, xs, processes)[:-1]) + _sum_of_values(blocks, xs, processes)
+        pull = f.pull(mean.w)
+        free = float(objective - pull)
+        found = replace(found, objective=free, gap=max(float(free + dual), 0.0), pull=pull)
     return processes.broadcast(found)
 
 
@@ -83,12 +84,6 @@ def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup)
         carry[2 * d :] += np.array([f.value(row), row @ w, (row - shared) @ w]) / n_nodes
     carry = processes.fold_out(carry)
     return _Means(carry[:d], carry[d : 2 * d], *carry[2 * d :].tolist())
-
-
-def _free_dual(f: Anchored, blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return the negative dual objective of the problem without an anchor, at variables where it is finite."""
-    xs = _balanced(xs, processes)
-    return float(f.free.value(product(blocks, xs, processes)[:-1])) + _sum_of_values(blocks, xs, processes)
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:

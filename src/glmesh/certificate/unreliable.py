@@ -224,6 +224,7 @@ class AsyncCertifier:
         self.state.snapshots[k] = None
 
     def _take_snapshots(self, state: FlowState) -> None:
+        """Take the snapshot of the newest certificate round at every hosted node that is up and has none of it yet."""
         now = last_record(state.round, self.period)
         gossip = state.flow_gossip
         for k in range(self.block.size):
@@ -254,6 +255,10 @@ class AsyncCertifier:
                 one.parts.append(snapshot.record_for(peer, with_s=opening))
 
     def _receive(self, halo: Halo, state: FlowState, curvature: Callable[[], Vector], *, first: bool) -> None:
+        """Store what the messages of an exchange say of the snapshots; add rows, and make complete certificates.
+
+        `first`: the exchange is the first of its round, whose offers are of the state that a new snapshot holds.
+        """
         for mail in halo.mail:
             k, peer = mail.receiver - int(self.block.ids[0]), mail.sender
             snapshot, edge = self.state.snapshots[k], state.flow_gossip.node_flows[k].edges.get(peer)

@@ -4,7 +4,6 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -182,7 +181,7 @@ def _missing(table: DataTable, row: int) -> InvalidData:
     )
 
 
-def _line(value: Any) -> str:
+def _line(value: str | float | list[float]) -> str:
     """Return a prediction as a line: a label as it is, whole numbers without a point, probabilities with commas."""
     if isinstance(value, list):
         return ",".join(map(repr, value))

@@ -38,6 +38,7 @@ from glmesh.formatting import size
 from glmesh.network import Plan, topology
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Split, shorter
+from glmesh.types import Labels, SampleMatrix
 
 __all__ = ["HELP", "add_options", "exit_code", "run"]
 
@@ -184,7 +185,7 @@ def _model(
     options: Namespace, choice: Choice, split: str, plan: Plan | None, result: Result, contract: Contract | None
 ) -> Model:
     """Return the model to be saved: coefficients, objective, names and labels, and figures of the run as `info`."""
-    info: dict[str, Any] = {
+    info: dict[str, str | float] = {
         "glmesh": __version__,
         "status": result.status.name.lower(),
         "split": split,
@@ -219,13 +220,8 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
     if options.history:
         write_history(options.history, result.history)
     if options.plot:
-        title, presence = _title(options), result.presence
-        plot.convergence(result.history, path=options.plot, title=title, presence=presence, tol=result.tol)
-
-
-def _title(options: Namespace) -> str:
-    """Return the title of the plot: model, number of nodes and topology."""
-    return f"{options.model or options.loss} on {count(options.nodes, 'node')}, {options.topology}"
+        title = f"{options.model or options.loss} on {count(options.nodes, 'node')}, {options.topology}"
+        plot.convergence(result.history, path=options.plot, title=title, presence=result.presence, tol=result.tol)
 
 
 def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
@@ -247,7 +243,9 @@ def _choices(result: Result) -> list[tuple[str, str]]:
     return [("acceleration" if not place else "", line) for place, line in enumerate(told)]
 
 
-def _summary(options: Namespace, model: Model, result: Result, pooled: Any, *, virtual: bool) -> str:
+def _summary(
+    options: Namespace, model: Model, result: Result, pooled: tuple[SampleMatrix, Labels] | None, *, virtual: bool
+) -> str:
     """Return the text at the end: status, cost, objective, gaps, fit and files.
 
     `pooled` is (X, y), for the fit on the training data, or None; `virtual`: seconds are those of the network clock.

@@ -1,9 +1,7 @@
 """The contract that sites reach when they meet without one: what most of them have, and who has something else."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glmesh.contract.contract import Column, Contract
@@ -90,33 +88,22 @@ def _names(offer: Contract) -> tuple[str, ...]:
     return tuple(sorted(offer.names)) if offer.header else tuple(str(k) for k in range(len(offer.columns)))
 
 
-def _said_header(offer: Contract) -> str:
-    """Return words on whether the file names its columns."""
-    return "has a header" if offer.header else "has no header"
-
-
 def _said_names(offer: Contract) -> str:
     """Return words on the features of a site."""
     names = [column.name for column in offer.columns]
     return f"has the columns {listed(names)}" if offer.header else f"has {len(names)} columns"
 
 
-def _said_target(offer: Contract) -> str:
-    """Return words on the target of a site."""
-    return f"has the target {offer.target!r}"
-
-
-def _said_weight(offer: Contract) -> str:
-    """Return words on the sample weights of a site."""
-    return f"has the sample weights {offer.weight!r}" if offer.weight else "has no sample weights"
-
-
 # what is compared, how it is told, and what would do; the order is that of the messages
-_ASPECTS = (
-    (lambda offer: offer.header, _said_header, "give all files a header with the same names, or none"),
+_ASPECTS: tuple[tuple[Callable[[Contract], Hashable], Callable[[Contract], str], str], ...] = (
+    (
+        lambda offer: offer.header,
+        lambda offer: "has a header" if offer.header else "has no header",
+        "give all files a header with the same names, or none",
+    ),
     (
         lambda offer: offer.target,
-        _said_target,
+        lambda offer: f"has the target {offer.target!r}",
         "give the target the same name in all files, and say which column it is",
     ),
     (
@@ -124,5 +111,9 @@ _ASPECTS = (
         _said_names,
         "give all files the same columns by name, or agree on a contract that names those to be used",
     ),
-    (lambda offer: bool(offer.weight), _said_weight, "use sample weights at all sites, or at none"),
+    (
+        lambda offer: bool(offer.weight),
+        lambda offer: f"has the sample weights {offer.weight!r}" if offer.weight else "has no sample weights",
+        "use sample weights at all sites, or at none",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -118,13 +119,7 @@ class Contract:
 
 def doubled(names: Iterable[str]) -> list[str]:
     """Return the names that occur more than once, each once, in order."""
-    seen: set[str] = set()
-    twice: dict[str, None] = {}
-    for name in names:
-        if name in seen:
-            twice[name] = None
-        seen.add(name)
-    return list(twice)
+    return [name for name, times in Counter(names).items() if times > 1]
 
 
 def kind_of(values: Vector) -> str:

@@ -1,7 +1,5 @@
 """A table put in the order of a contract by name, or refused with what does not fit and what would do."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 

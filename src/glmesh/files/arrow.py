@@ -102,7 +102,7 @@ def read_text(
 
 
 def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
-    """Read a Parquet or Feather file; its texts are taken as the cells of a table of text are."""
+    """Return the table of a Parquet or Feather file; cells of its text columns are read as those of a .csv are."""
     kind = kind_of(path)
     if find_spec("pyarrow") is None:
         raise UnreadableFile(

@@ -1,7 +1,5 @@
 """Which columns of a file are features, labels, names of rows and weights, and the table that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a data file holds that its owner should know of before it is used; no rows are shown."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

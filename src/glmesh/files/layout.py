@@ -1,7 +1,5 @@
 """How a table of text is laid out: encoding, delimiter, decimal mark and header, found out from its first lines."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

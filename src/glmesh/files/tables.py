@@ -1,7 +1,5 @@
 """Tables of text (.csv, .tsv) as pandas, R, Excel, NumPy and polars write them."""
 
-from __future__ import annotations
-
 import csv
 from array import array
 from collections.abc import Iterator

@@ -99,7 +99,7 @@ class MatrixGossip(Gossip):
     def target(self) -> Matrix:
         """Return the estimates v, shape (n_hosted, d).
 
-        a local solve adds unit[k] A_k times the change of x_k to row k.
+        A local solve adds `unit[k]` A_k times the change of x_k to row k.
         """
         return self.v
 

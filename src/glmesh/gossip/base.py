@@ -19,7 +19,7 @@ class Gossip(Protocol):
     def target(self) -> Matrix:
         """Return the array, shape (n_hosted, d), that local solves update.
 
-        Unit[k] A_k times the change of x_k is added to row k.
+        A local solve adds `unit[k]` A_k times the change of x_k to row k.
         """
 
     @property

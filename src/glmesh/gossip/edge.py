@@ -133,6 +133,7 @@ class Edge:
             self.digest = self._fingerprint()
 
     def _fingerprint(self) -> int:
+        """Return a 64-bit fingerprint of the flow, equal at both ends of a link whose flows cancel."""
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
     def advance(self, push: float) -> None:
@@ -204,6 +205,7 @@ class Edge:
         return Outcome.ADOPTED if adopts else outcome
 
     def _notice_lag(self, offer: Offer) -> None:
+        """Note that the peer is behind, and is owed our flow, if its offer starts from an older version than ours."""
         if offer.version < self.version and offer.attempt > self.flow_sent:
             self.owes = True
 

@@ -175,12 +175,17 @@ class FlowGossip(Gossip):
         return halo
 
     def _write(self, own_flows: NodeFlows, edge: Edge, s: Vector, weight: float) -> Mail:
+        """Return the mail to one neighbour: the offer of s, shape (d,), with this largest weight, and the node's view.
+
+        The counters of the view go along unless the neighbour is known to have the same ones.
+        """
         view = own_flows.view
         news = own_flows.heard.get(edge.peer) != view.digest
         parts: list[Part] = [edge.offer(s, weight, self.clock), Membership(view.digest, view.counts if news else None)]
         return Mail(edge.me, edge.peer, parts)
 
     def _read(self, block: Block, k: int, mail: Mail) -> None:
+        """Process mail to the k-th hosted node: merge the sender's membership view, and give its offer to the link."""
         own_flows, membership, offer = self.node_flows[k], mail.part(Membership), mail.part(Offer)
         if membership is not None and membership.counts is not None and own_flows.learn(membership.counts):
             self.members_seen[k] = float(own_flows.view.n_members)

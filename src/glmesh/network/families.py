@@ -278,17 +278,10 @@ def positive_int(n: object, name: str = "n_nodes") -> int:
     return whole_number(n, name, 1, wanted="a positive integer")
 
 
-def empty(n: int) -> nx.Graph:
-    """Return the graph on 0, ..., n - 1 without edges."""
-    graph = nx.Graph()
-    graph.add_nodes_from(range(n))
-    return graph
-
-
 def simple(n: int, tails: NDArray[np.intp], heads: NDArray[np.intp]) -> nx.Graph:
     """Return the graph with edges tails[i] ~ heads[i], each once, self-loops left out."""
     apart = tails != heads
-    graph = empty(n)
+    graph = nx.empty_graph(n)
     graph.add_edges_from(zip(tails[apart].tolist(), heads[apart].tolist(), strict=True))
     return graph
 

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 
 from glmesh.errors import InvalidInput, InvalidNetwork
-from glmesh.network.families import complete, empty, positive_int, simple
+from glmesh.network.families import complete, positive_int, simple
 
 _DRAWS = 100  # random graphs tried for a connected one; 2 ln n / n needs a second draw once in n times
 
@@ -117,7 +117,7 @@ def _first_connected(n: int, draw: Callable[[random.Random], nx.Graph], seed: in
     for attempt in range(_DRAWS):
         drawn = draw(random.Random(f"{seed}/{attempt}"))
         if nx.is_connected(drawn):
-            graph = empty(n)  # networkx adds nodes in the order of their edges
+            graph = nx.empty_graph(n)  # networkx adds nodes in the order of their edges
             graph.add_edges_from(drawn.edges)
             return graph
     raise InvalidNetwork(f"none of {_DRAWS} random graphs on {n} nodes was connected; {advice}")

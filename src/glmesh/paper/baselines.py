@@ -21,7 +21,7 @@ Entrant = tuple[str, Split, Make]  # name, split of the problem, and the method
 
 
 def ridge_baselines(settings: Settings) -> Findings:
-    """Compare printed CoLA, rivals and our default on ridge regression: URL data, ring of 16, both lambdas."""
+    """Compare printed CoLA, rivals and our default on ridge regression (URL, ring of 16); return the findings."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("CoLA dual", "samples", Cola.printed),
@@ -36,7 +36,7 @@ def ridge_baselines(settings: Settings) -> Findings:
 
 
 def lasso_baselines(settings: Settings) -> Findings:
-    """Compare printed CoLA, rivals and our default on the Lasso: webspam (or news20 data), ring of 16, both lambdas."""
+    """Compare printed CoLA, rivals and our default on the Lasso (webspam or news20, ring of 16); return findings."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("DIGing", "features", lambda: Diging("auto", subgradients=True)),
@@ -50,7 +50,7 @@ def lasso_baselines(settings: Settings) -> Findings:
 
 
 def consensus(settings: Settings) -> Findings:
-    """Follow the consensus violation of printed CoLA on the problems of both baseline comparisons."""
+    """Follow the consensus violation of printed CoLA on the problems of both comparisons; return the findings."""
     url, spam = settings.load("url"), settings.load("webspam", "news20")
     cases: list[tuple[str, DataSet, Problem]] = [
         ("ridge, primal", url, _problem("ridge", url, RIDGE[0], "features")),
@@ -80,6 +80,7 @@ def consensus(settings: Settings) -> Findings:
 
 
 def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem:
+    """Return ridge regression or the Lasso, by `kind`, on a data set; `strength` is lambda per sample."""
     penalty = "l2" if kind == "ridge" else "l1"
     return Problem.glm(data.X, data.y, penalty=penalty, alpha=strength * len(data.y), split=split)
 
@@ -87,6 +88,7 @@ def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem
 def _baselines(
     settings: Settings, kind: str, data: DataSet, strengths: tuple[float, ...], entrants: list[Entrant]
 ) -> Findings:
+    """Compare all entrants on `kind` ("ridge" or "lasso") at each strength of the penalty; return the findings."""
     panels, claims, proven = [], [], []
     for strength in strengths:
         best = reference(_problem(kind, data, strength, "features"), tol=1e-8, max_rounds=settings.pick(200, 500))

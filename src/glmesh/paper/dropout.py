@@ -35,6 +35,7 @@ def dropout_reset(settings: Settings) -> Findings:
 
 
 def _dropout(settings: Settings, model: str) -> Findings:
+    """Follow printed CoLA for each probability in CHANCES; `model` says what nodes lose that are away."""
     data = settings.load("url")
     problem = Problem.glm(data.X, data.y, alpha=LAMBDA * len(data.y))
     best = reference(problem, tol=1e-8, max_rounds=settings.pick(200, 500))
@@ -79,6 +80,7 @@ def _claim_of_resetting(traces: Sequence[Trace]) -> Claim:
 
 
 def _figures(traces: Sequence[Trace]) -> str:
+    """Return a text with the largest rise of each trace in a round, and its suboptimality at the end."""
     up = ", ".join(f"{trace.name}: {rises(trace):.1e}" for trace in traces)
     ends = ", ".join(f"{trace.name}: {trace.last['of_start']:.1e}" for trace in traces)
     return f"Largest rise in a round, of the start: {up}. At the end: {ends}."

@@ -152,6 +152,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def _finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
+    """Give a figure its title, if any, and write it to the path, if any; return the figure."""
     if title:
         figure.suptitle(title, color=INK, fontsize=12)
     if path is not None:
@@ -167,6 +168,7 @@ def save(figure: "Figure", path: Path, **options: Any) -> None:
 
 
 def _relative(history: Mapping[str, Vector], key: str) -> Vector:
+    """Return history[key] / abs(objective), shape (n_looks,); not finite where the objective is 0."""
     with np.errstate(all="ignore"):
         return np.asarray(history[key]) / np.abs(history["objective"])
 

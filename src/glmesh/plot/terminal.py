@@ -186,10 +186,11 @@ class _Canvas:
         return dot[0] // self._bits.shape[0], dot[1] // self._bits.shape[1]
 
     def line(self, y: Vector) -> int:
-        """Return the line of the character that holds the height y of [0, 1]."""
+        """Return the line of characters, from the top, that holds the height y of [0, 1]."""
         return self.cell(self.dot(0, float(y)))[0]
 
     def lines(self, segments: Iterable[tuple[Dot, Dot]]) -> None:
+        """Set the dots of straight lines between pairs of dots."""
         for (top, left), (bottom, right) in set(segments):
             n = max(abs(top - bottom), abs(left - right)) + 1
             down, across = np.linspace(top, bottom, n), np.linspace(left, right, n)
@@ -207,6 +208,7 @@ class _Canvas:
         self._text |= {(line, column + i): letter for i, letter in enumerate(text)}
 
     def rows(self) -> list[str]:
+        """Return the lines of the canvas as texts of `width` characters each."""
         down, across = self._bits.shape
         cells = self._dots.reshape(self._height, down, self.width, across)
         codes = np.einsum("idja,da->ij", cells, self._bits)

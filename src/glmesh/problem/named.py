@@ -3,8 +3,6 @@
 A data frame is anything with `columns` and `to_numpy`, such as those of pandas and polars; neither is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -116,23 +114,31 @@ def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split:
     """
     if not any(names for _, names in parts):
         return list(parts)
-    features = {name for _, names in parts for name in names or ()}
-    # a target made from a column, as in frame["age"] > 60, keeps that column's name, which says nothing of the target
-    known = all(name and name not in features for name in targets)
-    offers = {
-        f"part {k}": Contract(
-            target if known else "",
-            tuple(Column(one) for one in (names or ()) if split == "samples"),
-            header=names is not None,
-        )
-        for k, (target, (_, names)) in enumerate(zip(targets, parts, strict=True))
-    }
+    offers = _offers([names for _, names in parts], targets, split)
     if split == "features":
         refuse(offers, "give all parts names, or none, and one target")
         _refuse_shared([names or () for _, names in parts])
         return list(parts)
     refuse(offers, "give all parts the same columns; where each part has columns of its own, say split='features'")
     return [(arranged(X, names, parts[0][1]), parts[0][1]) for X, names in parts]
+
+
+def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dict[str, Contract]:
+    """Return the contract that each part would keep, by "part k": columns[k] are its names, targets[k] is that of y_k.
+
+    A target made from a column, as in frame["age"] > 60, keeps that column's name, which says nothing of the target;
+    where one does, or has no name, no offer names its target.
+    """
+    features = {name for names in columns for name in names or ()}
+    known = all(name and name not in features for name in targets)
+    return {
+        f"part {k}": Contract(
+            target if known else "",
+            tuple(Column(one) for one in (names or ()) if split == "samples"),
+            header=names is not None,
+        )
+        for k, (target, names) in enumerate(zip(targets, columns, strict=True))
+    }
 
 
 def _refuse_shared(columns: Sequence[tuple[str, ...]]) -> None:
@@ -148,7 +154,7 @@ def _refuse_shared(columns: Sequence[tuple[str, ...]]) -> None:
 
 
 def arranged(X: Data, names: Names, wanted: Names) -> Data:
-    """Return X with its columns in the order of the names `wanted`, which are those that it has."""
+    """Return X with its columns in the order of `wanted`, its names in another order; X itself without names."""
     if names == wanted or names is None or wanted is None:
         return X
     places = {name: k for k, name in enumerate(names)}

@@ -121,6 +121,7 @@ def mean_accuracy(theta: float = 0.0, *, p_max: float = 0.0, theta_max: float | 
 
 
 def _check_accuracy(theta: float) -> None:
+    """Raise UnsuitablePair unless the local accuracy Theta is in [0, 1)."""
     if not 0 <= theta < 1:
         raise UnsuitablePair(f"Theta must be in [0, 1); {theta} promises nothing (a node that never works)")
 

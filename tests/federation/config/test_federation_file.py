@@ -9,6 +9,7 @@ import pytest
 
 from glmesh.errors import InvalidInput
 from glmesh.federation.config.federation import Federation, NetworkPart, ProblemPart, difference
+from glmesh.federation.config.site import Site
 
 
 def test_a_federation_is_read_back_as_written_and_refused_where_it_cannot_run(tmp_path: Path) -> None:
@@ -62,3 +63,10 @@ def test_tables_stand_in_the_order_that_members_know(tmp_path: Path) -> None:
     assert "tol = 1e-06" in lines
     replace(federation, members=()).write(tmp_path / "f.toml")
     assert "members" not in (tmp_path / "f.toml").read_text()
+
+
+def test_neighbours_of_a_node_file_that_are_no_table_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "alice.toml"
+    path.write_text('name = "alice"\nneighbours = "10.0.0.7:7001"\n')
+    with pytest.raises(InvalidInput, match=r"alice\.toml: neighbours must be a table, \[neighbours\]"):
+        Site.read(path)

@@ -44,7 +44,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -62,6 +62,10 @@ from glmesh.network import topology as topology_module
 from glmesh.problem import ProblemSpec
 from glmesh.types import Indices
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Part = TypeVar("Part", bound="DataclassInstance")
 LINKS = "links"  # name of the topology that is listed link by link
 
 
@@ -131,7 +135,7 @@ class Federation:
         return Federation.of(read_toml(path, "federation"), str(path))
 
     @staticmethod
-    def of(tree: Mapping[str, Any], where: str = "the federation") -> Federation:
+    def of(tree: Mapping[str, object], where: str = "the federation") -> Federation:
         """Return the federation that the tables of a file describe; `where` names their source in errors."""
         check_keys(tree, ("name", "problem", "network", "data", "members"), where)
         members = tree.get("members", [])
@@ -150,7 +154,7 @@ class Federation:
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write the federation to a TOML file; an error or a crash leaves the old file."""
-        tree: dict[str, Any] = {"name": self.name, "problem": asdict(self.problem), "network": asdict(self.network)}
+        tree: dict[str, object] = {"name": self.name, "problem": asdict(self.problem), "network": asdict(self.network)}
         if self.data is not None:
             tree["data"] = self.data.to_dict()
         if self.members:
@@ -200,10 +204,10 @@ class Federation:
 
     def id_of(self, name: str) -> int:
         """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""
-        for number, member in enumerate(self.members):
-            if member.name == name:
-                return number
-        raise InvalidInput(f"{name!r} is no member; members are {', '.join(m.name for m in self.members)}")
+        names = [member.name for member in self.members]
+        if name not in names:
+            raise InvalidInput(f"{name!r} is no member; members are {', '.join(names)}")
+        return names.index(name)
 
     def entries(self) -> dict[str, str]:
         """Return all settings that members must agree on, as texts by key; addresses may differ by site.
@@ -293,7 +297,7 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | N
     return None
 
 
-def read_toml(path: str | PathLike[str], what: str) -> dict[str, Any]:
+def read_toml(path: str | PathLike[str], what: str) -> dict[str, object]:
     """Return the content of a TOML file; errors say that a `what` file was expected (such as "federation")."""
     path = Path(path)
     try:
@@ -311,7 +315,7 @@ def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -
             raise InvalidInput(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
 
 
-def typed(kind: type[Any], tree: Any, where: str) -> Any:
+def typed(kind: type[Part], tree: object, where: str) -> Part:
     """Return an instance of the dataclass `kind` from a table whose keys and types fit its fields.
 
     An int does for a float. InvalidInput is raised for any other table, which the message names `where`.

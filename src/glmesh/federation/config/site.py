@@ -67,7 +67,9 @@ class Site:
         path = Path(path)
         tree = read_toml(path, "node")
         elsewhere = tree.pop("neighbours", {})
-        file: NodeFile = typed(NodeFile, tree, str(path))
+        if not isinstance(elsewhere, dict):
+            raise InvalidInput(f"{path}: neighbours must be a table, [neighbours]")
+        file = typed(NodeFile, tree, str(path))
         if file.checkpoint_every < 1 or not 0 <= file.status < 1 << 16:
             raise InvalidInput(f"{path}: checkpoint_every must be >= 1 and status a port")
         if file.index_base not in (None, 0, 1):

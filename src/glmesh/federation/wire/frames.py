@@ -21,7 +21,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from glmesh.certificate import ROW_WIDTH, CertificateRecord
 from glmesh.collectives.pipeline import ObjectiveDigest
@@ -146,7 +146,7 @@ def pack_json(value: object) -> bytes:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-def unpack_json(content: bytes | bytearray) -> dict[str, Any]:
+def unpack_json(content: bytes | bytearray) -> dict[str, object]:
     """Return the JSON object that a message holds as a dict; raise Violation for anything else."""
     try:
         value = json.loads(content, parse_constant=_no_constant)
@@ -233,7 +233,7 @@ def pack_vector(info: dict[str, object], vector: Vector) -> bytes:
     return struct.pack("<I", len(head)) + head + vector.astype("<f8").tobytes()
 
 
-def unpack_vector(content: bytes | bytearray, d: int | None) -> tuple[dict[str, Any], Vector]:
+def unpack_vector(content: bytes | bytearray, d: int | None) -> tuple[dict[str, object], Vector]:
     """Return (info, vector) that `pack_vector` made bytes of; raise Violation unless its length is d (None: any)."""
     reader = Reader(content)
     (size,) = reader.unpack(struct.Struct("<I"))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import UnionType
-from typing import Any, Self, get_args, get_origin, get_type_hints
+from typing import Self, get_args, get_origin, get_type_hints
 
 from glmesh.contract.contract import doubled
 from glmesh.core import Violation
@@ -83,17 +83,17 @@ class DataOffer(JsonRecord):
     """
 
     target: str = ""  # name of the target; empty: it has none
-    names: list[Any] | None = None  # of the features, in the order of the file; None: the file has no header
+    names: list[str] | None = None  # of the features, in the order of the file; None: the file has no header
     width: int = 0  # number of features
-    booleans: list[Any] = field(default_factory=list)  # positions of features that hold 0 and 1 only
+    booleans: list[int] = field(default_factory=list)  # positions of features that hold 0 and 1 only
     open: bool = False  # the table is sparse, and may lack features at its end
-    labels: list[Any] = field(default_factory=list)  # distinct labels of a classification, numbers or texts
+    labels: list[str | float] = field(default_factory=list)  # distinct labels of a classification, numbers or texts
     weight: str = ""  # name of the column with the sample weights; empty: none
     rows: int = 0  # number of rows, split by features; 0 split by samples
     ids: str = ""  # keyed digest of the whole column of row names, split by features; empty: rows have no names
     index_base: str = ""  # index of the first column of svmlight text, "0", "1" or PRESUMED; empty: another file
     # k with 2^(k-1) <= max abs(x) < 2^k by feature, None for a column of zeros; empty: not told
-    scales: list[Any] = field(default_factory=list)
+    scales: list[int | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = self.names or []

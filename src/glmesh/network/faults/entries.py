@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.validation import number_in, one_of, unknown, whole_number
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+Entry = TypeVar("Entry", bound="DataclassInstance")
 
 MODELS = ("freeze", "reset")  # a node that is away keeps its state, or loses it
 CHANCES = ("dropout", "links", "loss", "duplicate", "delay")  # kinds of random faults; the position is part of the hash
@@ -23,10 +27,12 @@ whole = partial(whole_number, most=2**63)  # the bits that the hash of a chance 
 
 
 def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[object], float]:
+    """Return a reader of a real number for which `allowed` is true; its refusal says what is `wanted`."""
     return partial(number_in, name="", wanted=wanted, allowed=allowed)
 
 
 def _one_of(*known: T) -> Callable[[T], T]:
+    """Return a reader that takes one of the known values only."""
     return partial(one_of, name="", known=known)
 
 
@@ -38,6 +44,7 @@ def list_of(value: object, wanted: str) -> list[object]:
 
 
 def _pair(value: object) -> tuple[int, int]:
+    """Return a list of two different nodes as a tuple; raise InvalidInput for anything else."""
     nodes = [whole(node) for node in list_of(value, "a list of two nodes")]
     if len(nodes) != 2 or nodes[0] == nodes[1]:
         raise InvalidInput(f"must be a list of two different nodes, got {value!r}")
@@ -180,7 +187,7 @@ def load_tables(path: Path) -> dict[str, Any]:
         raise UnreadableFile(f"{path}: not a TOML file ({error})") from error
 
 
-def read_entry(kind: type[T], data: object, at: str) -> T:
+def read_entry(kind: type[Entry], data: object, at: str) -> Entry:
     """Return one table of a plan as an entry of class `kind`; raise InvalidInput, which names the place `at`.
 
     Each field is read by the reader in its type.
@@ -189,7 +196,7 @@ def read_entry(kind: type[T], data: object, at: str) -> T:
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{place}: must be a table, got {data!r}")
     hints = get_type_hints(kind, include_extras=True)
-    names = {_KEYS.get(field.name, field.name): field for field in fields(kind)}  # type: ignore[arg-type]
+    names = {_KEYS.get(field.name, field.name): field for field in fields(kind)}
     refuse_unknown(data, names, place)
     for key, field in names.items():
         if field.default is MISSING and key not in data:
@@ -223,7 +230,7 @@ def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str)
         raise InvalidInput(f"{place}: {unknown('key', key, names)}")
 
 
-def stated(entry: Any) -> dict[str, object]:
+def stated(entry: "DataclassInstance") -> dict[str, object]:
     """Return the fields of a dataclass that differ from their defaults, by their names in a plan."""
     stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
     return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
@@ -231,6 +238,6 @@ def stated(entry: Any) -> dict[str, object]:
 
 def plain(value: object) -> object:
     """Return an entry or tuple of a plan as plain data: dicts, lists, strings and numbers."""
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(inner) for key, inner in stated(value).items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value
