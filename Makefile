@@ -46,6 +46,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/mpi.py
 	$(BIN)/python benchmarks/sensitivity.py
+	$(BIN)/python benchmarks/read_csv.py
 
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

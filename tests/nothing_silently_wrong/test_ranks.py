@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glmesh import Lasso, LinearSVC, LogisticRegression, Problem
+from glmesh import Lasso, LinearSVC, LogisticRegression, Problem, solve
 from glmesh.engine.agreement import of_fields, of_problem, require_same
 from glmesh.errors import Mismatch
+from glmesh.files import model_files
 from glmesh.methods import Cola
 from glmesh.network import topology
 from glmesh.parallel import ProcessGroup
@@ -73,6 +74,51 @@ def test_files_that_differ_under_one_name_are_named(tmp_path):
     )
     assert ended.returncode == 2
     assert "rank 1 has the file data.svm of" in ended.stderr
+
+
+def write_tables(folder, change=lambda names, table: (names, table)):
+    """One table for each of two ranks; `change` is for that of rank 1. Return (samples, labels) of both together."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3)).round(3)
+    y = np.where(X @ [1.0, -2.0, 0.5] + rng.normal(size=80) > 0, 1.0, 0.0)
+    for rank, rows in enumerate((slice(0, 40), slice(40, 80))):
+        names, table = ["age", "bmi", "sbp", "ill"], np.column_stack([X, y])[rows]
+        if rank:
+            names, table = change(names, table)
+        np.savetxt(folder / f"part-{rank}.csv", table, "%g", ",", header=",".join(names), comments="")
+    return X, y
+
+
+@pytest.mark.skipif(not SOAK, reason="a start of mpiexec; files of sites go through the same agreement")
+def test_tables_of_ranks_in_another_order_are_put_in_order_by_name(tmp_path):
+    order = [2, 0, 3, 1]
+    X, y = write_tables(tmp_path, lambda names, table: ([names[k] for k in order], table[:, order]))
+    common = ["part-{rank}.csv", "--model", "logistic", "--nodes", "4", "--target", "ill", "--tol", "1e-8"]
+    launch(2, [*TRAIN, *common, "--runtime", "mpi"], tmp_path)
+    model = model_files.load(tmp_path / "glmesh-model.npz")
+    assert model.names == ("age", "bmi", "sbp")
+    best = solve(Problem.glm(X, y, loss="logistic", split="samples"), n_nodes=4, tol=1e-10).coef
+    np.testing.assert_allclose(model.coef, best, atol=1e-3)
+
+
+TABLES = {
+    "a missing column": (lambda n, t: (["age", "bmi", "ill"], t[:, [0, 1, 3]]), "rank 1: has the columns age, bmi; "),
+    "another name": (lambda n, t: (["age", "BMI", "sbp", "ill"], t), "has the columns age, BMI, sbp"),
+    "other labels": (lambda n, t: (n, t + np.array([0, 0, 0, 1])), "has the labels 0, 1; rank 1: 1, 2; "),
+    "a value that is not finite": (lambda n, t: (n, t * [1, np.inf, 1, 1]), "part-1.csv, line 2"),
+}
+
+
+@pytest.mark.skipif(not SOAK, reason="a start of mpiexec; files of sites go through the same agreement")
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_of_ranks_that_do_not_fit_end_all_ranks(tmp_path, case):
+    change, words = TABLES[case]
+    write_tables(tmp_path, change)
+    common = ["part-{rank}.csv", "--model", "logistic", "--nodes", "4", "--target", "ill"]
+    _, errors = launch(2, [*TRAIN, *common, "--runtime", "mpi"], tmp_path, code=2)
+    assert words in errors
+    assert errors.count("\n") == 1
+    assert not (tmp_path / "glmesh-model.npz").exists()
 
 
 @pytest.mark.skipif(not SOAK, reason="a start of mpiexec")

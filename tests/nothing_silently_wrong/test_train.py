@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from glmesh.cli import demo_files
+from glmesh.cli import demo_files, main
 from glmesh.files import model_files
 from tests.cli.calls import FAST, fails, run
 
@@ -156,3 +156,16 @@ def test_the_demos_files_are_those_of_the_readme(capsys):
     assert "is there already" in fails(capsys, "demo", "--files", "hospitals")
     assert run("train", "hospitals/alice.csv", "--model", "logistic", *FAST, "--quiet") == 0
     assert model_files.load("glmesh-model.npz").names == tuple(demo_files.HEADER.split(",")[:-1])
+
+
+def test_leftovers_of_a_killed_run_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    """Also if that one ends before it writes anything."""
+    (tmp_path / "saved").mkdir()
+    left = [tmp_path / ".m.npz.0123abcd.part", tmp_path / "saved" / ".run.ckpt.0123abcd.part"]
+    other = tmp_path / ".other.npz.0123abcd.part"
+    for path in [*left, other]:
+        path.write_bytes(b"half")
+    options = ["--out", str(tmp_path / "m.npz"), "--checkpoint", str(tmp_path / "saved")]
+    assert main(["train", "missing.csv", "--model", "ridge", *options]) == 2
+    assert not any(path.exists() for path in left)
+    assert other.exists()

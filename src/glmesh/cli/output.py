@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from glmesh.errors import InvalidInput
-from glmesh.files.archive import write_text
+from glmesh.files.archive import remove_leftovers, write_text
 from glmesh.types import Vector
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -47,7 +47,8 @@ def plain(stream: TextIO) -> bool:
 def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
     """Raise InvalidInput, before any work, if an output cannot be written or would overwrite another or an input.
 
-    `outputs` has the file name of each option, None if it was not given.
+    `outputs` has the file name of each option, None if it was not given. Hidden .part files that a killed writer of an
+    output has left are removed.
     """
     taken = {Path(name).resolve(): "the input" for name in inputs}
     for option, name in outputs.items():
@@ -64,6 +65,7 @@ def check_writable(outputs: Mapping[str, str | None], *inputs: str) -> None:
         same = taken.setdefault(path.resolve(), option)
         if same != option:
             raise InvalidInput(f"{option} {name}: would overwrite {same}; give it another name")
+        remove_leftovers(path)
 
 
 def check_picture(option: str, name: str | None) -> None:

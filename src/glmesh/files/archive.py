@@ -66,7 +66,7 @@ def write_atomically(path: str | PathLike[str], write: Callable[[BinaryIO], obje
         raise FileNotFoundError(errno.ENOENT, "no such folder; make it first", str(path.parent))
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "is a folder; expected the name of a file", str(path))
-    _remove_leftovers(path)
+    remove_leftovers(path)
     part, stream = _open_part(path)
     try:
         write(stream)
@@ -106,7 +106,7 @@ def _open_part(path: Path) -> tuple[Path, BinaryIO]:
         return part, stream
 
 
-def _remove_leftovers(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove the hidden files that crashed writers of `path` left: those that no living process has locked."""
     for part in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}.part"):
         with suppress(OSError), part.open("rb") as stream:

@@ -61,7 +61,7 @@ def read_text(
     """Return (columns, whether each row is one line without quotes), None if the file is not as its first lines are.
 
     If `quoted`, cells may span lines, which takes longer. pyarrow takes quotes more lightly than the other reader,
-    which looks at the lines again where there are any. One thread takes less work than several, and is fast enough.
+    which looks at the lines again where there are any.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -72,7 +72,6 @@ def read_text(
     }
     options = (
         csv.ReadOptions(
-            use_threads=False,
             skip_rows=layout.first_line - 1,
             column_names=list(types),
             encoding=layout.encoding.removesuffix("-sig"),
@@ -91,10 +90,12 @@ def read_text(
     if not table.num_rows or all(column[-1].as_py() in (None, "") for column in table.columns):
         return None
     marks, kept = frozenset(missing), chosen.kept
+    n_numbers = sum(map(pa.types.is_float64, table.schema.types))
+    numbers = iter(np.empty((n_numbers, table.num_rows)))  # in one piece, which takes the system less time
     columns = [
-        _texts(column, marks, layout.decimal, k in kept)
-        if pa.types.is_string(column.type)
-        else ColumnData(_floats(column), "number")
+        ColumnData(_fill(next(numbers), column), "number")
+        if pa.types.is_float64(column.type)
+        else _texts(column, marks, layout.decimal, k in kept)
         for k, column in enumerate(table.columns)
     ]
     plain = counted.lines - layout.first_line + 1 == table.num_rows and counted.quotes == layout.quotes
@@ -160,6 +161,15 @@ def _floats(column: pa.ChunkedArray) -> Vector:
 
     values: Vector = column.cast(pa.float64(), safe=False).to_numpy()
     return values
+
+
+def _fill(out: Vector, column: pa.ChunkedArray) -> Vector:
+    """Write an arrow column of float64 to `out`, NaN where a value is missing, and return it."""
+    start = 0
+    for chunk in column.chunks:
+        out[start : start + len(chunk)] = chunk.to_numpy(zero_copy_only=False)
+        start += len(chunk)
+    return out
 
 
 def _texts(column: pa.ChunkedArray, missing: frozenset[str], decimal: str, keep: bool) -> ColumnData:
