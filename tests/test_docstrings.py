@@ -15,7 +15,15 @@ ESTIMATORS = [
     *(glmesh.Ridge, glmesh.Lasso, glmesh.ElasticNet, glmesh.LassoCV, glmesh.ElasticNetCV, glmesh.LinearSVR),
     *(glmesh.GLMRegressor, glmesh.LogisticRegression, glmesh.LinearSVC, glmesh.GLMClassifier),
 ]
-MADE_BY_THE_ENGINE = {"Copies", "Samples", "LocalSolver", "among", "check_support"}  # nobody calls these by hand
+MADE_BY_THE_ENGINE = {
+    "Copies",
+    "Samples",
+    "LocalSolver",
+    "Rows",
+    "TotalState",
+    "among",
+    "check_support",
+}  # nobody calls these by hand
 
 
 def public_objects() -> dict[str, object]:

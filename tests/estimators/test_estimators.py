@@ -238,18 +238,25 @@ def test_folds_are_made_inside_each_node():
 
 def test_warm_starts_go_on_from_the_last_fit():
     model = glmesh.Lasso(warm_start=True, **SMALL).fit(X, Y)
-    first, found = model.result_.history["objective"][0], model.result_.objective
-    assert model.fit(X, Y).result_.history["objective"][0] == pytest.approx(found, rel=1e-6)
-    assert glmesh.Lasso(**SMALL).fit(X, Y).result_.history["objective"][0] == first
+    first, found = model.result_.history["objective"][1], model.result_.objective  # known after the first total
+    assert model.fit(X, Y).result_.history["objective"][1] == pytest.approx(found, rel=1e-6)
+    assert glmesh.Lasso(**SMALL).fit(X, Y).result_.history["objective"][1] == first
+
+
+def test_parts_of_rows_take_an_l1_penalty_or_none():
+    parts = [(X[:50], Y[:50]), (X[50:], Y[50:])]
+    ours, theirs = glmesh.Lasso(tol=1e-10).fit_nodes(parts), linear_model.Lasso(tol=1e-12).fit(X, Y)
+    np.testing.assert_allclose([*ours.coef_, ours.intercept_], [*theirs.coef_, theirs.intercept_], atol=1e-6)
+    ours, theirs = glmesh.Ridge(alpha=0.0, tol=1e-10).fit_nodes(parts), linear_model.LinearRegression().fit(X, Y)
+    np.testing.assert_allclose([*ours.coef_, ours.intercept_], [*theirs.coef_, theirs.intercept_], atol=1e-6)
 
 
 def test_a_fit_tells_certificates_and_warns_of_what_does_not_converge(capsys):
     model = glmesh.LogisticRegression(stop="certificate", n_nodes=3, tol=1e-3, verbose=1).fit(IRIS[:100], NAMES[:100])
     assert model.result_.status is Status.CERTIFIED
-    assert model.split_ == "features", "split by samples a free intercept has no certificate"
-    assert "LogisticRegression, split by features: Certified" in capsys.readouterr().err
+    assert "LogisticRegression, split by samples: Certified" in capsys.readouterr().err
     with pytest.warns(ConvergenceWarning, match="raise max_rounds or relax tol"):
-        glmesh.Lasso(max_iter=2, n_nodes=3).fit(X, Y)
+        glmesh.LogisticRegression(max_iter=2, n_nodes=3).fit(IRIS[:100], NAMES[:100])
 
 
 def test_a_plot_has_a_line_per_class_in_six_panels(tmp_path):
@@ -275,8 +282,8 @@ WRONG = {
     "C": (lambda: glmesh.LinearSVR(C=0).fit(X, Y), "C must be a finite number > 0, got 0"),
     "l1_ratio": (lambda: glmesh.ElasticNet(l1_ratio=2).fit(X, Y), "l1_ratio must be between 0 and 1, got 2"),
     "split": (lambda: glmesh.Lasso(split="rows").fit(X, Y), "split must be 'auto', 'samples' or 'features'"),
-    "pair": (lambda: glmesh.Lasso(split="samples").fit(X, Y), "cannot be split by samples"),
-    "hinge": (lambda: glmesh.LinearSVC(loss="hinge", penalty="l1").fit(IRIS, FLOWERS), "hinge loss has no form"),
+    "pair": (lambda: glmesh.GLMClassifier("hinge", split="features").fit(IRIS, FLOWERS), "hinge loss has no form"),
+    "hinge": (lambda: glmesh.LinearSVC(loss="hinge", penalty="l1").fit(IRIS, FLOWERS), "penalty='l1' goes with"),
     "loss": (lambda: glmesh.LinearSVC(loss="log").fit(IRIS, FLOWERS), "loss must be 'squared_hinge' or 'hinge'"),
     "penalty": (lambda: glmesh.LogisticRegression(None).fit(IRIS, FLOWERS), "for almost none use a large C"),
     "kind": (lambda: glmesh.GLMRegressor("hinge").fit(X, Y), "loss must be one of squared, huber"),

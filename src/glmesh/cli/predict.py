@@ -122,8 +122,9 @@ def _table(options: Namespace, model: Model, target: str | None, *, has_target: 
 def _index_base(options: Namespace, model: Model) -> IndexBase:
     """Return where the indices of svmlight text begin: as said, else as in the file that the model was trained on."""
     if options.index_base != "auto" or model.contract is None or model.contract.index_base is None:
-        return options.index_base
-    return model.contract.index_base
+        chosen: IndexBase = options.index_base
+        return chosen
+    return 0 if model.contract.index_base == 0 else 1
 
 
 def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:

@@ -17,6 +17,7 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 LARGEST = 62  # [bits] of a sum: 63 would fit, one is left for what rounding adds
 ROOM = 8  # [bits] by which a field may grow from one total to the next; design: fields grow by less, 54 bits are left
+SMALLEST = -1022  # exponent of the smallest unit, by which numbers can be divided
 MORE_ROOM = 20  # [bits] that are added to the unit of a field whose contributions did not fit
 NOTHING = -2000  # exponent of a field without any number but 0, below that of every number
 
@@ -164,6 +165,7 @@ def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) 
     if first.like is not None:
         known = {name: first.like.sizes[name] for name in first.fields if name not in units}
         units |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}
+    units = {name: max(exponent, SMALLEST) for name, exponent in units.items()}
     while True:
         whole = add([total.encode(units, n_nodes) for total in totals])
         short = whole[-len(first.fields) :] > 0

@@ -331,6 +331,8 @@ class LinearSVC(NetworkClassifier):
             raise InvalidInput(f"loss must be 'squared_hinge' or 'hinge', got {self.loss!r}")
         if self.penalty not in ("l1", "l2"):
             raise InvalidInput(f"penalty must be 'l2' or 'l1', got {self.penalty!r}")
+        if (self.penalty, self.loss) == ("l1", "hinge"):
+            raise InvalidInput("penalty='l1' goes with loss='squared_hinge', as in scikit-learn")
         if self.multi_class != "ovr":
             raise InvalidInput(f"multi_class must be 'ovr' (one against the rest), got {self.multi_class!r}")
         return Objective(

@@ -91,7 +91,9 @@ class ProblemPart:
                 "of ones to all files instead, which is penalised"
             )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
-        return ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
+        spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
+        spec.require_form()  # peers make no totals
+        return spec
 
 
 @dataclass(frozen=True)

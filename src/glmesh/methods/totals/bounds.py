@@ -47,7 +47,7 @@ def self_concordance(decrement: float, reach: float) -> tuple[float, float]:
     -ln(1 - x) / R; both infinite for larger x.
     """
     length = np.sqrt(max(decrement, 0.0))
-    x = reach * length
+    x = reach * length if length > 0 else 0.0
     if not x <= PROVEN:
         return np.inf, np.inf
     if x < 1e-3:  # the series, rounded up
