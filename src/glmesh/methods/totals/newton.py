@@ -17,7 +17,8 @@ import numpy as np
 from glmesh.core.totals import Largest, Sums, Total
 from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
-from glmesh.methods.totals.model import Model, Step, from_triangle, inverse_factor, minimum
+from glmesh.methods.totals.flat import Curvature
+from glmesh.methods.totals.model import Factored, Model, Step, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -40,6 +41,11 @@ SHARE = 0.5  # [working set] newcomers at once, if that is more
 NEWCOMERS = 200  # coefficients that enter a working set at once
 DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
 SEPARATED = "there is no optimum: the data can be separated, and coefficients grow for ever; add a penalty (alpha > 0)"
+COLLINEAR = (
+    "columns almost depend on each other, so that nothing can be proven without a penalty; add one (alpha > 0), or "
+    "leave columns out"
+)
+NO_PROGRESS = "no step lowers the objective any more, because of rounding"
 IDLE = 3  # rounds without visible progress after which no more is hoped for
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
@@ -71,8 +77,8 @@ class ProximalNewton(TotalMethod[NewtonState]):
         state.visited = visits(block, query)
         fields = contribute(block, rounds.penalty, query)
         like = state.sums
-        if like is not None and "reach" in like.sizes:  # its 16th powers change too much
-            like = Sums(dict(like), {name: size for name, size in like.sizes.items() if name != "reach"})
+        if like is not None and "leverages" in like.sizes:  # their 16th powers change too much
+            like = Sums(dict(like), {name: size for name, size in like.sizes.items() if name != "leverages"})
         sums = yield Total(fields, like=like)
         rounds.advance(query, sums)
 
@@ -129,26 +135,38 @@ class _Round:
         """Judge the trial point by the sums there, choose the next one, and bring the state's proof up to date."""
         state = self.state
         state.sums = sums
-        there = query.point + query.step
-        loss = float(sums["values"][0])
-        value = loss + self.penalty.value(there)
-        state.rounding = float(sums["values"][1]) + bounds.ROUNDING * (loss + abs(value - loss))
+        there = self.penalty.moved(query.point, query.step)
+        told = bounds.Loss.of(sums)
+        loss, penalty = told.value, self.penalty.value(there)
+        value, before = loss + penalty, state.rounding
+        state.rounding, state.noise = told.rounding + bounds.ROUNDING * abs(penalty), told.noise
+        if query.flat is not None:
+            assert state.model is not None
+            state.flat = state.flat.learn(sums, self._data(state.model))
         gap = np.inf
         if query.dual and loss < query.cap:
-            gap = bounds.duality_gap(self.penalty, query, sums) + state.rounding
+            assert state.model is not None
+            made = Curvature(state.model.columns, self._bend(state.model, query.damping))
+            known = bounds.Known(made, self._data(state.model), state.flat)
+            gap = bounds.duality_gap(self.penalty, query, sums, known) + state.rounding
             state.lower = max(state.lower, value - gap)
-        if "reach" in sums and self.traits.third is not None:
-            state.reach = bounds.reach(sums, self.traits.third)
+        if "leverages" in sums and self.traits.third is not None:
+            state.concordance = bounds.concordance(sums, self.traits.third)
         if not query.moves:
             self._arrive(query, sums, loss, value, 0.0)
         else:
-            self._judge(query, sums, loss, value)
+            self._judge(query, sums, loss, value, before)
         if state.model is not None and state.model.point is not None and state.objective == value:
             state.gap = min(state.gap, gap)
         if "wrong" in sums and sums["wrong"][1] == 0:
             state.failure = SEPARATED
 
-    def _judge(self, query: Query, sums: Sums, loss: float, value: float) -> None:
+    def _data(self, model: Model) -> Curvature:
+        """Return a sum of squares of all rows: the Hessian, or that of the upper bound if some rows have no curvature."""
+        gram = self.state.gram
+        return Curvature(model.columns, model.hessian if gram is None else gram)
+
+    def _judge(self, query: Query, sums: Sums, loss: float, value: float, before: float) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
         model, step = self.state.model, self.state.step
         assert model is not None
@@ -158,7 +176,7 @@ class _Round:
         good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
         best, best_gain = 1.0, gain
         if query.trials:
-            values = sums["trials"] + [self.penalty.value(query.point + t * query.step) for t in TRIALS]
+            values = sums["trials"] + [self.penalty.value(self.penalty.moved(query.point, t * query.step)) for t in TRIALS]
             at = int(np.argmin(values))
             if model.value - values[at] > best_gain:
                 best, best_gain = float(TRIALS[at]), model.value - float(values[at])
@@ -166,6 +184,7 @@ class _Round:
             self._relax()
             self._arrive(query, sums, loss, value, 1.0)
         elif best < 1.0 and best_gain > 0:
+            self.state.rounding += before + sums.errors["trials"]  # slopes between two points are between theirs
             self._shorten(query, best, model.value - best_gain)
         else:
             self._be_careful(query.point)
@@ -187,13 +206,13 @@ class _Round:
     def _shorten(self, query: Query, length: float, value: float) -> None:
         """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings."""
         state = self.state
-        self._shift_reach(length)
+        self._shift_concordance(length)
         if state.gram is not None:
             if length < SHORT_STEP:
                 self._damp()
         elif length < SHORTEST_STEP and not state.careful:
             state.careful, state.patience = state.patience, 2 * state.patience
-        point = query.point + length * query.step
+        point = self.penalty.moved(query.point, length * query.step)
         self._accept(point, value)
         self._ask_at(point)
 
@@ -214,7 +233,7 @@ class _Round:
         state = self.state
         state.idle += 1
         if state.idle >= IDLE and not state.failure:
-            state.failure = "no step lowers the objective any more, because of rounding"
+            state.failure = COLLINEAR if len(state.flat.almost) else NO_PROGRESS
 
     def _ask_at(self, point: Vector) -> None:
         """Ask for slopes and Hessian at a point whose objective is known."""
@@ -231,18 +250,18 @@ class _Round:
         state.objective = value
         state.gap = max(value - state.lower, 0.0) + state.rounding
 
-    def _shift_reach(self, length: float) -> None:
+    def _shift_concordance(self, length: float) -> None:
         """Carry the bound R over to the point of a step: the Hessian falls by at most exp(R norm of the step)."""
         state = self.state
-        if state.step is not None and np.isfinite(state.reach):
+        if state.step is not None and np.isfinite(state.concordance):
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
-            state.reach *= float(np.exp(min(0.5 * state.reach * moved, 700.0)))
+            state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
     def _arrive(self, query: Query, sums: Sums, loss: float, value: float, length: float) -> None:
         """Make the trial point the one that the next step begins at."""
         state, before = self.state, self.state.model
-        self._shift_reach(length)
-        point = query.point + query.step
+        self._shift_concordance(length)
+        point = self.penalty.moved(query.point, query.step)
         if before is not None and self.traits.quadratic and not len(query.columns):
             columns, hessian = before.columns, before.hessian
         else:
@@ -254,9 +273,9 @@ class _Round:
         self._accept(point, value)
         self._next(model, sums.get("cross"))
 
-    def _bend(self, model: Model) -> Matrix:
-        state = self.state
-        return model.hessian + state.damping * state.gram if state.gram is not None and state.damping else model.hessian
+    def _bend(self, model: Model, damping: float) -> Matrix:
+        gram = self.state.gram
+        return model.hessian + damping * gram if gram is not None and damping else model.hessian
 
     def _next(self, model: Model, cross: Vector | None = None) -> None:
         """Compute the step from a model, and what the next total asks for.
@@ -265,28 +284,24 @@ class _Round:
         the working set are then known after the step, which moves the intercept alone.
         """
         state, penalty, traits = self.state, self.penalty, self.traits
-        step = minimum(penalty, model, self._bend(model))
+        step = minimum(penalty, model, self._bend(model, state.damping))
         while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
             self._damp(LEAST_DAMPING)
-            step = minimum(penalty, model, self._bend(model))
+            step = minimum(penalty, model, self._bend(model, state.damping))
         state.model, state.step = model, step
         self._prove(model, step)
         if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value) and cross is None:
             self._idle()
         else:
             state.idle = 0
-        there = model.point + step.change
+        there = penalty.moved(model.point, step.change)
         slopes = model.gradient if cross is None else model.gradient + cross * step.change[-1]
         columns = self._columns(there, slopes)
         if traits.quadratic and np.isin(columns, model.columns).all():
             columns = columns[:0]
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        unproven = (
-            traits.third
-            and penalty.free[penalty.movable].all()
-            and not np.isfinite(state.reach)
-            and step.decrement < 1.0
-        )
+        unpenalised = bool(penalty.free[penalty.movable].all())
+        unproven = traits.third and unpenalised and not np.isfinite(state.concordance) and step.decrement < 1.0
         state.query = Query(
             model.point,
             step.change,
@@ -298,16 +313,28 @@ class _Round:
             trials=not traits.quadratic,
             dual=not self.wide or (cross is None and step.decrement < DUAL_FROM * abs(model.value)),
             shrink=step.shrink,
-            separation=bool(traits.third) and bool(penalty.free[penalty.movable].all()),
-            reach=self._inverse(model) if unproven else None,
+            separation=bool(traits.third) and unpenalised,
+            inverse=self._inverse(model) if unproven else None,
+            flat=self._look(model, there),
+            majorant_flat=state.gram is not None,
         )
 
     def _inverse(self, model: Model) -> Matrix:
+        """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
         d = len(model.point)
         out = np.zeros((d, d))
-        table = self.penalty.table
-        out[np.ix_(model.columns, model.columns)] = inverse_factor(model.hessian + np.diag(table.l2[model.columns]))
+        out[np.ix_(model.columns, model.columns)] = self._factored(model).inverse
         return out
+
+    def _factored(self, model: Model) -> Factored:
+        return Factored.of(model.hessian + np.diag(self.penalty.table.l2[model.columns]))
+
+    def _look(self, model: Model, there: Vector) -> Matrix | None:
+        """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
+        penalty, state = self.penalty, self.state
+        loose = (penalty.free | (penalty.edged & penalty.inside(there)))[model.columns]
+        state.flat = state.flat.look(self._data(model), model.columns[loose])
+        return state.flat.query(len(there))
 
     def _prove(self, model: Model, step: Step) -> None:
         """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
@@ -315,9 +342,12 @@ class _Round:
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
         if not known or model.majorant or step.residual > 1e-9 or len(model.columns) < len(self.penalty.movable):
             return
-        reach = state.reach if self.traits.third else 0.0
-        gap, distance = bounds.self_concordance(step.decrement, reach)
-        state.distance = distance
+        factored = self._factored(model)
+        if not state.flat.trusts(factored, model.columns):
+            return
+        R = state.concordance if self.traits.third else 0.0
+        length = np.sqrt(max(step.decrement, 0.0)) + state.noise * float(factored.deviations.sum())
+        gap, state.distance = bounds.self_concordance(length**2, R)
         gap += state.rounding
         state.gap = min(state.gap, gap)
         state.lower = max(state.lower, model.value - gap)
