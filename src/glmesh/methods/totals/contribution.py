@@ -121,10 +121,10 @@ def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
     """Return by how much each prediction may be wrong because of rounding, shape (m,).
 
     A prediction is a sum of d products whose sizes add up to at most the product of two norms, and the errors of d sums
-    add up like a random walk; 4 is for sums of few terms and for the rounding of coefficients.
+    add up like a random walk.
     """
     size = np.sqrt((query.point**2).sum()) + np.sqrt((query.step**2).sum())
-    return EPSILON * (4.0 + np.sqrt(len(query.point))) * size * block.row_norms(penalty.scale)
+    return EPSILON * np.sqrt(len(query.point)) * size * block.row_norms(penalty.scale)
 
 
 def _rounding(block: Rows, slopes: Vector, there: Vector, errors: Vector) -> Vector:

@@ -17,7 +17,6 @@ class Model:
     """Loss and its derivatives at a point in scaled coordinates; the penalty is not included."""
 
     point: Vector  # (d,)
-    loss: float
     value: float  # loss and penalty
     gradient: Vector  # (d,) of the loss
     columns: Indices  # (n,) coordinates of the Hessian, ascending

@@ -138,8 +138,7 @@ class _Round:
         there = self.penalty.moved(query.point, query.step)
         told = bounds.Loss.of(sums)
         loss, penalty = told.value, self.penalty.value(there)
-        value, before = loss + penalty, state.rounding
-        state.rounding, state.noise = told.rounding + bounds.ROUNDING * abs(penalty), told.noise
+        value, rounding = loss + penalty, told.rounding + bounds.ROUNDING * abs(penalty)
         if query.flat is not None:
             assert state.model is not None
             state.flat = state.flat.learn(sums, self._data(state.model))
@@ -148,14 +147,14 @@ class _Round:
             assert state.model is not None
             made = Curvature(state.model.columns, self._bend(state.model, query.damping))
             known = bounds.Known(made, self._data(state.model), state.flat)
-            gap = bounds.duality_gap(self.penalty, query, sums, known) + state.rounding
+            gap = bounds.duality_gap(self.penalty, query, sums, known) + rounding
             state.lower = max(state.lower, value - gap)
         if "leverages" in sums and self.traits.third is not None:
             state.concordance = bounds.concordance(sums, self.traits.third)
         if not query.moves:
-            self._arrive(query, sums, loss, value, 0.0)
+            self._arrive(query, sums, value, rounding, 0.0)
         else:
-            self._judge(query, sums, loss, value, before)
+            self._judge(query, sums, value, rounding)
         if state.model is not None and state.model.point is not None and state.objective == value:
             state.gap = min(state.gap, gap)
         if "wrong" in sums and sums["wrong"][1] == 0:
@@ -166,7 +165,7 @@ class _Round:
         gram = self.state.gram
         return Curvature(model.columns, model.hessian if gram is None else gram)
 
-    def _judge(self, query: Query, sums: Sums, loss: float, value: float, before: float) -> None:
+    def _judge(self, query: Query, sums: Sums, value: float, rounding: float) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
         model, step = self.state.model, self.state.step
         assert model is not None
@@ -182,9 +181,9 @@ class _Round:
                 best, best_gain = float(TRIALS[at]), model.value - float(values[at])
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
-            self._arrive(query, sums, loss, value, 1.0)
+            self._arrive(query, sums, value, rounding, 1.0)
         elif best < 1.0 and best_gain > 0:
-            self.state.rounding += before + sums.errors["trials"]  # slopes between two points are between theirs
+            self.state.rounding += rounding + sums.errors["trials"]  # slopes between two points are between theirs
             self._shorten(query, best, model.value - best_gain)
         else:
             self._be_careful(query.point)
@@ -257,9 +256,11 @@ class _Round:
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
             state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
-    def _arrive(self, query: Query, sums: Sums, loss: float, value: float, length: float) -> None:
+    def _arrive(self, query: Query, sums: Sums, value: float, rounding: float, length: float) -> None:
         """Make the trial point the one that the next step begins at."""
         state, before = self.state, self.state.model
+        told = bounds.Loss.of(sums)
+        state.rounding, state.noise = rounding, told.noise
         self._shift_concordance(length)
         point = self.penalty.moved(query.point, query.step)
         if before is not None and self.traits.quadratic and not len(query.columns):
@@ -267,7 +268,7 @@ class _Round:
         else:
             columns = query.columns
             hessian = from_triangle(sums.get("hessian", np.zeros(0)), len(columns))
-        model = Model(point, loss, value, sums["slopes"][: len(point)], columns, hessian, query.majorant)
+        model = Model(point, value, sums["slopes"][: len(point)], columns, hessian, query.majorant)
         if query.majorant and self.traits.pieces and not self.wide:
             state.gram = hessian
         self._accept(point, value)
