@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import cvxpy as cp
@@ -143,7 +144,9 @@ class Smooth:
         bounds = [v[j] >= lo[j] * scale[j] for j in np.flatnonzero(np.isfinite(lo))]
         bounds += [v[j] <= hi[j] * scale[j] for j in np.flatnonzero(np.isfinite(hi))]
         try:
-            cp.Problem(cp.Minimize(objective), bounds).solve(solver=cp.CLARABEL)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it may be inaccurate
+                cp.Problem(cp.Minimize(objective), bounds).solve(solver=cp.CLARABEL)
         except cp.SolverError:
             return np.zeros(len(scale))
         return np.zeros(len(scale)) if v.value is None else v.value / scale

@@ -14,9 +14,10 @@ from functools import lru_cache
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.kernels.working_gram import add_gram_of
+from glmesh.kernels.gram import pack_triangle
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
+from glmesh.methods.totals.standardise import sparse_gram
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
 TRIALS = np.ldexp(1.0, -np.arange(1, 13))  # shorter steps that every total tries: 1/2 ... 2^-12
@@ -67,12 +68,12 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
             bends = g.conjugate_majorant(-there) if query.majorant else g.conjugate_curvature(-there)
         values = [g.conjugates(-there)]
         errors = _errors(block, penalty, query)
-        rounding = [_node_sums(block, _rounding(block, slopes[0], there, errors)), _noise(block, slopes[0])]
+        rounding = [_node_sums(block, _rounding(block, slopes[0], errors)), _noise(block, slopes[0])]
         if query.dual:
             theta = _dual_point(block, query, z, q)
             slopes.append(theta)
             values.append(g.slacks(-theta, -there))
-            rounding += [_noise(block, theta), np.sqrt(_node_sums(block, (g.conjugate_majorant(-there) * errors) ** 2))]
+            rounding += [_noise(block, theta), np.sqrt(_node_sums(block, (block.curvatures * errors) ** 2))]
         fields = {
             "values": _capped(block, values, query.cap),
             "rounding": np.stack(rounding, axis=1),
@@ -127,12 +128,12 @@ def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
     return EPSILON * np.sqrt(len(query.point)) * size * block.row_norms(penalty.scale)
 
 
-def _rounding(block: Rows, slopes: Vector, there: Vector, errors: Vector) -> Vector:
+def _rounding(block: Rows, slopes: Vector, errors: Vector) -> Vector:
     """Return by how much each row's loss may be wrong because predictions are, shape (m,).
 
     A loss with slope t and an upper bound of curvature h changes by at most abs(t) e + h e^2/2 with its prediction.
     """
-    return np.asarray((np.abs(slopes) + 0.5 * block.dual.conjugate_majorant(-there) * errors) * errors)
+    return np.asarray((np.abs(slopes) + 0.5 * block.curvatures * errors) * errors)
 
 
 def _noise(block: Rows, rows: Vector) -> Vector:
@@ -174,7 +175,7 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
 
     def fill(k: int) -> None:
         own = np.ascontiguousarray(rows[:, block.starts[k] : block.starts[k + 1]])
-        out[:, k, :-1] = (block.X[k].T @ own.T).T
+        out[:, k, :-1] = (block.transposed[k] @ own.T).T
         out[:, k, -1] = own.sum(axis=1)
         out[:, k] /= penalty.scale
 
@@ -184,15 +185,12 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
 
 def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indices) -> Matrix:
     """Return the upper triangle of each node's Hessian on some columns, shape (n_hosted, n (n + 1) / 2)."""
-    rows, others = triangle(len(columns))
-    scale = penalty.scale[columns]
-    out = np.empty((block.size, len(rows)))
+    n, factors = len(columns), 1.0 / penalty.scale[columns]
+    out = np.empty((block.size, n * (n + 1) // 2))
 
     def fill(k: int) -> None:
         own = bends[block.starts[k] : block.starts[k + 1]]
-        whole = _gram(block.X[k], own, columns) / scale
-        whole /= scale[:, None]
-        out[k] = whole[rows, others]
+        pack_triangle(_gram(block.X[k], block.transposed[k], own, columns), factors, out[k])
 
     list(block.threads.map(fill, range(block.size)))
     return out
@@ -205,19 +203,16 @@ def triangle(n: int) -> tuple[Indices, Indices]:
     return rows, columns
 
 
-def _gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
+def _gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
     """Return X^T diag(h) X on some columns, shape (n, n), the upper triangle valid; index p is a column of ones."""
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)
     own = columns[: n - ones]
     out = np.zeros((n, n))
     if sp.issparse(X):
-        position = np.full(p, -1, dtype=np.int64)
-        position[own] = np.arange(len(own))
-        found, values = np.empty(n, dtype=np.uint64), np.empty(n)
-        add_gram_of(X.indptr, X.indices, X.data, h, position, found, values, out)
+        sparse_gram(X, X.data, h, own, out)
         if ones:
-            out[:-1, -1] = (X.T @ h)[own]
+            out[:-1, -1] = (Xt @ h)[own]
             out[-1, -1] = h.sum()
         return out
     root = np.sqrt(h)

@@ -29,6 +29,9 @@ from glmesh.types import Indices, Matrix, Vector
 # [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
 # Numerical Optimization, eq. 3.4, with their 1e-4)
 SUFFICIENT_DECREASE = 1e-4
+# [decrement] gained by a full step, from which on shorter ones are not tried next time where the Hessian changes slowly:
+# of the half that a quadratic function gains; a wrong guess costs one total
+STEADY_GAIN = 0.3
 VISIBLE_DECREASE = 1e-11  # [objective] decrement below which values of the objective are rounding
 SHORTEST_STEP = 0.05  # below it the Hessian misleads, and curvatures of an upper bound are used
 SHORT_STEP = 0.3  # below it the damping grows
@@ -39,6 +42,7 @@ WIDE = 500  # [coefficients] above which the Hessian of an L1 problem is summed 
 NEAR = 0.95  # [l1] slope from which a zero coefficient may enter the working set
 SHARE = 0.5  # [working set] newcomers at once, if that is more
 NEWCOMERS = 200  # coefficients that enter a working set at once
+DUAL_FROM_NARROW = 0.1  # [objective] the same for others where the loss has a curvature everywhere
 DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
 SEPARATED = "there is no optimum: the data can be separated, and coefficients grow for ever; add a penalty (alpha > 0)"
 COLLINEAR = (
@@ -46,6 +50,8 @@ COLLINEAR = (
     "leave columns out"
 )
 NO_PROGRESS = "no step lowers the objective any more, because of rounding"
+# [factor] by which the rounding of predictions may grow from one total to the next: it is zero at zero; 24 bits are left
+ROUNDING_ROOM = 2.0**30
 IDLE = 3  # rounds without visible progress after which no more is hoped for
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
@@ -76,11 +82,16 @@ class ProximalNewton(TotalMethod[NewtonState]):
         query = rounds.query()
         state.visited = visits(block, query)
         fields = contribute(block, rounds.penalty, query)
-        like = state.sums
-        if like is not None and "leverages" in like.sizes:  # their 16th powers change too much
-            like = Sums(dict(like), {name: size for name, size in like.sizes.items() if name != "leverages"})
-        sums = yield Total(fields, like=like)
+        sums = yield Total(fields, like=_sizes(state.sums))
         rounds.advance(query, sums)
+
+
+def _sizes(sums: Sums | None) -> Sums | None:
+    """Return the last total as the one that the next takes its units from: what changes more has more room."""
+    if sums is None:
+        return None
+    sizes = {name: size for name, size in sums.sizes.items() if name != "leverages"}  # their 16th powers may be anything
+    return Sums(dict(sums), sizes | {"rounding": sizes["rounding"] * ROUNDING_ROOM})
 
 
 class _Round:
@@ -179,12 +190,15 @@ class _Round:
             at = int(np.argmin(values))
             if model.value - values[at] > best_gain:
                 best, best_gain = float(TRIALS[at]), model.value - float(values[at])
+        steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
             self._arrive(query, sums, value, rounding, 1.0)
         elif best < 1.0 and best_gain > 0:
             self.state.rounding += rounding + sums.errors["trials"]  # slopes between two points are between theirs
             self._shorten(query, best, model.value - best_gain)
+        elif steady and not query.trials and not self.traits.quadratic:
+            self._next(model)  # once more, with shorter steps
         else:
             self._be_careful(query.point)
 
@@ -311,14 +325,23 @@ class _Round:
             stepped_majorant=model.majorant,
             damping=state.damping if state.gram is not None else 0.0,
             cap=(model.value - least) * (1.0 + 1e-9) + 1e-300,
-            trials=not traits.quadratic,
-            dual=not self.wide or (cross is None and step.decrement < DUAL_FROM * abs(model.value)),
+            trials=not (traits.quadratic or (traits.third and state.steady)),
+            dual=self._nearly(model, step, cross is not None),
             shrink=step.shrink,
             separation=bool(traits.third) and unpenalised,
             inverse=self._inverse(model) if unproven else None,
             flat=self._look(model, there),
             majorant_flat=state.gram is not None,
         )
+
+    def _nearly(self, model: Model, step: Step, again: bool) -> bool:
+        """Return whether a dual point is worth asking for: a gap is at least of the size of the decrement before.
+
+        `again` says that the step moves the intercept alone, so that the working set is still to be found.
+        """
+        if self.wide:
+            return not again and step.decrement < DUAL_FROM * abs(model.value)
+        return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
 
     def _inverse(self, model: Model) -> Matrix:
         """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
@@ -343,10 +366,12 @@ class _Round:
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
         if not known or model.majorant or step.residual > 1e-9 or len(model.columns) < len(self.penalty.movable):
             return
+        R = state.concordance if self.traits.third else 0.0
+        if not R * np.sqrt(max(step.decrement, 0.0)) <= bounds.PROVEN:  # also if R is infinite
+            return
         factored = self._factored(model)
         if not state.flat.trusts(factored, model.columns):
             return
-        R = state.concordance if self.traits.third else 0.0
         length = np.sqrt(max(step.decrement, 0.0)) + state.noise * float(factored.deviations.sum())
         gap, state.distance = bounds.self_concordance(length**2, R)
         gap += state.rounding

@@ -32,6 +32,7 @@ class NewtonState:
     step: Shared[Step | None] = None  # the step of the query, of length one; None: none
     gram: Shared[Matrix | None] = None  # (n, n) Hessian of the upper bound, for damping; None: not known
     damping: Shared[float] = 0.0  # part of `gram` that is added to the Hessian
+    steady: Shared[bool] = False  # whether the last step was taken in full and gained what the model had promised
     careful: Shared[int] = 0  # rounds to come with curvatures of an upper bound instead of the Hessian
     patience: Shared[int] = 1  # `careful` when the Hessian misleads next
     rounding: Shared[float] = 0.0  # by which the objective may be wrong

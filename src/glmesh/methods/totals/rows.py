@@ -57,6 +57,19 @@ class Rows:
         return g
 
     @cached_property
+    def transposed(self) -> list[SampleMatrix]:
+        """Views of the transposed rows of each hosted node, (p, m_k)."""
+        return [x.T for x in self.X]
+
+    @cached_property
+    def curvatures(self) -> Vector:
+        """Largest second derivative of each hosted row's loss, weight included, shape (m,)."""
+        _, l2, linear, lo, hi = self.dual.kernel_rows(int(self.starts[-1])).T
+        with np.errstate(invalid="ignore"):  # of infinity minus infinity
+            middle = np.where(np.isfinite(lo + hi), lo + hi, 0.0)
+        return self.dual.conjugate_majorant(linear + 0.5 * l2 * middle)
+
+    @cached_property
     def nonzeros(self) -> Vector:
         """Number of stored entries of each hosted node's rows, shape (n_hosted,)."""
         return np.array([x.size if isinstance(x, np.ndarray) else x.nnz for x in self.X], dtype=np.float64)
