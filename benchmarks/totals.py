@@ -15,7 +15,6 @@ import lzma
 import os
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +91,7 @@ def totals(name: str, objective: str, X: Any, y: np.ndarray) -> tuple[Result, fl
     problem = problem_of(objective, X, y)
     began = time.perf_counter()
     nodes = NODES.get(name, 16)
-    result = solve(
-        problem, method=ProximalNewton(), n_nodes=nodes, tol=TOLERANCE, stop="certificate", max_rounds=200
-    )
+    result = solve(problem, method=ProximalNewton(), n_nodes=nodes, tol=TOLERANCE, stop="certificate", max_rounds=200)
     return result, time.perf_counter() - began
 
 
@@ -104,7 +101,14 @@ def row(name: str, objective: str, limit: float, X: Any, y: np.ndarray) -> list[
     proven = result.status.name == "CERTIFIED"
     judged = "yes" if proven and result.rounds <= limit else "no"
     design = limit if objective in SQUARED else limit - 1
-    print(name, objective, result.rounds, f"(design {design}) {result.bytes / 1e6:.3g} MB {seconds:.2f} s", gaps, flush=True)
+    print(
+        name,
+        objective,
+        result.rounds,
+        f"(design {design}) {result.bytes / 1e6:.3g} MB {seconds:.2f} s",
+        gaps,
+        flush=True,
+    )
     return [name, objective.replace("_", " "), result.rounds, design, judged, result.bytes / 1e6, seconds]
 
 
@@ -138,7 +142,9 @@ def main() -> None:
     print(summary)
     if options.report:
         header = ["set", "objective", "totals", "design", "within the limit", "MB", "seconds"]
-        write("totals", f"# Totals of Newton's method\n\n{machine()}\n\n{__doc__}\n{summary}\n\n{table(header, rows)}\n")
+        write(
+            "totals", f"# Totals of Newton's method\n\n{machine()}\n\n{__doc__}\n{summary}\n\n{table(header, rows)}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -81,8 +81,10 @@ class Total:
     largest: dict[str, Vector] = field(init=False)  # (n_hosted,) largest absolute entry of each node, by field
 
     def __post_init__(self) -> None:
-        largest = {name: np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
-                   for name, rows in self.fields.items()}
+        largest = {
+            name: np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+            for name, rows in self.fields.items()
+        }
         for name, each in largest.items():
             if not np.isfinite(each).all():
                 raise InvalidInput(f"field {name!r} of a total holds NaN or infinity")

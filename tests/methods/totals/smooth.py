@@ -202,7 +202,9 @@ def draw(seed: int) -> Smooth:
         y = y * 10.0 ** rng.choice([0.0, rng.uniform(-3, 5)])
     s = rng.choice([0.0, 0.5, 1.0, 3.0], len(y)) if rng.random() < 0.5 else np.ones(len(y))
     if loss in LABELS:
-        s[: len(y) // 2] = s[len(y) // 2 :][: len(y) // 2] if penalty in ("none", "signs", "mixed") else s[: len(y) // 2]
+        s[: len(y) // 2] = (
+            s[len(y) // 2 :][: len(y) // 2] if penalty in ("none", "signs", "mixed") else s[: len(y) // 2]
+        )
     if len(np.unique(y[s > 0])) < 2:
         s[:] = 1.0
     return Smooth(X, y, s, loss, draw_penalty(rng, penalty, X, y, s), bool(rng.random() < 0.6))

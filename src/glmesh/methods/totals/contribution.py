@@ -48,6 +48,9 @@ class Query:
     separation: bool = False  # whether it is counted which nodes have rows on the wrong side
     inverse: Matrix | None = None  # (d, d) inverse factor of the Hessian at `point`, for leverages; None: not asked for
     flat: Matrix | None = None  # (r, d) directions in which the Hessian is flat; None: not asked about
+    softness: float = 1.0  # of the loss at `point`, by which the step is judged
+    next_softness: float = 1.0  # of the loss from the trial point on, whose derivatives are asked for
+    mass: bool = False  # whether the slopes of the losses far away are summed
     majorant_flat: bool = False  # whether those are directions of the upper bound's Hessian
 
     @property
@@ -62,10 +65,11 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
     with np.errstate(over="ignore", invalid="ignore"):
         z, q = _predictions(block, penalty, query)
         there = z + q if query.moves else z
-        slopes = [-g.conjugate_subgradient(-there)]
+        here, then = block.softened(query.softness), block.softened(query.next_softness)
+        slopes = [-then.conjugate_subgradient(-there)]
         bends = None
         if len(query.columns) or query.cross:
-            bends = g.conjugate_majorant(-there) if query.majorant else g.conjugate_curvature(-there)
+            bends = then.conjugate_majorant(-there) if query.majorant else then.conjugate_curvature(-there)
         values = [g.conjugates(-there)]
         errors = _errors(block, penalty, query)
         rounding = [_node_sums(block, _rounding(block, slopes[0], errors)), _noise(block, slopes[0])]
@@ -78,8 +82,12 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
             "values": _capped(block, values, query.cap),
             "rounding": np.stack(rounding, axis=1),
         }
+        if max(query.softness, query.next_softness) > 1.0:
+            fields["softened"] = _capped(block, (one.conjugates(-there) for one in (here, then)), query.cap)
+        if query.mass:
+            fields["mass"] = _node_sums(block, g.support_bound)[:, None]
         if query.trials:
-            fields["trials"] = _capped(block, (g.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
+            fields["trials"] = _capped(block, (here.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
         fields["slopes"] = np.concatenate(_transposed(block, penalty, np.stack(slopes)), axis=1)
         if bends is not None and len(query.columns):
             fields["hessian"] = _triangles(block, penalty, bends, query.columns)
@@ -125,7 +133,7 @@ def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
     add up like a random walk.
     """
     size = np.sqrt((query.point**2).sum()) + np.sqrt((query.step**2).sum())
-    return EPSILON * np.sqrt(len(query.point)) * size * block.row_norms(penalty.scale)
+    return np.asarray(EPSILON * np.sqrt(len(query.point)) * size * block.row_norms(penalty.scale))
 
 
 def _rounding(block: Rows, slopes: Vector, errors: Vector) -> Vector:
@@ -149,7 +157,7 @@ def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
 
     X^T of them is the gradient at the point plus the Hessian times the step, but for what the domain cuts off.
     """
-    g = block.dual
+    g = block.softened(query.softness)
     bend = g.conjugate_majorant(-z) if query.stepped_majorant else g.conjugate_curvature(-z)
     if query.damping:
         bend = bend + query.damping * g.conjugate_majorant(-z)

@@ -17,11 +17,12 @@ class Model:
     """Loss and its derivatives at a point in scaled coordinates; the penalty is not included."""
 
     point: Vector  # (d,)
-    value: float  # loss and penalty
+    value: float  # loss, as soft as it is here, and penalty
     gradient: Vector  # (d,) of the loss
     columns: Indices  # (n,) coordinates of the Hessian, ascending
     hessian: Matrix  # (n, n) of the loss
     majorant: bool  # whether the Hessian is that of a quadratic upper bound
+    softness: float = 1.0  # factor by which the curved piece of the loss is longer than it is
 
 
 @dataclass(frozen=True)

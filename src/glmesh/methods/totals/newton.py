@@ -32,6 +32,8 @@ SUFFICIENT_DECREASE = 1e-4
 # [decrement] gained by a full step, from which on shorter ones are not tried next time where the Hessian changes slowly:
 # of the half that a quadratic function gains; a wrong guess costs one total
 STEADY_GAIN = 0.3
+FAR = 30.0  # [curved piece of the loss] mean distance of the rows from which on the loss is softened at first
+SOFTER = 10.0  # [factor] by which the loss is less soft after a full step
 VISIBLE_DECREASE = 1e-11  # [objective] decrement below which values of the objective are rounding
 SHORTEST_STEP = 0.05  # below it the Hessian misleads, and curvatures of an upper bound are used
 SHORT_STEP = 0.3  # below it the damping grows
@@ -90,8 +92,22 @@ def _sizes(sums: Sums | None) -> Sums | None:
     """Return the last total as the one that the next takes its units from: what changes more has more room."""
     if sums is None:
         return None
-    sizes = {name: size for name, size in sums.sizes.items() if name != "leverages"}  # their 16th powers may be anything
+    sizes = {
+        name: size for name, size in sums.sizes.items() if name != "leverages"
+    }  # their 16th powers may be anything
     return Sums(dict(sums), sizes | {"rounding": sizes["rounding"] * ROUNDING_ROOM})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Objectives at a trial point."""
+
+    value: float  # the objective itself
+    rounding: float  # by which it may be wrong
+    judged: float  # with the loss as soft as at the point before, by which the step is judged
+    follows: float  # with the loss as soft as from now on
+    known: bool  # whether no node has cut its loss
+    noise: float  # by which an entry of the gradient may be wrong
 
 
 class _Round:
@@ -122,7 +138,14 @@ class _Round:
         state.lower = penalty.least
         if self.traits.quadratic and np.isin(columns, known).all():
             columns = columns[:0]
-        return Query(point, np.zeros_like(point), columns, majorant=self.traits.pieces, cross=self.wide)
+        return Query(
+            point,
+            np.zeros_like(point),
+            columns,
+            majorant=self.traits.pieces,
+            cross=self.wide,
+            mass=self.traits.knee is not None,
+        )
 
     def _columns(self, point: Vector, gradient: Vector | None) -> Indices:
         """Return the columns of the Hessian at a point: all, or the support and what may enter it."""
@@ -146,57 +169,65 @@ class _Round:
         """Judge the trial point by the sums there, choose the next one, and bring the state's proof up to date."""
         state = self.state
         state.sums = sums
-        there = self.penalty.moved(query.point, query.step)
-        told = bounds.Loss.of(sums)
-        loss, penalty = told.value, self.penalty.value(there)
-        value, rounding = loss + penalty, told.rounding + bounds.ROUNDING * abs(penalty)
+        trial = self._read(query, sums)
         if query.flat is not None:
             assert state.model is not None
             state.flat = state.flat.learn(sums, self._data(state.model))
         gap = np.inf
-        if query.dual and loss < query.cap:
+        if query.dual and trial.known:
             assert state.model is not None
             made = Curvature(state.model.columns, self._bend(state.model, query.damping))
             known = bounds.Known(made, self._data(state.model), state.flat)
-            gap = bounds.duality_gap(self.penalty, query, sums, known) + rounding
-            state.lower = max(state.lower, value - gap)
+            gap = bounds.duality_gap(self.penalty, query, sums, known) + trial.rounding
+            state.lower = max(state.lower, trial.value - gap)
         if "leverages" in sums and self.traits.third is not None:
             state.concordance = bounds.concordance(sums, self.traits.third)
         if not query.moves:
-            self._arrive(query, sums, value, rounding, 0.0)
+            self._arrive(query, sums, trial, 0.0)
         else:
-            self._judge(query, sums, value, rounding)
-        if state.model is not None and state.model.point is not None and state.objective == value:
+            self._judge(query, sums, trial)
+        if state.objective == trial.value:
             state.gap = min(state.gap, gap)
+        state.gap = min(state.gap, max(state.objective - state.lower, 0.0) + state.rounding)
         if "wrong" in sums and sums["wrong"][1] == 0:
             state.failure = SEPARATED
+
+    def _read(self, query: Query, sums: Sums) -> Trial:
+        """Return the objectives at the trial point."""
+        told, penalty = bounds.Loss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
+        value = told.value + penalty
+        judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
+        rounding = told.rounding + bounds.ROUNDING * abs(penalty)
+        return Trial(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
 
     def _data(self, model: Model) -> Curvature:
         """Return a sum of squares of all rows: the Hessian, or that of the upper bound if some rows have no curvature."""
         gram = self.state.gram
         return Curvature(model.columns, model.hessian if gram is None else gram)
 
-    def _judge(self, query: Query, sums: Sums, value: float, rounding: float) -> None:
+    def _judge(self, query: Query, sums: Sums, trial: Trial) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
         model, step = self.state.model, self.state.step
         assert model is not None
         assert step is not None
-        gain, dec = model.value - value, step.decrement
+        gain, dec = model.value - trial.judged, step.decrement
         seen = dec > VISIBLE_DECREASE * abs(model.value)
         good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
         best, best_gain = 1.0, gain
         if query.trials:
-            values = sums["trials"] + [self.penalty.value(self.penalty.moved(query.point, t * query.step)) for t in TRIALS]
+            values = sums["trials"] + [
+                self.penalty.value(self.penalty.moved(query.point, t * query.step)) for t in TRIALS
+            ]
             at = int(np.argmin(values))
             if model.value - values[at] > best_gain:
                 best, best_gain = float(TRIALS[at]), model.value - float(values[at])
         steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
-            self._arrive(query, sums, value, rounding, 1.0)
+            self._arrive(query, sums, trial, 1.0)
         elif best < 1.0 and best_gain > 0:
-            self.state.rounding += rounding + sums.errors["trials"]  # slopes between two points are between theirs
-            self._shorten(query, best, model.value - best_gain)
+            rounding = self.state.rounding + trial.rounding + sums.errors["trials"]  # slopes are between those two
+            self._shorten(query, best, model.value - best_gain, rounding)
         elif steady and not query.trials and not self.traits.quadratic:
             self._next(model)  # once more, with shorter steps
         else:
@@ -214,10 +245,14 @@ class _Round:
 
     def _misleads(self, model: Model, step: Step) -> bool:
         """Return whether a model promises more than there is, or leaves slopes without any curvature."""
-        return step.decrement > 2.0 * (model.value - self.state.lower) or step.residual > FLAT_RESIDUAL
+        lower = self.state.lower if model.softness == 1.0 else self.penalty.least
+        return step.decrement > 2.0 * (model.value - lower) or step.residual > FLAT_RESIDUAL
 
-    def _shorten(self, query: Query, length: float, value: float) -> None:
-        """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings."""
+    def _shorten(self, query: Query, length: float, value: float, rounding: float) -> None:
+        """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings.
+
+        If the loss is softened, the objective itself is not known.
+        """
         state = self.state
         self._shift_concordance(length)
         if state.gram is not None:
@@ -226,7 +261,8 @@ class _Round:
         elif length < SHORTEST_STEP and not state.careful:
             state.careful, state.patience = state.patience, 2 * state.patience
         point = self.penalty.moved(query.point, length * query.step)
-        self._accept(point, value)
+        if query.softness == 1.0:
+            self._accept(point, value, rounding)
         self._ask_at(point)
 
     def _be_careful(self, point: Vector) -> None:
@@ -254,11 +290,17 @@ class _Round:
         gradient = None if state.model is None else state.model.gradient
         columns = self._columns(point, gradient)
         state.step = None
-        state.query = Query(point, np.zeros_like(point), columns, majorant=state.careful > 0)
+        softness = 1.0 if state.model is None else state.model.softness
+        state.query = Query(
+            point, np.zeros_like(point), columns, majorant=state.careful > 0, softness=softness, next_softness=softness
+        )
 
-    def _accept(self, point: Vector, value: float) -> None:
-        """Make a point the best one whose objective is known."""
+    def _accept(self, point: Vector, value: float, rounding: float) -> None:
+        """Make a point the best one whose objective is known, unless it is higher there: a soft loss may mislead."""
         state = self.state
+        if value > state.objective + state.rounding + rounding:
+            return
+        state.rounding = rounding
         state.w, state.intercept = self.penalty.to_user(point)
         state.objective = value
         state.gap = max(value - state.lower, 0.0) + state.rounding
@@ -270,11 +312,10 @@ class _Round:
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
             state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
-    def _arrive(self, query: Query, sums: Sums, value: float, rounding: float, length: float) -> None:
+    def _arrive(self, query: Query, sums: Sums, trial: Trial, length: float) -> None:
         """Make the trial point the one that the next step begins at."""
         state, before = self.state, self.state.model
-        told = bounds.Loss.of(sums)
-        state.rounding, state.noise = rounding, told.noise
+        state.noise = trial.noise
         self._shift_concordance(length)
         point = self.penalty.moved(query.point, query.step)
         if before is not None and self.traits.quadratic and not len(query.columns):
@@ -282,18 +323,40 @@ class _Round:
         else:
             columns = query.columns
             hessian = from_triangle(sums.get("hessian", np.zeros(0)), len(columns))
-        model = Model(point, value, sums["slopes"][: len(point)], columns, hessian, query.majorant)
+        gradient = sums["slopes"][: len(point)]
+        model = Model(point, trial.follows, gradient, columns, hessian, query.majorant, query.next_softness)
         if query.majorant and self.traits.pieces and not self.wide:
             state.gram = hessian
-        self._accept(point, value)
-        self._next(model, sums.get("cross"))
+        if trial.known:
+            self._accept(point, trial.value, trial.rounding)
+        if "mass" in sums and trial.value > 0:
+            state.mass = float(sums["mass"][0])
+        self._next(model, sums.get("cross"), harder=length == 1.0)
 
     def _bend(self, model: Model, damping: float) -> Matrix:
         gram = self.state.gram
         return model.hessian + damping * gram if gram is not None and damping else model.hessian
 
-    def _next(self, model: Model, cross: Vector | None = None) -> None:
+    def _softness(self, model: Model, harder: bool) -> float:
+        """Return the softness of the loss from the next point on.
+
+        At first the mean row is at the end of the loss's curved piece; after every full step the loss is less soft.
+        """
+        state, knee = self.state, self.traits.knee
+        if knee is None or not state.mass:
+            return 1.0
+        if model.softness > 1.0:
+            return max(model.softness / SOFTER, 1.0) if harder else model.softness
+        if state.softened:
+            return 1.0
+        state.softened = True
+        mean = (model.value - self.penalty.value(model.point)) / state.mass
+        return mean / knee if mean > FAR * knee else 1.0
+
+    def _next(self, model: Model, cross: Vector | None = None, *, harder: bool = False) -> None:
         """Compute the step from a model, and what the next total asks for.
+
+        `harder` says that the last step was taken in full, so that the loss may be less soft.
 
         `cross` is the Hessian's row of the intercept, shape (d,), if it is known: the slopes of columns that are not in
         the working set are then known after the step, which moves the intercept alone.
@@ -314,6 +377,7 @@ class _Round:
         columns = self._columns(there, slopes)
         if traits.quadratic and np.isin(columns, model.columns).all():
             columns = columns[:0]
+        softness = self._softness(model, harder)
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
         unpenalised = bool(penalty.free[penalty.movable].all())
         unproven = traits.third and unpenalised and not np.isfinite(state.concordance) and step.decrement < 1.0
@@ -324,7 +388,9 @@ class _Round:
             majorant=state.careful > 0,
             stepped_majorant=model.majorant,
             damping=state.damping if state.gram is not None else 0.0,
-            cap=(model.value - least) * (1.0 + 1e-9) + 1e-300,
+            cap=(model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300,
+            softness=model.softness,
+            next_softness=softness,
             trials=not (traits.quadratic or (traits.third and state.steady)),
             dual=self._nearly(model, step, cross is not None),
             shrink=step.shrink,
@@ -367,7 +433,7 @@ class _Round:
         if not known or model.majorant or step.residual > 1e-9 or len(model.columns) < len(self.penalty.movable):
             return
         R = state.concordance if self.traits.third else 0.0
-        if not R * np.sqrt(max(step.decrement, 0.0)) <= bounds.PROVEN:  # also if R is infinite
+        if not np.isfinite(R) or R * np.sqrt(max(step.decrement, 0.0)) > bounds.PROVEN:
             return
         factored = self._factored(model)
         if not state.flat.trusts(factored, model.columns):

@@ -32,6 +32,8 @@ class NewtonState:
     step: Shared[Step | None] = None  # the step of the query, of length one; None: none
     gram: Shared[Matrix | None] = None  # (n, n) Hessian of the upper bound, for damping; None: not known
     damping: Shared[float] = 0.0  # part of `gram` that is added to the Hessian
+    mass: Shared[float] = 0.0  # sum over all rows of the slope of a loss far away; 0: not known
+    softened: Shared[bool] = False  # whether it was decided how soft the loss is at first
     steady: Shared[bool] = False  # whether the last step was taken in full and gained what the model had promised
     careful: Shared[int] = 0  # rounds to come with curvatures of an upper bound instead of the Hessian
     patience: Shared[int] = 1  # `careful` when the Hessian misleads next

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -55,6 +55,11 @@ class Rows:
         g = self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
         assert isinstance(g, Columnwise)
         return g
+
+    def softened(self, factor: float) -> Columnwise:
+        """Return the dual of the losses with their curved pieces longer by a factor, of the same slopes far away."""
+        table = self.dual.as_table()
+        return self.dual if factor == 1.0 or table is None else replace(table, l2=factor * table.l2)
 
     @cached_property
     def transposed(self) -> list[SampleMatrix]:
