@@ -29,8 +29,8 @@ from glmesh.types import Indices, Matrix, Vector
 # [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
 # Numerical Optimization, eq. 3.4, with their 1e-4)
 SUFFICIENT_DECREASE = 1e-4
-# [decrement] gained by a full step, from which on shorter ones are not tried next time where the Hessian changes slowly:
-# of the half that a quadratic function gains; a wrong guess costs one total
+# [decrement] gained by a full step, of the half that a quadratic function gains, from which on shorter steps are not
+# tried next time where the Hessian changes slowly; a wrong guess costs one total
 STEADY_GAIN = 0.3
 FAR = 30.0  # [curved piece of the loss] mean distance of the rows from which on the loss is softened at first
 SOFTER = 10.0  # [factor] by which the loss is less soft after a full step
@@ -52,7 +52,8 @@ COLLINEAR = (
     "leave columns out"
 )
 NO_PROGRESS = "no step lowers the objective any more, because of rounding"
-# [factor] by which the rounding of predictions may grow from one total to the next: it is zero at zero; 24 bits are left
+# [factor] by which the rounding of predictions may grow from one total to the next, as it is zero at zero; 24 bits are
+# left
 ROUNDING_ROOM = 2.0**30
 IDLE = 3  # rounds without visible progress after which no more is hoped for
 
@@ -201,7 +202,7 @@ class _Round:
         return Trial(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
 
     def _data(self, model: Model) -> Curvature:
-        """Return a sum of squares of all rows: the Hessian, or that of the upper bound if some rows have no curvature."""
+        """Return a sum of squares of all rows: the Hessian, or the upper bound's if some rows have no curvature."""
         gram = self.state.gram
         return Curvature(model.columns, model.hessian if gram is None else gram)
 
