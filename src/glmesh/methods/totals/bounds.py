@@ -13,9 +13,6 @@ from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Vector
 
 ROUNDING = 1e-13  # [objective] allowance for the rounding of sums, beside that of predictions
-# [largest scaled coefficient and step] within which the optimal value of a coordinate without penalty is looked for, if
-# its equation is left open by more than rounding; design: "a bound of b"
-FARTHEST = 1e2
 ROUNDED = 10.0  # [rounding] up to which an equation is taken to hold but for rounding
 CORRECTIONS = 4  # of a dual point at most, each with more equations
 PROVEN = 0.5  # largest x = R lambda that is taken for a proof: separated data have x -> 1, and sums are rounded
@@ -54,75 +51,58 @@ class DualPoint:
         return DualPoint(sums["slopes"][d:], float(slack), float(noise + sums.errors["slopes"]), float(scatter))
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
-    """What the dual bound may use beside the sums."""
-
-    step: Curvature  # Hessian, upper bound or damped one, with which the step was made
-    data: Curvature  # sum of squares of all rows with a weight: the Hessian itself, or that of an upper bound
-    flat: Flat
-
-
-def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, known: Known) -> float:
+def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvature, flat: Flat) -> float:
     """Return the gap between the objective at the query's trial point and a dual point of all rows.
 
     Every row adds loss(z) + loss*(theta) - z theta >= 0, every penalised coordinate the like for c = X^T theta. Where c
     must be shrunk by s into the domain of the penalty's conjugate, loss*(s theta) <= s loss*(theta). A coordinate
-    without penalty asks for c = 0 (with a bound on one side, for a sign of c), as `_open_equations` explains.
+    without penalty asks for c = 0 (with a bound on one side, for a sign of c), as `_open_equations` explains. `made` is
+    the Hessian, upper bound or damped one with which the step was made, `flat` what is known of where it is flat.
     """
     there = penalty.moved(query.point, query.step)
     dual, held = DualPoint.of(sums, len(there)), ~penalty.free
     if not dual.slack < query.cap:
         return np.inf
-    pulls, slack, left = _open_equations(penalty, dual, known)
+    pulls, slack = _open_equations(penalty, dual, made, flat)
     if not np.isfinite(slack):
         return np.inf
     s = min(1.0, penalty.margins.ray_limit(-pulls[held], np.zeros(())))
     if s < 0:
         return np.inf
     inside = penalty.within(s * pulls[held])
-    farthest = FARTHEST * float((np.abs(query.point) + np.abs(query.step)).max())
     penalised = float(penalty.bound.slacks(there[held], -inside).sum())
-    return slack + penalised + (1.0 - s) * max(float(sums["values"][0]) - slack, 0.0) + left * farthest
+    return slack + penalised + (1.0 - s) * max(float(sums["values"][0]) - slack, 0.0)
 
 
-def _open_equations(penalty: ScaledPenalty, dual: DualPoint, known: Known) -> tuple[Vector, float, float]:
-    """Return (pulls, slack, left) of a dual point for which the equations c_j = 0 hold, or nearly so.
+def _open_equations(penalty: ScaledPenalty, dual: DualPoint, made: Curvature, flat: Flat) -> tuple[Vector, float]:
+    """Return (pulls, slack) of a dual point for which the equations c_j = 0 hold; the slack is infinite if none is known.
 
     Rounding leaves r_j = c_j. The point theta - diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at most
     sqrt(r.H^-1 r) (half of that square where losses are quadratic). If r is more than rounding, that point may lie
-    outside of the losses' domain, and r itself counts, as far away as the optimum may be: `left` is in units of that
-    distance. The slack is infinite if H is flat in a direction in which the data is not known to be.
+    outside of the losses' domain; if H is flat in a direction in which the data is not known to be, there may be none.
     """
     asked = np.flatnonzero(penalty.free)
-    pulls, curvature = dual.pulls, known.step
+    pulls = dual.pulls
     for _ in range(CORRECTIONS):
         asked = np.union1d(asked, np.flatnonzero(penalty.broken(pulls)))
         if not len(asked):
-            return pulls, dual.slack, 0.0
-        if not np.isin(asked, curvature.columns).all():
-            return pulls, np.inf, 0.0
-        factored, at = curvature.on(asked), np.searchsorted(curvature.columns, asked)
+            return pulls, dual.slack
+        if not np.isin(asked, made.columns).all():
+            return pulls, np.inf
+        factored, at = made.on(asked), np.searchsorted(made.columns, asked)
         r = dual.pulls[asked]
         pulls = dual.pulls.copy()
-        pulls[curvature.columns] -= (curvature.matrix[:, at] * factored.solve(r)).sum(axis=1)
+        pulls[made.columns] -= (made.matrix[:, at] * factored.solve(r)).sum(axis=1)
         pulls[asked] = 0.0
         if not penalty.broken(pulls).any():
             break
     else:
-        return pulls, np.inf, 0.0
+        return pulls, np.inf
     rounded = bool((np.abs(r) <= ROUNDED * (dual.noise + dual.scatter)).all())
-    if rounded and known.flat.trusts(factored, asked):
+    if rounded and flat.trusts(factored, asked):
         rho = factored.norm(r) + dual.noise * float(factored.deviations.sum())
-        return pulls, (np.sqrt(dual.slack) + rho) ** 2, 0.0
-    factored, at = known.data.on(asked), np.searchsorted(known.data.columns, asked)
-    if not known.flat.trusts(factored, asked):
-        return pulls, np.inf, 0.0
-    sizes = np.sqrt(np.diag(known.data.matrix)[at])
-    worst = float((sizes * factored.deviations).max(initial=1.0))  # 1 for columns that are orthogonal
-    pulls = dual.pulls.copy()
-    pulls[asked] = 0.0
-    return pulls, dual.slack, worst * float(np.abs(r).sum() + len(r) * dual.noise)
+        return pulls, (np.sqrt(dual.slack) + rho) ** 2
+    return pulls, np.inf
 
 
 def concordance(sums: Sums, third: float) -> float:

@@ -130,10 +130,10 @@ def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
     """Return by how much each prediction may be wrong because of rounding, shape (m,).
 
     A prediction is a sum of d products whose sizes add up to at most the product of two norms, and the errors of d sums
-    add up like a random walk.
+    add up like a random walk; 2 is for the loss of a prediction, which is a sum as well.
     """
     size = np.sqrt((query.point**2).sum()) + np.sqrt((query.step**2).sum())
-    return np.asarray(EPSILON * np.sqrt(len(query.point)) * size * block.row_norms(penalty.scale))
+    return np.asarray(EPSILON * (2.0 + np.sqrt(len(query.point))) * size * block.row_norms(penalty.scale))
 
 
 def _rounding(block: Rows, slopes: Vector, errors: Vector) -> Vector:

@@ -92,6 +92,7 @@ class Factored:
     inverse: Matrix  # (n, n) L^-1, zero in the rows of coordinates without curvature of their own
     dropped: Indices  # (r,) those coordinates
     flat: Matrix  # (r, n) for each of them a vector v with v.H v = 0, but for rounding
+    error: float  # relative error of norms, because pivots are differences
 
     @staticmethod
     def of(H: Matrix) -> Factored:
@@ -104,7 +105,8 @@ class Factored:
         dropped = np.flatnonzero(np.diag(L) == 0.0)
         flat = inverse[dropped]
         inverse[dropped] = 0.0
-        return Factored(inverse, dropped, flat)
+        ratios = np.diag(H) * (inverse**2).sum(axis=0)  # 1 for a column that is orthogonal to the others
+        return Factored(inverse, dropped, flat, noise * float(ratios.max(initial=0.0)))
 
     @property
     def deviations(self) -> Vector:
@@ -112,8 +114,8 @@ class Factored:
         return np.asarray(np.sqrt((self.inverse**2).sum(axis=0)))
 
     def norm(self, r: Vector) -> float:
-        """Return sqrt(r.H^-1 r) of a vector r, shape (n,)."""
-        return float(np.sqrt(((self.inverse * r).sum(axis=1) ** 2).sum()))
+        """Return an upper bound of sqrt(r.H^-1 r) of a vector r, shape (n,), rounding included."""
+        return (1.0 + self.error) * float(np.sqrt(((self.inverse * r).sum(axis=1) ** 2).sum()))
 
     def solve(self, r: Vector) -> Vector:
         """Return H^-1 r, shape (n,)."""

@@ -178,8 +178,7 @@ class _Round:
         if query.dual and trial.known:
             assert state.model is not None
             made = Curvature(state.model.columns, self._bend(state.model, query.damping))
-            known = bounds.Known(made, self._data(state.model), state.flat)
-            gap = bounds.duality_gap(self.penalty, query, sums, known) + trial.rounding
+            gap = bounds.duality_gap(self.penalty, query, sums, made, state.flat) + trial.rounding
             state.lower = max(state.lower, trial.value - gap)
         if "leverages" in sums and self.traits.third is not None:
             state.concordance = bounds.concordance(sums, self.traits.third)
@@ -214,21 +213,21 @@ class _Round:
         gain, dec = model.value - trial.judged, step.decrement
         seen = dec > VISIBLE_DECREASE * abs(model.value)
         good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
-        best, best_gain = 1.0, gain
+        best, best_gain, lowest = 1.0, gain, trial.judged
         if query.trials:
             values = sums["trials"] + [
                 self.penalty.value(self.penalty.moved(query.point, t * query.step)) for t in TRIALS
             ]
             at = int(np.argmin(values))
             if model.value - values[at] > best_gain:
-                best, best_gain = float(TRIALS[at]), model.value - float(values[at])
+                best, best_gain, lowest = float(TRIALS[at]), model.value - float(values[at]), float(values[at])
         steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
             self._arrive(query, sums, trial, 1.0)
         elif best < 1.0 and best_gain > 0:
             rounding = self.state.rounding + trial.rounding + sums.errors["trials"]  # slopes are between those two
-            self._shorten(query, best, model.value - best_gain, rounding)
+            self._shorten(query, best, lowest, rounding)
         elif steady and not query.trials and not self.traits.quadratic:
             self._next(model)  # once more, with shorter steps
         else:
@@ -440,6 +439,7 @@ class _Round:
         if not state.flat.trusts(factored, model.columns):
             return
         length = np.sqrt(max(step.decrement, 0.0)) + state.noise * float(factored.deviations.sum())
+        length *= 1.0 + factored.error
         gap, state.distance = bounds.self_concordance(length**2, R)
         gap += state.rounding
         state.gap = min(state.gap, gap)
