@@ -75,7 +75,7 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvatur
 
 
 def _open_equations(penalty: ScaledPenalty, dual: DualPoint, made: Curvature, flat: Flat) -> tuple[Vector, float]:
-    """Return (pulls, slack) of a dual point for which the equations c_j = 0 hold; the slack is infinite if none is known.
+    """Return (pulls, slack) of a dual point for which the equations c_j = 0 hold; an infinite slack if none is known.
 
     Rounding leaves r_j = c_j. The point theta - diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at most
     sqrt(r.H^-1 r) (half of that square where losses are quadratic). If r is more than rounding, that point may lie
