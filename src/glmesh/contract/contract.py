@@ -75,7 +75,8 @@ class Contract:
         No value of a feature goes into it. Features of a sparse table are numbers, whatever they hold. Mismatch is
         raised if two columns have one name.
         """
-        if twice := doubled(table.names or ()):
+        named = (table.target, ids, weight)
+        if twice := doubled((*(table.names or ()), *(name for name in named if name and table.names is not None))):
             raise Mismatch(f"{table.where}: has the column {twice[0]!r} twice; keep one of them")
         dense = isinstance(table.X, np.ndarray)
         columns = () if split == "features" else enumerate(table.columns)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glmesh.errors import InvalidInput, UnreadableFile
-from glmesh.files.columns import TRUTH, ColumnReader, number
+from glmesh.files.columns import TRUTH, ColumnReader, clean, number
 from glmesh.files.streams import opened, opened_text, refuse_foreign
 from glmesh.validation import one_of
 
@@ -172,7 +172,7 @@ def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal
         raise UnreadableFile(
             f"{where}: holds whole numbers that are all distinct ({', '.join(first[:6])}"
             f"{', ...' if len(first) > 6 else ''}), and lines below hold others, so it may be names of columns or "
-            "data; say --header yes (names) or --header no (data)"
+            "data; say --header yes (names) or --header no (data), or write names with letters"
         )
     return False
 
@@ -194,7 +194,7 @@ def _names(cells: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int]:
     A name is empty where the header's cell is; so is that of a first column of row names that R leaves out of the
     header.
     """
-    names = [cell.strip() for cell in cells[0]]
+    names = [clean(cell) for cell in cells[0]]
     rest = cells[1:]
     if rest and all(len(row) == len(names) + 1 for row in rest) and any(row[-1].strip() for row in rest):
         names = ["", *names]

@@ -18,6 +18,7 @@ from glmesh.problem.named import Names, is_missing, named_matrix
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
+from glmesh.validation import LARGEST, are_usable, unusable
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,9 +236,9 @@ def _vector(values: Data, name: str) -> Vector:
     if array.dtype.kind not in "biuf":
         raise InvalidData(f"{name} holds {array.dtype}; real numbers are needed")
     array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        at = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InvalidData(f"{name} holds {'NaN' if np.isnan(array[at]) else 'infinity'} at position {at}")
+    if not are_usable(array):
+        at = int(np.argmax(~(np.abs(array) <= LARGEST)))
+        raise InvalidData(unusable(float(array[at]), f"{name} holds", f"at position {at}"))
     return array
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
 from glmesh.linalg import Columns
-from glmesh.problem.named import check_labels, in_order, named_matrix, target_name
+from glmesh.problem.named import check_labels, check_rows, in_order, named_matrix, target_name
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import ProblemSpec, Split
 from glmesh.problem.summary import DataSummary
@@ -200,6 +200,7 @@ class Problem:
         for k, part in enumerate(parts):
             if not isinstance(part, tuple | list) or len(part) not in (2, 3):
                 raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
+        check_rows([(part[0], part[1]) for part in parts], split)
         named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
         named = in_order(named, [target_name(part[1]) for part in parts], split)
         checked = [
