@@ -20,7 +20,7 @@ from glmesh.validation import LARGEST
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowsRead:
     """Samples of this process, in the order of the contract that the tables of all processes keep."""
 
     X: SampleMatrix  # (m, p)
@@ -31,21 +31,14 @@ class Rows:
     remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns, and what `describe` finds in them
 
 
-def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Rows:
+def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> RowsRead:
     """Read DATA, or this rank's part of it; put its columns in the order that all ranks share, by name.
 
     What is missing or no number is refused with its line and column.
     """
     path = options.data.replace("{rank}", str(processes.rank)) if options.runtime == "mpi" else options.data
     if options.runtime == "mpi" and not (is_table(path) and path != options.data):
-        for option in ("sample_weight", "ids"):
-            if getattr(options, option) is not None:
-                raise InvalidInput(
-                    f"{path}: --{option.replace('_', '-')} names a column of a table; give one table for each rank, "
-                    "with {rank} in its name"
-                )
-        X, y, base = load_based(options.data, processes, target=options.target, index_base=options.index_base)
-        return Rows(X, y, y, contract=_nameless(base))
+        return _read_part(options, processes, path)
     table = read_table(
         path,
         target=options.target,
@@ -56,12 +49,7 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
         index_base=options.index_base,
     )
     if not is_table(path):
-        y = np.asarray(table.y, dtype=np.float64)
-        check_finite(table.X, f"{table.where}: X", None)
-        check_known(y, f"{table.where}: y")
-        if classifies:
-            _check_labels(table, table.labels, "row", first=0)
-        return Rows(table.X, y, y, table.weight, _nameless(table.index_base))
+        return _plain(table, classifies=classifies)
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
     _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)
@@ -71,7 +59,29 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
         _check_labels(table, contract.labels, "line", first=table.line(0))
     assert table.y is not None  # as a target was asked for
     found = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(table) if one.kind != "labels"]
-    return Rows(fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + found))
+    return RowsRead(fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + found))
+
+
+def _read_part(options: Namespace, processes: ProcessGroup, path: str) -> RowsRead:
+    """Return this rank's part of svmlight text or of an .npz; refuse options that name columns of a table."""
+    for option in ("sample_weight", "ids"):
+        if getattr(options, option) is not None:
+            raise InvalidInput(
+                f"{path}: --{option.replace('_', '-')} names a column of a table; give one table for each rank, "
+                "with {rank} in its name"
+            )
+    X, y, base = load_based(options.data, processes, target=options.target, index_base=options.index_base)
+    return RowsRead(X, y, y, contract=_nameless(base))
+
+
+def _plain(table: DataTable, *, classifies: bool) -> RowsRead:
+    """Return the rows of svmlight text or of an .npz; InvalidData names a row that cannot be used."""
+    y = np.asarray(table.y, dtype=np.float64)
+    check_finite(table.X, f"{table.where}: X", None)
+    check_known(y, f"{table.where}: y")
+    if classifies:
+        _check_labels(table, table.labels, "row", first=0)
+    return RowsRead(table.X, y, y, table.weight, _nameless(table.index_base))
 
 
 def _nameless(index_base: int | None) -> Contract | None:

@@ -102,13 +102,19 @@ def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str,
     for extreme in (low, high):
         if times := _times_apart(values, extreme):
             yield "sentinel", f"{name} ({plain_number(extreme)}, {'once' if times == 1 else f'{times:,} times'})"
-    if len(values) >= _MANY and bool((values[:_MANY] % 1 == 0).all()) and bool((values % 1 == 0).all()):
+    if bool((values[:_MANY] % 1 == 0).all()) and bool((values % 1 == 0).all()):
+        yield from ((kind, name) for kind in _about_wholes(name, values, low, high))
+
+
+def _about_wholes(name: str, values: Vector, low: float, high: float) -> Iterator[str]:
+    """Yield the kinds of findings on a column of whole numbers from `low` to `high`: "date", "id" and "digits"."""
+    if len(values) >= _MANY:
         if _are_dates(values, low, high):
-            yield "date", name
+            yield "date"
         elif _number_rows(name, values, low, high):
-            yield "id", name
-    if max(-low, high) > _EXACT and bool((values % 1 == 0).all()):
-        yield "digits", name
+            yield "id"
+    if max(-low, high) > _EXACT:
+        yield "digits"
 
 
 def _times_apart(values: Vector, extreme: float) -> int:
