@@ -30,7 +30,10 @@ class FloodGather:
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> FloodGather:
-        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers)."""
+        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers).
+
+        `smallest` are the columns of which the minimum over all nodes is wanted instead of the sum.
+        """
         shape = (block.info.n_nodes, rows.shape[1])
         known = np.full((block.size, *shape), -np.inf)
         known[np.arange(block.size), block.ids.astype(np.int64)] = rows

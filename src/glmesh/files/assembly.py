@@ -56,8 +56,8 @@ class Roles:
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
         """Return the position of the column of y; None if the file has none and may have none."""
         if self.target is None:
-            rest = [k for k in range(width) if k not in others and _is_named(names, k)]
-            return rest[-1] if rest and self.has_target else None
+            named = [k for k in range(width) if k not in others and _is_named(names, k)]
+            return named[-1] if named and self.has_target else None
         places = _places(names, self.target) or _position(self.target, width)
         if not places and not self.has_target:
             return None

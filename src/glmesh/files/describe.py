@@ -124,9 +124,9 @@ def _times_apart(values: Vector, extreme: float) -> int:
     """
     if not _SENTINEL.fullmatch(f"{extreme:.17g}"):
         return 0
-    rest = values[values != extreme]
-    gap = max(rest.min() - extreme, extreme - rest.max())
-    return len(values) - len(rest) if gap > rest.max() - rest.min() else 0
+    others = values[values != extreme]
+    gap = max(others.min() - extreme, extreme - others.max())
+    return len(values) - len(others) if gap > others.max() - others.min() else 0
 
 
 def _number_rows(name: str, values: Vector, low: float, high: float) -> bool:

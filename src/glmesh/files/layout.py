@@ -142,8 +142,8 @@ def _delimiter(sample: str, whole: bool) -> str:
     one with the most cells in the first line is returned, so that the line that breaks the rule can be named.
     """
     counts = {one: [len(row) for _, _, row in _rows(sample, one, whole)] for one in (*_DELIMITERS, " ")}
-    for one, (first, *rest) in ((one, found or [0]) for one, found in counts.items()):
-        if first > 1 and (set(rest) <= {first} or set(rest) == {first + 1}):
+    for one, (first, *below) in ((one, found or [0]) for one, found in counts.items()):
+        if first > 1 and (set(below) <= {first} or set(below) == {first + 1}):
             return one
     return max(reversed(_DELIMITERS), key=lambda one: counts[one][:1])
 
@@ -195,10 +195,10 @@ def _names(cells: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int]:
     header.
     """
     names = [clean(cell) for cell in cells[0]]
-    rest = cells[1:]
-    if rest and all(len(row) == len(names) + 1 for row in rest) and any(row[-1].strip() for row in rest):
+    below = cells[1:]
+    if below and all(len(row) == len(names) + 1 for row in below) and any(row[-1].strip() for row in below):
         names = ["", *names]
-    width = max(_filled(names), max(map(_filled, rest), default=0) if len(names) > _filled(names) else 0)
+    width = max(_filled(names), max(map(_filled, below), default=0) if len(names) > _filled(names) else 0)
     return tuple(names[:width]), min(width, len(names))
 
 

@@ -191,7 +191,10 @@ class MpiTransport:
         return self._ranks.all_max(np.asarray(rows.max(axis=0)))
 
     def _count_total(self, numbers: int) -> None:
-        """Count a total of so many numbers as the simulator does: messages of this rank's nodes to their neighbours."""
+        """Count the bytes of a total of `numbers` numbers as the simulator does: messages between neighbouring nodes.
+
+        Those that nodes of this rank send are counted, though MPI sums by other messages.
+        """
         self.traffic.communications += self.routes.exchanges(numbers)
         self.traffic.bytes += int(self.routes.bytes_of(numbers)[self._nodes].sum())
 
