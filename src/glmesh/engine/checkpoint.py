@@ -214,7 +214,7 @@ def _spec(problem: Problem) -> ProblemSpec:
     return replace(problem.spec, anchor=0.0)
 
 
-def problem_tree(problem: Problem) -> dict[str, Any]:
+def problem_tree(problem: Problem) -> dict[str, object]:
     """Return a problem with its data as a dict that a checkpoint can hold; `problem_of` is the inverse."""
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where, "names": part.names}

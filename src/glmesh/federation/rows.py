@@ -219,7 +219,7 @@ def _rows(n: int) -> str:
 
 
 class RowComparison:
-    """This site's end of a comparison with one other site, before it begins; `run` does it."""
+    """One site's end of a comparison of row names with another site; `run` makes it."""
 
     def __init__(self, site: Site, other: str, purpose: str) -> None:
         """Read the names of the rows; raise InvalidInput if there are none, or if the split does not go with it."""

@@ -159,7 +159,7 @@ def _listed(how: Any, what: str) -> list[Indices]:
     return [np.asarray(part, dtype=np.int64) for part in how]
 
 
-def _labelled(how: Any, n: int, n_nodes: int, what: str) -> list[Indices]:
+def _labelled(how: ArrayLike, n: int, n_nodes: int, what: str) -> list[Indices]:
     """Return the units of each node from an array with the node of each of n units; refuse nodes that do not exist."""
     nodes = np.asarray(how)
     if nodes.shape != (n,) or nodes.dtype.kind not in "iu":

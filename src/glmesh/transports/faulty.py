@@ -142,7 +142,7 @@ class FaultyTransport(LocalTransport):
             return TreeTotal.of(number, rows, self.routes, largest=largest)
         return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that changes from exchange to exchange, messages on their way included, for a checkpoint."""
         return super().state() | {
             "exchanges": self.exchanges,

@@ -235,7 +235,7 @@ class Trainer:
             return self.state.x.copy(), self.state.v[0].copy()
         return self.proof.x, len(self.proof.certificate.members) * self.proof.s
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self) -> dict[str, object]:
         """Return all that a checkpoint must hold of this node, as a dict that `restore` takes."""
         return {
             "state": self.state,

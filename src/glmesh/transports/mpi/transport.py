@@ -204,7 +204,7 @@ class MpiTransport:
             self._ranks.give_back([*lane.requests, *lane.kinds])
         self._lanes, self._copies, self._prepared = {}, {}, {}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return the exchanges and bytes sent so far by this rank, as plain data, for a checkpoint."""
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": None}
 
