@@ -173,7 +173,7 @@ def test_only_listed_certificates_take_part(running: Sites) -> None:
     [
         ("another's name", "has the certificate of n1 and calls itself 'n2'"),
         ("another configuration", "problem.alpha is '1.0' here and '2.0' there"),
-        ("a future protocol", "protocol version 9, this node speaks 3"),
+        ("a future protocol", "protocol version 9, this node speaks 4"),
         ("no hello", "does not begin with a HELLO"),
         ("a repeated message", "message 0 where 1 was due"),
         ("a message out of order", "message 5 where 1 was due"),
@@ -204,7 +204,7 @@ def test_a_message_that_breaks_the_protocol_is_refused(running: Sites, what: str
         "NaN": [hello, *frames(Kind.MAIL, 1, _mail(value=np.nan))],
         "infinity": [hello, *frames(Kind.MAIL, 1, _mail(value=np.inf))],
         "another dimension": [hello, *frames(Kind.MAIL, 1, _mail(d=12))],
-        "gossip about nobody": [hello, *frames(Kind.GOSSIP, 1, pack_json({"entries": [["summary", 99, 1, []]]}))],
+        "gossip about nobody": [hello, *frames(Kind.GOSSIP, 1, pack_json({"entries": [["fits", 99, 1, 1]]}))],
     }[what]
     assert words in _talk(running, "n1", messages)
     _await_logged(running, "violation", words)

@@ -285,6 +285,15 @@ class Federation:
             diameter = max(diameter, topology_module.diameter(mixing_module.among(self.mixing, present).matrix))
         return NetworkInfo.of(self.mixing, diameter, self.network.seed)
 
+    @property
+    def hands_over(self) -> bool:
+        """Return whether a member leaves its share A_k x_k with a neighbour, which counts it if the member is lost.
+
+        Split by samples it never does: that share is a sum over the member's rows, with which the neighbour could tell
+        who is among them.
+        """
+        return self.problem.split == "features" and self.network.gone == "freeze"
+
     def method(self) -> Cola:
         """Return the method of all sites: CoLA with flow gossip, which survives lost messages and absent nodes."""
         return Cola(gossip="flows")
