@@ -148,7 +148,7 @@ def test_who_proves_the_same_targets_may_come_again_and_again() -> None:
 def test_a_message_that_cannot_be_is_refused(message: TargetsMessage | dict[str, object]) -> None:
     pair = Pair(_table([0.0, 1.0]), _table([0.0, 1.0]))
     pair.connect()
-    with pytest.raises(Violation, match="TARGETS|TargetsMessage"):
+    with pytest.raises(Violation, match=r"TARGETS|TargetsMessage"):
         pair.ends[0].receive(1, pack_json(message.to_json() if isinstance(message, TargetsMessage) else message))
 
 

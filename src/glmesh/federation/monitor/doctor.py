@@ -74,6 +74,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         member = federation.members[peer]
         look = partial(_reach, address, site, member.name, member.fingerprint)
         yield _tried(f"neighbour {member.name}", look)
+    yield Finding("privacy", federation.disclosure, "warning")
     d = data.columns.d if by_samples else table.m
     message = longest_mail(Layout(d, len(federation.members), federation.network.wire == "float32")) / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")

@@ -88,6 +88,7 @@ class Meeting:
                 neighbourhood.compare_targets(own.table)
         except (GlmeshError, OSError) as caught:
             error = caught
+        self._log.warning("reveals", extra={"why": self._federation.disclosure})
         neighbourhood.links.start()
         remove_parts(site.state)
         neighbourhood.phase = "meeting"
@@ -236,6 +237,11 @@ class Meeting:
             said.append("no site's file has a header: columns are matched by position, not by name")
         if self._federation.problem.split == "features" and self._federation.problem.aligned and not own.offer.ids:
             said.append("rows have no names: that all files hold the same rows in the same order was not checked")
+        if own.offer.ids and not self._federation.network.salt:
+            said.append(
+                "salt is empty in [network] of the federation file: who can guess the settings there can test guesses "
+                "of all row names; write random text into it at all sites"
+            )
         offers = {self.neighbourhood.name(k): offer for k, offer in self._gossip.offers().items()}
         offers[self._site.file.name] = own.offer
         for remark in [*said, *scale_warnings(self._site.file.name, offers, contract)]:
