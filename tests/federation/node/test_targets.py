@@ -78,6 +78,19 @@ def test_both_ends_learn_whether_targets_and_weights_are_the_same(other: DataTab
     assert pair.results == [{1: same}, {0: same}]
 
 
+def test_a_site_that_comes_back_with_the_right_targets_is_believed() -> None:
+    pair = Pair(_table([0.0, 1.0]), _table([0.0, 0.0]))
+    pair.connect()
+    pair.deliver()
+    assert pair.results == [{1: False}, {0: False}]
+    again = Pair(_table([0.0, 1.0]), _table([0.0, 1.0]))
+    pair.ends[1] = TargetsComparison(_table([0.0, 1.0]), FEDERATION, 1, pair._send(0))
+    pair.connect()
+    assert pair.results == again.results == [{}, {}]  # nothing is known until they have compared anew
+    pair.deliver()
+    assert pair.results == [{1: True}, {0: True}]
+
+
 def test_labels_of_text_are_compared_too() -> None:
     for other, same in (["no", "yes", "yes"], True), (["no", "yes", "no"], False), (["noy", "es", "yes"], False):
         pair = Pair(_table(["no", "yes", "yes"]), _table(other))

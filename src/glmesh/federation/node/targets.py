@@ -59,11 +59,12 @@ class TargetsComparison:
         self._names = [member.name for member in federation.members]
         self._me, self._send = me, send
         self._keys: dict[int, X25519PrivateKey] = {}  # by neighbour; a new one whenever its link comes up
-        self._unproven: Counter[int] = Counter()  # answers to a neighbour since its last good proof
+        self._unproven: Counter[int] = Counter()  # [answers] to a neighbour since its last good proof
         self.same: dict[int, bool] = {}  # neighbour -> whether its targets and weights are those of this site
 
     def greet(self, peer: int) -> None:
-        """Begin a comparison with a neighbour whose link has come up."""
+        """Begin a comparison with a neighbour whose link has come up, and forget the result of the last one."""
+        self.same.pop(peer, None)
         self._keys[peer] = X25519PrivateKey.generate()
         self._send(peer, TargetsMessage(self._point(peer)))
 
