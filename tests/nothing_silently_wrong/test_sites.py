@@ -371,6 +371,11 @@ FEATURES = {
     "another order": Case(lambda t: _swap(t["bob"]), ("bob",), ("its rows are not those of alice",), never=("p3",)),
     "fewer rows": Case(lambda t: t["bob"].rows.pop() and None, ("bob",), ("has 29 rows; alice: has 30",)),
     "another target": Case(lambda t: t["bob"].map("ill", lambda c: f"{float(c) + 1:g}"), ("bob",), ("cannot",)),
+    "one other label, within the same range": Case(
+        lambda t: t["bob"].rows[3].__setitem__(-1, f"{1 - float(t['bob'].rows[3][-1]):g}"),
+        ("bob",),
+        ("its target or its sample weights are not those of alice",),
+    ),
     "one column at two sites": Case(
         lambda t: t["bob"].rename("bmi", "age"),
         ("alice", "bob"),
@@ -400,6 +405,33 @@ def test_rows_that_are_not_the_same_are_refused_split_by_features(name: str, tmp
         assert site == "bob" or not any(word in line for word in case.never), line
 
 
+LATE = {
+    "the same rows": ((lambda table: None), ""),
+    "another order": (_swap, "its rows are not those of alice"),
+    "one other label": (
+        lambda table: table.rows[3].__setitem__(-1, f"{1 - float(table.rows[3][-1]):g}"),
+        "its target or its sample weights are not those of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_late_site_with_other_rows_or_targets_ends_alone_split_by_features(name: str, tmp_path: Path) -> None:
+    change, words = LATE[name]
+    tables = _by_features()
+    change(tables["carol"])
+    problem = {"loss": "squared", "penalty": "l1", "alpha": 0.5, "split": "features", "tol": 1e-9}
+    files = {site: table.text() for site, table in tables.items()}
+    made = Loopback.make(tmp_path, files, problem=problem, node={"ids": "patient"}, late=("carol",))
+    made.run()
+    assert {"alice", "bob"} <= set(made.endings)
+    if words:
+        assert words in made.errors["carol"]
+        assert all(made.endings[site].without == ("carol",) for site in ("alice", "bob"))
+    else:
+        assert "carol" not in made.errors
+
+
 @pytest.mark.parametrize("aligned", [False, True])
 def test_rows_without_names_must_be_said_to_be_aligned(aligned: bool, tmp_path: Path) -> None:
     problem = {"loss": "squared", "penalty": "l1", "alpha": 0.5, "split": "features", "aligned": aligned}
@@ -417,7 +449,7 @@ def test_rows_without_names_must_be_said_to_be_aligned(aligned: bool, tmp_path: 
 def test_nothing_that_a_site_sends_lets_a_row_be_guessed(tmp_path: Path) -> None:
     """Digests are keyed and of whole columns; targets are in none."""
     from glmesh.federation.config import Site
-    from glmesh.federation.node.site_data import SiteData, summary_of
+    from glmesh.federation.node.site_data import SiteData
 
     files = {site: table.text() for site, table in _by_features().items()}
     problem = {"loss": "squared", "penalty": "l1", "split": "features"}
@@ -429,8 +461,6 @@ def test_nothing_that_a_site_sends_lets_a_row_be_guessed(tmp_path: Path) -> None
     other = Loopback.make(tmp_path / "salted", files, problem=problem, network={"salt": "t"}, node={"ids": "patient"})
     assert made.federation.entries()["network.salt"] != other.federation.entries()["network.salt"]
     assert SiteData.read(Site.read(tmp_path / "salted" / "alice.toml")).offer.ids != own.offer.ids
-    summary = summary_of(own.node_data(own.fitted(Contract("ill", (), (), "features"))))
-    assert (summary.y_digest, summary.least_y_digest) == (0, 0)
 
 
 def test_a_state_folder_of_other_data_is_refused_at_every_site(tmp_path: Path) -> None:

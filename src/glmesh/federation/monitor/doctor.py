@@ -22,7 +22,7 @@ from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.site_data import SiteData, own_contract
 from glmesh.federation.rows import RowComparison
 from glmesh.federation.wire import ROWS, longest_mail
-from glmesh.federation.wire.probe import probe
+from glmesh.federation.wire.listed import listed_certificate
 from glmesh.files.describe import describe
 from glmesh.formatting import size
 from glmesh.problem import DataSummary, ProblemSpec
@@ -75,6 +75,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         member = federation.members[peer]
         look = partial(_reach, address, site, member.name, member.fingerprint)
         yield _tried(f"neighbour {member.name}", look)
+    yield Finding("privacy", federation.disclosure, "warning")
     d = data.columns.d if by_samples else table.m
     message = longest_mail(Layout(d, len(federation.members), federation.network.wire == "float32")) / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")
@@ -184,5 +185,5 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
 def _reach(address: str, site: Site, name: str, listed: str) -> str:
     """Connect to a neighbour and check its certificate's fingerprint; return a text with the milliseconds it took."""
     began = time.monotonic()
-    probe(address, site, name, listed)
+    listed_certificate(address, site, name, listed)
     return f"reached at {address} in {1000 * (time.monotonic() - began):.0f} ms, with the certificate that is listed"

@@ -76,9 +76,19 @@ def _widened(table: DataTable, contract: Contract) -> DataTable:
     return replace(table, X=X)
 
 
-def summary_of(data: NodeData) -> DataSummary:
-    """Return what the other sites must know of a node's data; unlike in a simulation, no digest of the targets."""
-    return replace(data.summary(), y_digest=0, least_y_digest=0)
+def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
+    """Return the summary of all sites' data as far as a problem between sites needs it; nothing of it is told.
+
+    The contract gives the number of features (split by samples), the number of rows (by features) and the labels of a
+    classification. The range of other targets and the weights are those of this site: split by features they are
+    everybody's, split by samples only a free intercept would need them, which peers do not train by gossip.
+    """
+    own = data.summary()
+    if not labels:
+        return own
+    numbers = [one for one in labels if not isinstance(one, str)]
+    low, high = (min(numbers), max(numbers)) if len(numbers) == len(labels) else (0.0, len(labels) - 1.0)
+    return replace(own, y_min=low, y_max=high)
 
 
 def read_site_table(site: Site) -> DataTable:

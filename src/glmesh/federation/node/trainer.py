@@ -186,11 +186,10 @@ class Trainer:
         The share of a node that left is counted by its successor from now on; that of a node that came back, by itself
         again.
         """
-        freeze = self.federation.network.gone == "freeze"
         for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
                 continue
-            if self.view.has_left(node) and freeze and node in self.handovers:
+            if self.view.has_left(node) and node in self.handovers:
                 self.adopted[node] = self.handovers.pop(node)
             elif self.view.is_member(node):
                 self.adopted.pop(node, None)
