@@ -90,7 +90,7 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     """Write a new federation file without members; return the exit code."""
-    from glmesh.federation.config import Federation, NetworkPart, ProblemPart
+    from glmesh.federation.config import LINKS, Federation, NetworkPart, ProblemPart
 
     path = Path(options.file)
     if path.exists():
@@ -117,6 +117,8 @@ def _init(options: Namespace) -> int:
             "--gone freeze leaves a site's sum over its rows with a neighbour, which can tell who is among them; "
             "split by samples write --gone reset"
         )
+    if options.topology != LINKS:
+        topology.check_name(options.topology)
     network = NetworkPart(
         topology=options.topology,
         wire=options.wire,
