@@ -432,6 +432,21 @@ def test_a_late_site_with_other_rows_or_targets_ends_alone_split_by_features(nam
         assert "carol" not in made.errors
 
 
+def test_a_late_site_is_not_refused_because_another_late_site_has_other_targets(tmp_path: Path) -> None:
+    X, y = _arrays(0, 30)
+    files = {}
+    for k, name in enumerate(("alice", "bob", "carol", "dora")):
+        labels = [1 - y[i] if name == "dora" and i == 3 else y[i] for i in range(30)]
+        rows = [[f"p{i}", f"{X[i, k % 3] * (1 + k):g}", f"{labels[i]:g}"] for i in range(30)]
+        files[name] = Table(["patient", f"x{k}", "ill"], rows).text()
+    problem = {"loss": "squared", "penalty": "l1", "alpha": 0.5, "split": "features", "tol": 1e-9}
+    made = Loopback.make(tmp_path, files, problem=problem, node={"ids": "patient"}, late=("carol", "dora"))
+    made.run()
+    assert "its target or its sample weights are not those of" in made.errors.pop("dora")
+    assert not made.errors
+    assert set(made.endings) == {"alice", "bob", "carol"}
+
+
 @pytest.mark.parametrize("aligned", [False, True])
 def test_rows_without_names_must_be_said_to_be_aligned(aligned: bool, tmp_path: Path) -> None:
     problem = {"loss": "squared", "penalty": "l1", "alpha": 0.5, "split": "features", "aligned": aligned}

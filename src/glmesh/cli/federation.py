@@ -112,13 +112,13 @@ def _init(options: Namespace) -> int:
         raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
-    if options.topology != LINKS:
-        topology.check_name(options.topology)
     if options.gone == "freeze" and options.split == "samples":
         raise InvalidInput(
             "--gone freeze leaves a site's sum over its rows with a neighbour, which can tell who is among them; "
             "split by samples write --gone reset"
         )
+    if options.topology != LINKS:
+        topology.check_name(options.topology)
     network = NetworkPart(
         topology=options.topology,
         wire=options.wire,

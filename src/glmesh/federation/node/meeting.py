@@ -105,11 +105,11 @@ class Meeting:
         except GlmeshError as caught:
             self._withdraw(caught)
         self._remark(own, fitted, contract)
-        if not self._late:
+        if not federation.members[site.me].late:  # late, or refused by the others, which go on without it
             gossip.publish(GossipEntry(FITS, site.me, 1, 1))
         federation = self._gather(self._without_statement(FITS))
         if self._by_features:
-            federation = self._compare(resumed=saved is not None)
+            federation = self._compare(late=federation.members[site.me].late, resumed=saved is not None)
         neighbourhood.waiting = None
         return Agreed(neighbourhood, federation, data, summary_of(data, fitted.labels), fitted, store, saved)
 
@@ -128,14 +128,14 @@ class Meeting:
             if verdict.contract is None:
                 self._refuse(verdict.culprits, taking_part)
                 continue
-            if self._late and self._by_features:
+            if federation.members[self._site.me].late and self._by_features:
                 me = self._site.file.name
                 culprits = settle({name: offers[name] for name in taking_part} | {me: own.offer}, federation).culprits
                 if me in culprits:
                     self._withdraw(Mismatch(culprits[me]))
             return verdict.contract, federation
 
-    def _compare(self, *, resumed: bool) -> Federation:
+    def _compare(self, *, late: bool, resumed: bool) -> Federation:
         """Wait until the targets of all who take part are known to be the same; end if they are not, split by features.
 
         A resumed node has the results of its last run, whose data its checkpoint was recognised by. Any other node
@@ -144,17 +144,18 @@ class Meeting:
 
         def missing(nodes: Sequence[int]) -> list[int]:
             """Return the nodes that comparisons are missing with."""
-            if not self._results and not resumed:
-                return [peer for peer in self._site.addresses if peer in nodes] or list(self._site.addresses)
-            links = [] if self._late else uncompared(nodes, self._federation.graph, self._compared(resumed)).edges
+            around = [peer for peer in self._site.addresses if peer in nodes] or list(self._site.addresses)
+            if not resumed and not any(peer in self._results for peer in around):
+                return around
+            links = [] if late else uncompared(nodes, self._federation.graph, self._compared(resumed)).edges
             return sorted({pair[0] if pair[1] == self._site.me else pair[1] for pair in links})
 
         federation = self._gather(missing)
         names = {k: member.name for k, member in enumerate(federation.members) if not member.late}
-        other = next((peer for peer, equal in self._results.items() if not equal), None)
-        if self._late and other is not None:
-            self._withdraw(Mismatch(f"its target or its sample weights are not those of {names.get(other, other)}"))
-        culprits = {} if self._late else other_targets(same_targets(names, self._compared(resumed)), names)
+        other = next((names[peer] for peer, equal in self._results.items() if peer in names and not equal), None)
+        if late and other is not None:
+            self._withdraw(Mismatch(f"its target or its sample weights are not those of {other}"))
+        culprits = {} if late else other_targets(same_targets(names, self._compared(resumed)), names)
         if culprits:
             self._end({self._federation.id_of(name): why for name, why in culprits.items()})
         return federation
