@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -55,6 +55,24 @@ class Rows:
         g = self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
         assert isinstance(g, Columnwise)
         return g
+
+    def softened(self, factor: float) -> Columnwise:
+        """Return the dual of the losses with their curved pieces longer by a factor, of the same slopes far away."""
+        table = self.dual.as_table()
+        return self.dual if factor == 1.0 or table is None else replace(table, l2=factor * table.l2)
+
+    @cached_property
+    def transposed(self) -> list[SampleMatrix]:
+        """Views of the transposed rows of each hosted node, (p, m_k)."""
+        return [x.T for x in self.X]
+
+    @cached_property
+    def curvatures(self) -> Vector:
+        """Largest second derivative of each hosted row's loss, weight included, shape (m,)."""
+        _, l2, linear, lo, hi = self.dual.kernel_rows(int(self.starts[-1])).T
+        with np.errstate(invalid="ignore"):  # of infinity minus infinity
+            middle = np.where(np.isfinite(lo + hi), lo + hi, 0.0)
+        return self.dual.conjugate_majorant(linear + 0.5 * l2 * middle)
 
     @cached_property
     def nonzeros(self) -> Vector:

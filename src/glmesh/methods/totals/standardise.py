@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh.kernels.gram import add_gram
-from glmesh.types import Matrix, SampleMatrix, Vector
+from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
 CHUNK = 4096  # [rows] that are standardised at a time: some MB for a hundred columns
 DENSE = 0.3  # share of nonzeros above which dense products are faster than sparse ones
@@ -92,7 +92,7 @@ class Standardisation:
         both = np.vstack([vectors, weights])
         moments = np.ascontiguousarray((scaled.T @ both.T).T)
         masses = both.sum(axis=1)
-        add_gram(X.indptr.astype(np.uint64), X.indices.astype(np.uint32), values, weights, gram)
+        sparse_gram(X, values, weights, np.arange(p), gram)
         if self.fit_intercept:
             centre = self.mean * self.inverse
             weighted, mass = moments[-1], masses[-1]
@@ -100,6 +100,18 @@ class Standardisation:
             moments = np.column_stack([moments - np.outer(masses, centre), masses])
             gram[:p, p], gram[p, p] = moments[-1, :p], mass
         return gram, moments[:-1]
+
+
+def sparse_gram(X: sp.csr_array, data: Vector, weights: Vector, columns: Indices, out: Matrix) -> None:
+    """Add the Gram matrix of some columns, ascending, to the upper triangle of `out`, whose first places are theirs.
+
+    `data` are the entries, shape (X.nnz,), in place of those of X; rows are multiplied by `weights`, shape (m,).
+    """
+    position = np.full(X.shape[1], -1, dtype=np.int64)
+    position[columns] = np.arange(len(columns))
+    found, values = np.empty(len(columns), dtype=np.uint64), np.empty(len(columns))
+    indptr, indices = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False)
+    add_gram(indptr, indices, data, weights, position, found, values, out)
 
 
 def is_sparse(X: SampleMatrix) -> bool:
