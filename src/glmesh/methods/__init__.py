@@ -18,6 +18,7 @@ from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.methods.totals.interior import InteriorPoint
 from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod, TotalNodes, TotalState
+from glmesh.methods.totals.row_space import RowSpace
 from glmesh.methods.totals.rows import Rows
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "PgExtra",
     "ProximalNewton",
     "Replicas",
+    "RowSpace",
     "Rows",
     "Samples",
     "TotalMethod",

@@ -31,6 +31,7 @@ class HoldsModel(Protocol):
     visited: Vector
     objective: float
     gap: float
+    failure: str
 
 
 @dataclass
@@ -42,6 +43,7 @@ class TotalState:
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
     objective: Shared[float] = np.nan  # at w; NaN before it is known
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
+    failure: Shared[str] = ""  # why no more rounds are worth it, one of `core.records.FAILURES`; "": they are
 
 
 StateT = TypeVar("StateT", bound=HoldsModel)
