@@ -16,6 +16,7 @@ from glmesh.methods.consensus.pg_extra import PgExtra
 from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.methods.totals.interior import InteriorPoint
+from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod, TotalNodes, TotalState
 from glmesh.methods.totals.row_space import RowSpace
@@ -33,6 +34,7 @@ __all__ = [
     "Diging",
     "Extra",
     "InteriorPoint",
+    "LimitedMemory",
     "Nids",
     "PgExtra",
     "ProximalNewton",

@@ -29,9 +29,9 @@ from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.methods.totals.traits import is_smooth
 from glmesh.types import Matrix, SampleMatrix, Vector
 
-# [combinations] more than rows: so many random vectors span the rows with condition numbers of some hundreds (Halko,
-# Martinsson and Tropp 2011, section 10, recommend 5 to 10)
-SPARE = 8
+# [combinations] more than rows: so many random vectors span the rows with a condition number of some tens (Halko,
+# Martinsson and Tropp 2011, section 10, recommend some more than the rank)
+SPARE = 4
 CHUNK = 256  # [rows] that are compared with the basis at a time: 15 MB for some thousand columns
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
@@ -65,8 +65,8 @@ class RowSpaceState:
 class RowSpace(TotalMethod[RowSpaceState]):
     """Method for less rows than coefficients, all of them with an L2 penalty and nothing else, and any loss.
 
-    The first round is one total of p (m + 8) numbers for m rows of p coefficients; then Newton's method, or for losses
-    with kinks the interior-point method, goes on with m + 8 coefficients.
+    The first round is one total of p (m + 4) numbers for m rows of p coefficients; then Newton's method, or for losses
+    with kinks the interior-point method, goes on with m + 4 coefficients.
 
     Examples
     --------
