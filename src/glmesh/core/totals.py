@@ -81,7 +81,10 @@ class Total:
     largest: dict[str, Vector] = field(init=False)  # (n_hosted,) largest absolute entry of each node, by field
 
     def __post_init__(self) -> None:
-        largest = {name: np.abs(rows).max(axis=1, initial=0.0) for name, rows in self.fields.items()}
+        largest = {
+            name: np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))  # without an array of abs
+            for name, rows in self.fields.items()
+        }
         for name, each in largest.items():
             if not np.isfinite(each).all():
                 raise InvalidInput(f"field {name!r} of a total holds NaN or infinity")
@@ -118,8 +121,9 @@ class Total:
             with np.errstate(over="ignore", invalid="ignore"):  # of what does not fit
                 largest = self.largest[name] / unit
                 fits = largest <= limit
-                scaled = rows / unit
-            out[fits, at : at + size] = np.rint(scaled[fits])
+            for k in np.flatnonzero(fits):  # node by node: a node's numbers stay in the cache
+                scaled = rows[k] / unit
+                out[k, at : at + size] = np.rint(scaled, out=scaled)
             out[fits, at + size] = np.ceil(largest[fits])
             out[:, number - len(self.fields)] = ~fits
             at += size + 1

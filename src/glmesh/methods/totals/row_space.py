@@ -32,6 +32,8 @@ from glmesh.types import Matrix, SampleMatrix, Vector
 # [combinations] more than rows: so many random vectors span the rows with a condition number of some tens (Halko,
 # Martinsson and Tropp 2011, section 10, recommend some more than the rank)
 SPARE = 4
+MOST_NUMBERS = 2**22  # [numbers] of the total that tells the span: 32 MB
+FEWEST_COEFFICIENTS = 500  # below which a Hessian is short enough
 CHUNK = 256  # [rows] that are compared with the basis at a time: 15 MB for some thousand columns
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
@@ -112,6 +114,15 @@ class RowSpace(TotalMethod[RowSpaceState]):
         _read(block, state)
 
 
+def pays(n_rows: float, n_coefficients: int) -> bool:
+    """Return whether m rows are so few that their span costs less than totals of p coefficients.
+
+    L-BFGS takes dozens to hundreds of totals of p numbers, Newton's method about ten of p^2/2.
+    """
+    few = 2.0 * (n_rows + SPARE) <= n_coefficients
+    return few and n_coefficients > FEWEST_COEFFICIENTS and n_coefficients * (n_rows + SPARE) <= MOST_NUMBERS
+
+
 def check_ridge(block: Rows, name: str) -> None:
     """Raise UnsuitablePair, which names a method, unless every coefficient has an L2 penalty and nothing else."""
     if not is_ridge(block.penalty):
@@ -144,9 +155,7 @@ def _small(block: Rows, basis: Basis) -> Rows:
     if kept is None or kept[0] is not basis or kept[1] is not block.penalty:
         X = list(block.threads.map(lambda x: np.ascontiguousarray(x @ basis.matrix), block.X))
         l2 = Table(l2=np.asarray(block.penalty.l2.max()))
-        small = Rows(
-            block.ids, block.info, X, block.y, block.weight, block.loss, l2, block.fit_intercept, block.threads
-        )
+        small = Rows(block.ids, block.info, X, block.y, block.weight, block.loss, l2, block.fit_intercept)  # no threads
         block.reduced = kept = basis, block.penalty, small
     return kept[2]
 
@@ -176,7 +185,9 @@ def _span(block: Rows) -> Generator[Any, Any, Basis]:
     sizes = [_norms(X, root) * (weight > 0) for X, weight in zip(block.X, block.weight, strict=True)]
     known = yield Total(_slope_bounds(block) | {"rows": np.array([[float((size > 0).sum())] for size in sizes])})
     r = min(int(known["rows"][0]) + SPARE, block.p)
-    mixed = np.stack([_combined(block, k, sizes[k], r) / scale[:, None] for k in range(block.size)])
+    mixed = np.empty((block.size, block.p, r))
+    for k, size in enumerate(sizes):
+        np.divide(_combined(block, k, size, r), scale[:, None], out=mixed[k])
     sums = yield Total({"combined": mixed.reshape(block.size, -1)})
     del mixed
     Q, _ = np.linalg.qr(sums["combined"].reshape(block.p, r) * (scale / root)[:, None])
