@@ -17,7 +17,7 @@ import numpy as np
 from glmesh.core.totals import Largest, Sums, Total
 from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
-from glmesh.methods.totals.model import Model, Step, from_triangle, inverse_factor, minimum
+from glmesh.methods.totals.model import Model, Step, dependent, from_triangle, inverse_factor, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -39,7 +39,7 @@ NEAR = 0.95  # [l1] slope from which a zero coefficient may enter the working se
 SHARE = 0.5  # [working set] newcomers at once, if that is more
 NEWCOMERS = 200  # coefficients that enter a working set at once
 DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
-SEPARATED = "there is no optimum: the data can be separated, and coefficients grow for ever; add a penalty (alpha > 0)"
+SEPARATED, NO_PROGRESS = "separated", "rounding"  # why no more rounds are worth it
 IDLE = 3  # rounds without visible progress after which no more is hoped for
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
@@ -61,6 +61,19 @@ class ProximalNewton(TotalMethod[NewtonState]):
         fresh = NewtonState(state.w, state.intercept, state.visited, sums=state.sums, scale=state.scale)
         vars(state).update(vars(fresh))
         state.model = kept
+
+    def remark(self, block: Rows, state: NewtonState) -> str:
+        """Return a sentence if columns without a penalty depend on others, so that there are several optima."""
+        if state.model is None or state.scale is None or state.failure:
+            return ""
+        free = ScaledPenalty.of(block, state.scale).free[state.model.columns]
+        free &= state.model.columns < block.p  # a constant column depends on the intercept, not the other way round
+        if not free.any():
+            return ""
+        curvature = state.model.hessian if state.gram is None else state.gram
+        n = int(dependent(curvature, np.argsort(free, kind="stable")).sum())
+        which = "1 column depends" if n == 1 else f"{n} columns depend"
+        return f"The optimum is not unique: {which} on others." if n else ""
 
     def round(self, block: Rows, state: NewtonState) -> Totals:
         """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
@@ -85,6 +98,8 @@ class _Round:
         self.state = state
         self.penalty = ScaledPenalty.of(block, state.scale)
         self.traits = Traits.of(block.loss)
+        # without a penalty an optimum may not exist, which a dual point does not tell: bounds by self-concordance do
+        self.separable = bool(self.traits.third) and bool(self.penalty.free[self.penalty.movable].all())
         kinks = self.penalty.table.l1 > 0
         self.wide = block.p > WIDE and len(self.penalty.movable) - kinks.sum() <= WIDE
 
@@ -145,8 +160,17 @@ class _Round:
             self._judge(query, sums, loss, value)
         if state.model is not None and state.model.point is not None and state.objective == value:
             state.gap = min(state.gap, gap)
-        if "wrong" in sums and sums["wrong"][1] == 0:
+        if "wrong" in sums and self._separates(sums["wrong"], query):
             state.failure = SEPARATED
+
+    def _separates(self, counts: Vector, query: Query) -> bool:
+        """Return whether counts of nodes show that the trial point separates the classes, or the step to it does.
+
+        Along such a direction no loss grows and some fall for ever, so there is no optimum. Quasi-separated data is
+        found by the step: rows that overlap are moved less and less by it, all others by one logit.
+        """
+        _, wrong, against, towards = counts
+        return bool(wrong == 0 or (query.moves and against == 0 and towards > 0))
 
     def _judge(self, query: Query, sums: Sums, loss: float, value: float) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
@@ -214,7 +238,7 @@ class _Round:
         state = self.state
         state.idle += 1
         if state.idle >= IDLE and not state.failure:
-            state.failure = "no step lowers the objective any more, because of rounding"
+            state.failure = NO_PROGRESS
 
     def _ask_at(self, point: Vector) -> None:
         """Ask for slopes and Hessian at a point whose objective is known."""
@@ -281,12 +305,7 @@ class _Round:
         if traits.quadratic and np.isin(columns, model.columns).all():
             columns = columns[:0]
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        unproven = (
-            traits.third
-            and penalty.free[penalty.movable].all()
-            and not np.isfinite(state.reach)
-            and step.decrement < 1.0
-        )
+        unproven = self.separable and not np.isfinite(state.reach) and step.decrement < 1.0
         state.query = Query(
             model.point,
             step.change,
@@ -296,11 +315,17 @@ class _Round:
             damping=state.damping if state.gram is not None else 0.0,
             cap=(model.value - least) * (1.0 + 1e-9) + 1e-300,
             trials=not traits.quadratic,
-            dual=not self.wide or (cross is None and step.decrement < DUAL_FROM * abs(model.value)),
+            dual=self._asks_for_dual(model, step, cross is None),
             shrink=step.shrink,
-            separation=bool(traits.third) and bool(penalty.free[penalty.movable].all()),
+            separation=self.separable,
             reach=self._inverse(model) if unproven else None,
         )
+
+    def _asks_for_dual(self, model: Model, step: Step, searched: bool) -> bool:
+        """Return whether the next total brings a dual point; a wide problem `searched` its columns before."""
+        if self.separable:
+            return False
+        return not self.wide or (searched and step.decrement < DUAL_FROM * abs(model.value))
 
     def _inverse(self, model: Model) -> Matrix:
         d = len(model.point)

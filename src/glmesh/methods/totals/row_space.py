@@ -1,6 +1,6 @@
 """Few rows and many coefficients with an L2 penalty: the optimum is a combination of rows, and few numbers say which.
 
-    min_w sum_i loss_i(x_i.w + b) + sum_j l2_j/2 w_j^2,     w = B c,     the columns of B a basis of the span of all rows
+    min_w sum_i loss_i(x_i.w + b) + sum_j l2_j/2 w_j^2,     w = B c,     columns of B a basis of the span of all rows
 
 One total of random combinations of the rows tells everybody their span, and nobody's row. In coordinates c the problem
 has as many coefficients as there are rows, all with the same L2 penalty, and another method on totals solves it.
@@ -227,7 +227,7 @@ def _slope_bounds(block: Rows) -> dict[str, Matrix]:
     zero: a slope's square is at most 2 M times the loss.
     """
     rows = block.dual.kernel_rows(block.starts[-1])
-    bounded = np.isfinite(rows[:, 3:]).all(axis=1)
+    bounded = np.asarray(np.isfinite(rows[:, 3:]).all(axis=1))
     squares = (np.where(bounded[:, None], rows[:, 3:], 0.0) ** 2).max(axis=1, initial=0.0)
     bends = np.divide(1.0, rows[:, 1], out=np.zeros(len(rows)), where=~bounded & (rows[:, 1] > 0))
     losses = block.dual.conjugates(np.zeros(len(rows)))
