@@ -2,16 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from glmesh.core.totals import Sums
-from glmesh.methods.totals.contribution import REACH_POWER, Query
+from glmesh.methods.totals.contribution import EPSILON, REACH_POWER, Query
+from glmesh.methods.totals.model import Model, inverse_factor
 from glmesh.methods.totals.scaled import ScaledPenalty
+from glmesh.types import Matrix, Vector
 
 ROUNDING = 1e-13  # [objective] allowance for the rounding of sums, beside that of predictions
 # [largest scaled coefficient and step] within which the optimal value of a coordinate without penalty is looked for
 FARTHEST = 1e2
+ARITHMETIC = 4.0  # [EPSILON] relative error of sums of products
+SINGULAR = 0.1  # relative error of norms in the Hessian up to which bounds by it are proofs
 PROVEN = 0.5  # largest x = R lambda that is taken for a proof: separated data have x -> 1, and sums are rounded
+
+
+@dataclass(frozen=True)
+class Noise:
+    """By how much predictions, slopes and the Hessian of a total may be wrong because of rounding."""
+
+    predictions: float  # [norm of a row]
+    slopes: float  # of the vector of all slopes, in its norm
+    hessian: float  # of an entry, by units alone
+
+    @staticmethod
+    def of(query: Query, sums: Sums) -> Noise:
+        """Return the noise of the sums that answer a query; sums["values"][1] is sum_i abs(theta_i) abs(x_i) size."""
+        size = float(np.sqrt((query.point**2).sum()) + np.sqrt((query.step**2).sum()))
+        slopes = float(sums["values"][1]) / size if size else 0.0
+        units = sums.errors["slopes"] * np.sqrt(len(query.point))
+        return Noise(ARITHMETIC * EPSILON * size, ARITHMETIC * slopes + units, sums.errors.get("hessian", 0.0))
+
+
+NOTHING = Noise(0.0, 0.0, 0.0)
+
+
+def decrement(model: Model, noise: Noise) -> tuple[float, float]:
+    """Return (upper bound of sqrt(g^T H^-1 g) at a model without a penalty, relative error of norms in H).
+
+    With H = L L^T rounded predictions move it by at most their error in the norm of the curvatures, whose square is the
+    error's times the trace of H; rounded slopes by the norm of L^-1 times theirs. Both are infinite if H is too close
+    to a singular matrix, or if it is flat in a direction along which there is a slope.
+    """
+    inverse = inverse_factor(model.hessian)
+    stretch, trace = float(np.sqrt((inverse**2).sum())), float(np.trace(model.hessian))
+    error = stretch**2 * (ARITHMETIC * EPSILON * trace + noise.hessian * len(inverse))
+    if not error <= SINGULAR:
+        return np.inf, np.inf
+    g = model.gradient[model.columns]
+    if _slopes_where_flat(model.hessian, inverse, g, noise.slopes, error):
+        return np.inf, np.inf
+    length = float(np.sqrt(((inverse @ g) ** 2).sum()))
+    added = noise.predictions * np.sqrt(trace) + noise.slopes * stretch
+    return (length + float(added)) * (1.0 + error + ROUNDING), error
+
+
+def _slopes_where_flat(H: Matrix, inverse: Matrix, g: Vector, noise: float, error: float) -> bool:
+    """Return whether g has a slope, beyond its noise, along a direction in which H has no curvature."""
+    flat = ~inverse.any(axis=1)
+    if not flat.any():
+        return False
+    L = inverse[np.ix_(~flat, ~flat)]
+    kept = L.T @ (L @ H[np.ix_(~flat, flat)])  # of which the flat columns are combinations
+    slopes = np.abs(g[flat] - kept.T @ g[~flat])
+    sizes = 1.0 + np.sqrt((kept**2).sum(axis=0))
+    return bool((slopes > sizes * (noise + error * np.sqrt((g[~flat] ** 2).sum()))).any())
 
 
 def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums) -> float:

@@ -98,8 +98,9 @@ class _Round:
         self.state = state
         self.penalty = ScaledPenalty.of(block, state.scale)
         self.traits = Traits.of(block.loss)
-        # without a penalty an optimum may not exist, which a dual point does not tell: bounds by self-concordance do
-        self.separable = bool(self.traits.third) and bool(self.penalty.free[self.penalty.movable].all())
+        # without a penalty an optimum may not exist, or be far away; a dual point does not tell, self-concordance does
+        self.unpenalised = self.traits.third is not None and bool(self.penalty.free[self.penalty.movable].all())
+        self.separable = self.unpenalised and bool(self.traits.third)
         kinks = self.penalty.table.l1 > 0
         self.wide = block.p > WIDE and len(self.penalty.movable) - kinks.sum() <= WIDE
 
@@ -147,6 +148,7 @@ class _Round:
         there = query.point + query.step
         loss = float(sums["values"][0])
         value = loss + self.penalty.value(there)
+        state.noise = bounds.Noise.of(query, sums)
         state.rounding = float(sums["values"][1]) + bounds.ROUNDING * (loss + abs(value - loss))
         gap = np.inf
         if query.dual and loss < query.cap:
@@ -252,7 +254,7 @@ class _Round:
         """Make a point the best one whose objective is known."""
         state = self.state
         state.w, state.intercept = self.penalty.to_user(point)
-        state.objective = value
+        state.objective, state.distance = value, np.inf
         state.gap = max(value - state.lower, 0.0) + state.rounding
 
     def _shift_reach(self, length: float) -> None:
@@ -305,7 +307,7 @@ class _Round:
         if traits.quadratic and np.isin(columns, model.columns).all():
             columns = columns[:0]
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        unproven = self.separable and not np.isfinite(state.reach) and step.decrement < 1.0
+        unproven = self.separable and not np.isfinite(state.distance) and step.decrement < 1.0
         state.query = Query(
             model.point,
             step.change,
@@ -323,7 +325,7 @@ class _Round:
 
     def _asks_for_dual(self, model: Model, step: Step, searched: bool) -> bool:
         """Return whether the next total brings a dual point; a wide problem `searched` its columns before."""
-        if self.separable:
+        if self.unpenalised:
             return False
         return not self.wide or (searched and step.decrement < DUAL_FROM * abs(model.value))
 
@@ -338,11 +340,15 @@ class _Round:
         """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
         state = self.state
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
-        if not known or model.majorant or step.residual > 1e-9 or len(model.columns) < len(self.penalty.movable):
+        if not known or model.majorant or len(model.columns) < len(self.penalty.movable):
             return
-        reach = state.reach if self.traits.third else 0.0
-        gap, distance = bounds.self_concordance(step.decrement, reach)
-        state.distance = distance
+        length, reach = np.sqrt(max(step.decrement, 0.0)), state.reach if self.traits.third else 0.0
+        if self.unpenalised:
+            length, error = bounds.decrement(model, state.noise)
+            reach *= 1.0 + error
+        elif step.residual > 1e-9:
+            return
+        gap, state.distance = bounds.self_concordance(length**2, reach)
         gap += state.rounding
         state.gap = min(state.gap, gap)
         state.lower = max(state.lower, model.value - gap)

@@ -8,6 +8,7 @@ import numpy as np
 
 from glmesh.core import PerNode, Shared
 from glmesh.core.totals import Sums
+from glmesh.methods.totals.bounds import NOTHING, Noise
 from glmesh.methods.totals.contribution import Query
 from glmesh.methods.totals.model import Model, Step
 from glmesh.types import Matrix, Vector
@@ -33,6 +34,7 @@ class NewtonState:
     damping: Shared[float] = 0.0  # part of `gram` that is added to the Hessian
     careful: Shared[int] = 0  # rounds to come with curvatures of an upper bound instead of the Hessian
     patience: Shared[int] = 1  # `careful` when the Hessian misleads next
+    noise: Shared[Noise] = NOTHING  # by which the last total may be wrong
     rounding: Shared[float] = 0.0  # by which the objective may be wrong
     lower: Shared[float] = -np.inf  # proven lower bound of the optimum
     reach: Shared[float] = np.inf  # R of the self-concordance bound at the query's point; inf: not known
