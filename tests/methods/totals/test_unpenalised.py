@@ -89,7 +89,7 @@ class Unpenalised:
 
     def optimum(self, u: np.ndarray) -> tuple[np.ndarray, Exact]:
         """(v, objective) at the optimum, by Newton's method from (w, b) = u near it."""
-        T, Z = self.basis()
+        Z = self.basis()[1]
         v = solve_exactly(Z.T @ Z, Z.T @ (self.rows @ u.astype(Exact)))
         for _ in range(12):
             _, slopes, bends = self.derivatives(Z @ v)

@@ -29,6 +29,7 @@ from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.methods.totals.traits import is_smooth
 from glmesh.types import Matrix, SampleMatrix, Vector
 
+EPSILON = 2.0**-50  # relative error of a prediction by coefficients w = B c, which are rounded
 # [combinations] more than rows: so many random vectors span the rows with a condition number of some tens (Halko,
 # Martinsson and Tropp 2011, section 10, recommend some more than the rank)
 SPARE = 4
@@ -46,6 +47,7 @@ class Basis:
     matrix: Matrix  # (p, r)
     metric: Vector  # (p,) l2_j / l2 of each coefficient, in whose norm the columns of `matrix` are orthonormal
     outside: float  # sum over rows of the squared norm of what the basis leaves of them, times a bound of theta^2
+    size: float  # sum over rows of their norm times the largest slope, if that is bounded
 
 
 @dataclass
@@ -167,7 +169,8 @@ def _read(block: Rows, state: RowSpaceState) -> None:
     assert basis is not None
     state.w, state.intercept = basis.matrix @ inner.w, inner.intercept
     state.objective, state.visited, state.failure = inner.objective, inner.visited, inner.failure
-    state.gap = inner.gap + 2.0 * basis.outside / float(block.penalty.l2.max())
+    length = np.sqrt((inner.w**2).sum())
+    state.gap = inner.gap + 2.0 * basis.outside / float(block.penalty.l2.max()) + EPSILON * basis.size * float(length)
 
 
 # the span of the rows
@@ -183,7 +186,7 @@ def _span(block: Rows) -> Generator[Any, Any, Basis]:
     scale = scales((yield Largest(column_exponents(block))))[:-1]
     root = np.sqrt(_metric(block))
     sizes = [_norms(X, root) * (weight > 0) for X, weight in zip(block.X, block.weight, strict=True)]
-    known = yield Total(_slope_bounds(block) | {"rows": np.array([[float((size > 0).sum())] for size in sizes])})
+    known = yield Total(_slope_bounds(block, np.concatenate(sizes)) | {"rows": np.array([[float((size > 0).sum())] for size in sizes])})
     r = min(int(known["rows"][0]) + SPARE, block.p)
     mixed = np.empty((block.size, block.p, r))
     for k, size in enumerate(sizes):
@@ -194,7 +197,7 @@ def _span(block: Rows) -> Generator[Any, Any, Basis]:
     left = np.array([[_left(X[size > 0], Q, root)] for X, size in zip(block.X, sizes, strict=True)])
     outside = float((yield Total({"left": left}))["left"][0])
     slopes = float(known["squares"][0] + 2.0 * known["curvature"][0] * known["loss"][0])
-    return Basis(Q / root[:, None], _metric(block), outside * slopes)
+    return Basis(Q / root[:, None], _metric(block), outside * slopes, float(known["size"][0]))
 
 
 def _norms(X: SampleMatrix, root: Vector) -> Vector:
@@ -205,10 +208,13 @@ def _norms(X: SampleMatrix, root: Vector) -> Vector:
 
 
 def _combined(block: Rows, k: int, sizes: Vector, r: int) -> Matrix:
-    """Return r random combinations of the rows of the k-th hosted node, divided by their sizes, shape (p, r)."""
+    """Return r random combinations of the rows of the k-th hosted node, divided by their sizes, shape (p, r).
+
+    Rows of size 0, which are zero or have no weight, do not count.
+    """
     draw = np.random.default_rng([block.info.seed, int(block.ids[k])])
-    signs = draw.standard_normal((len(sizes), r))
-    return np.asarray(block.X[k].T @ np.divide(signs, sizes[:, None], out=signs, where=sizes[:, None] > 0))
+    factors = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    return np.asarray(block.X[k].T @ (draw.standard_normal((len(sizes), r)) * factors[:, None]))
 
 
 def _left(X: SampleMatrix, Q: Matrix, root: Vector) -> float:
@@ -220,11 +226,11 @@ def _left(X: SampleMatrix, Q: Matrix, root: Vector) -> float:
     return found
 
 
-def _slope_bounds(block: Rows) -> dict[str, Matrix]:
+def _slope_bounds(block: Rows, sizes: Vector) -> dict[str, Matrix]:
     """Return fields, shape (n_hosted, 1) each, whose sums bound the sum of squared slopes at an optimum.
 
     They are the largest squares of slopes that are bounded, the largest curvature M of other losses, and all losses at
-    zero: a slope's square is at most 2 M times the loss.
+    zero: a slope's square is at most 2 M times the loss. "size" is the sum of bounded slopes times the rows' norms.
     """
     rows = block.dual.kernel_rows(block.starts[-1])
     bounded = np.asarray(np.isfinite(rows[:, 3:]).all(axis=1))
@@ -233,6 +239,7 @@ def _slope_bounds(block: Rows) -> dict[str, Matrix]:
     losses = block.dual.conjugates(np.zeros(len(rows)))
     spans = [slice(a, b) for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)]
     return {
+        "size": np.array([[(np.sqrt(squares[span]) * sizes[span]).sum()] for span in spans]),
         "squares": np.array([[squares[span].sum()] for span in spans]),
         "curvature": np.array([[bends[span].max(initial=0.0)] for span in spans]),
         "loss": np.array([[losses[span].sum()] for span in spans]),
