@@ -269,9 +269,10 @@ class _Round:
                 t = float(LENGTHS[best])
                 state.step = replace(step, change=t * step.change, slope=t * step.slope, shift=None)
                 return
-        if falls:
-            state.steps.append(there.point - at.point)
-            state.changes.append(there.gradient - at.gradient)
+        step_made, change = there.point - at.point, there.gradient - at.gradient
+        if falls and float((step_made * change).sum()) > 0:
+            state.steps.append(step_made)
+            state.changes.append(change)
             most = max(min(MEMORY, MOST_REMEMBERED // (2 * len(at.point))), 1)
             state.steps, state.changes, state.idle = state.steps[-most:], state.changes[-most:], 0
             self._arrive(there)

@@ -186,7 +186,9 @@ def _span(block: Rows) -> Generator[Any, Any, Basis]:
     scale = scales((yield Largest(column_exponents(block))))[:-1]
     root = np.sqrt(_metric(block))
     sizes = [_norms(X, root) * (weight > 0) for X, weight in zip(block.X, block.weight, strict=True)]
-    known = yield Total(_slope_bounds(block, np.concatenate(sizes)) | {"rows": np.array([[float((size > 0).sum())] for size in sizes])})
+    known = yield Total(
+        _slope_bounds(block, np.concatenate(sizes)) | {"rows": np.array([[float((size > 0).sum())] for size in sizes])}
+    )
     r = min(int(known["rows"][0]) + SPARE, block.p)
     mixed = np.empty((block.size, block.p, r))
     for k, size in enumerate(sizes):
