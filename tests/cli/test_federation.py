@@ -185,7 +185,7 @@ def test_up_ends_at_every_site_when_one_does_not_fit(
     assert main(["up", "fed.toml"]) == 2
     told = capsys.readouterr().out
     for name in ("alice", "bob", "carol"):
-        assert f"{name} ended with code 2: bob cannot take part: has the columns age, weight, sbp; alice: has" in told
+        assert f"{name} ended with code 2: bob cannot take part: lacks the column bmi, which alice has; has" in told
     assert main(["status", "carol.toml"]) == 0
     assert "carol: refused. bob cannot take part" in capsys.readouterr().out
 

@@ -90,7 +90,7 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     """Write a new federation file without members; return the exit code."""
-    from glmesh.federation.config import Federation, NetworkPart, ProblemPart
+    from glmesh.federation.config import LINKS, Federation, NetworkPart, ProblemPart
 
     path = Path(options.file)
     if path.exists():
@@ -112,6 +112,8 @@ def _init(options: Namespace) -> int:
         raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
+    if options.topology != LINKS:
+        topology.check_name(options.topology)
     network = NetworkPart(
         topology=options.topology,
         wire=options.wire,

@@ -175,11 +175,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Go on with the functions f and g of another problem on the same columns."""
         self.refuse("set_alpha")
 
-    def mark(self) -> Any:
-        """Return the present variables and estimates, for `go_ahead` on a path; None if the method needs none."""
-        return None
+    def mark(self) -> list[tuple[Vector, Matrix]]:
+        """Return the present (x, v) of each block, for `go_ahead` on a path; empty if the method needs none."""
+        return []
 
-    def go_ahead(self, before: Any, step: float) -> None:
+    def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
         """Extrapolate: add `step` times the change since `before`, which `mark` returned; here do nothing."""
 
     def replace_data(self, problem: Problem, partition: Partition) -> None:
@@ -198,11 +198,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return [Extent(len(ids), 0, 0) for ids in self.setup.node_ids]
 
     @property
-    def watching(self) -> list[Any]:
+    def watching(self) -> list[object]:
         """States of what watches the rounds of each block, such as certifiers; empty if nothing does."""
         return []
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, object]:
         """Return what a file holds of these nodes beside the states of blocks, by name, as plain data."""
         return {}
 

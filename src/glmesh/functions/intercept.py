@@ -5,11 +5,8 @@ import numpy as np
 from glmesh.errors import InvalidInput
 from glmesh.functions.conjugate import ConjugateOf
 from glmesh.functions.separable import Table
-from glmesh.functions.smooth import Huber, Logistic, RowLoss, Smooth, Squared, SquaredHinge, inner
-from glmesh.kernels.shift import HUBER, LOGISTIC, SQUARED_HINGE, best_shift
+from glmesh.functions.smooth import RowLoss, Smooth, inner
 from glmesh.types import Matrix, Vector
-
-_KINDS = {Logistic: LOGISTIC, Huber: HUBER, SquaredHinge: SQUARED_HINGE}
 
 
 class Anchored(ConjugateOf):
@@ -100,12 +97,7 @@ class Profiled(Smooth):
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
         """Return the intercept b that minimises f(v + b e), a root of <e, grad f(v + b e)>; `near` is a guess of b."""
-        e, f = self.direction, self.f
-        if isinstance(f, Squared):  # sums, not BLAS: the same bits on any number of threads
-            weight = float((f.c * e * e).sum())
-            return float((f.c * e * (f.y - v)).sum()) / weight if weight > 0 else 0.0
-        delta = f.delta if isinstance(f, Huber) else 0.0
-        return float(best_shift(_KINDS[type(f)], f.y, f.c, delta, e, np.ascontiguousarray(v), near))
+        return self.f.best_offset(self.direction, v, near)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
         """Return (v + b e, b) for the intercept b that minimises f(v + b e); `near` is a guess of b."""

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
 from glmesh.linalg import Columns
-from glmesh.problem.named import check_labels, in_order, named_matrix, target_name
+from glmesh.problem.named import check_labels, check_rows, in_order, named_matrix, target_name
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import ProblemSpec, Split
 from glmesh.problem.summary import DataSummary
@@ -193,13 +193,8 @@ class Problem:
         <Problem huber + l2, alpha=1, by samples, on 2 nodes>
         """
         spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-        if not len(parts):
-            raise InvalidData("parts is empty: give one (X, y) per node")
-        if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
-            raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
-        for k, part in enumerate(parts):
-            if not isinstance(part, tuple | list) or len(part) not in (2, 3):
-                raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
+        _check_parts(parts, spec)
+        check_rows([(part[0], part[1]) for part in parts], split)
         named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
         named = in_order(named, [target_name(part[1]) for part in parts], split)
         checked = [
@@ -446,6 +441,21 @@ class Problem:
         return f.value(shared) + g.value(coef)
 
     @property
+    def holds_all(self) -> bool:
+        """Whether this process holds the data of all nodes; False where others hold a part of it."""
+        return True
+
+    def in_common(self) -> dict[str, object]:
+        """Return what all processes of a run must have alike, by name: shapes, names of features, and the data."""
+        shapes = [(part.columns.d, part.columns.n) for part in self.parts]
+        return {
+            "parts": len(shapes),
+            "data of shape": shapes[0] if len(shapes) == 1 else shapes,
+            "names of features": self.feature_names,
+            "data": [(part.columns, part.y, part.weight) for part in self.parts],
+        }
+
+    @property
     def n_nodes(self) -> int | None:
         """Number K of nodes that hold the data; None for pooled data, which a run deals out."""
         return None if self.pooled else len(self.parts)
@@ -466,3 +476,14 @@ class Problem:
         where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"
         spec = self.spec
         return f"<Problem {spec.loss.name} + {spec.penalty_name}, alpha={spec.alpha:g}, by {spec.split}, {where}>"
+
+
+def _check_parts(parts: Sequence[tuple[Data, ...]], spec: ProblemSpec) -> None:
+    """Raise InvalidData or InvalidInput unless parts are (X, y) or (X, y, weights), as many as there are penalties."""
+    if not len(parts):
+        raise InvalidData("parts is empty: give one (X, y) per node")
+    if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
+        raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
+    for k, part in enumerate(parts):
+        if not isinstance(part, tuple | list) or len(part) not in (2, 3):
+            raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")

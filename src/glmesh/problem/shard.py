@@ -30,6 +30,15 @@ class Shard(Problem):
         data.check(summary)
 
     @property
+    def holds_all(self) -> bool:
+        """Whether this process holds the data of all nodes: False, other processes hold parts of it."""
+        return False
+
+    def in_common(self) -> dict[str, object]:
+        """Return what all processes of a run must have alike, by name: the number of variables and the partition."""
+        return {"variables": self.n, "partition": [self.dealt.order, self.dealt.starts]}
+
+    @property
     def n(self) -> int:
         """Number of variables, those that other processes hold included."""
         return len(self.dealt.order)

@@ -142,7 +142,7 @@ class FaultyTransport(LocalTransport):
             return TreeTotal.of(number, rows, self.routes, largest=largest)
         return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that changes from exchange to exchange, messages on their way included, for a checkpoint."""
         return super().state() | {
             "exchanges": self.exchanges,
@@ -186,13 +186,17 @@ class FaultyTransport(LocalTransport):
         through = [(one, at) for one, at in zip(mail, places, strict=True) if self._received[at]]
         arrived = [one for one, at in through if lateness[at] == 0]
         arrived += [one for one, at in through if lateness[at] == 0 and copies[at] > 1]
-        due = [delayed.mail for delayed in self.delayed if delayed.due <= self.exchanges]
-        arrived += [one for one in due if self._alive[self._place[one.sender, one.receiver]]]
-        self.delayed = [delayed for delayed in self.delayed if delayed.due > self.exchanges]
+        arrived += self._due()
         self.delayed += [
             DelayedMail(self.exchanges + int(lateness[at]), one) for one, at in through if lateness[at] > 0
         ]
         return arrived
+
+    def _due(self) -> list[Mail]:
+        """Take the delayed messages out that are due in this exchange; return those whose link stands."""
+        due = [delayed.mail for delayed in self.delayed if delayed.due <= self.exchanges]
+        self.delayed = [delayed for delayed in self.delayed if delayed.due > self.exchanges]
+        return [one for one in due if self._alive[self._place[one.sender, one.receiver]]]
 
     def _data(self, weights: Vector) -> Vector:
         """Return the entries of a mixing matrix, shape (nnz,), with these weights on the links.

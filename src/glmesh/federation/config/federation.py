@@ -314,7 +314,9 @@ def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -
     """Raise InvalidInput if a table has a key that is not in `known`; `where` names the table in the message."""
     for key in tree:
         if key not in known:
-            raise InvalidInput(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
+            other = {"federation": "a node file, as `glmesh node` takes it", "problem": "a federation file"}.get(key)
+            looks = f" (this looks like {other})" if other else ""
+            raise InvalidInput(f"{where}: unknown key {key!r}{looks}; known are {', '.join(known)}")
 
 
 def typed(kind: type[Part], tree: object, where: str) -> Part:

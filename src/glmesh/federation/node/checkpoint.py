@@ -71,7 +71,7 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f
-    info: dict[str, Any] = {
+    info: dict[str, str | float | int] = {
         "status": status,
         "node": site.file.name,
         "split": part.split,

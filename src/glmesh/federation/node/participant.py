@@ -87,9 +87,9 @@ class Participant:
     # statements that all members pass on
 
     def learn_membership(self) -> None:
-        """Take over the membership counters that gossip knows of; join again if this node was given up itself.
+        """Take over each member's membership counter from the gossip store; join again if others gave this node up.
 
-        MAIL carries counters too, but none crosses the links to members that were given up.
+        Mail carries the counters too, but no mail crosses the links to members that were given up.
         """
         trainer, gossip, self._membership_changed = self.trainer, self.neighbourhood.gossip, False
         for node in range(len(self.federation.members)):

@@ -153,7 +153,7 @@ class Trainer:
             self.async_certifier.disturb(0, self.state.round + 1)
 
     def _new_edges(self) -> None:
-        """Give links over which nothing was sent yet the present incarnation, `life`."""
+        """Set the incarnation of each link over which nothing was sent yet to `life`, this node's count of starts."""
         for edge in self.gossip.node_flows[0].edges.values():
             if edge.attempt < 0:
                 edge.incarnation = self.life
@@ -235,7 +235,7 @@ class Trainer:
             return self.state.x.copy(), self.state.v[0].copy()
         return self.proof.x, len(self.proof.certificate.members) * self.proof.s
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self) -> dict[str, object]:
         """Return all that a checkpoint must hold of this node, as a dict that `restore` takes."""
         return {
             "state": self.state,

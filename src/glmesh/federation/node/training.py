@@ -42,7 +42,7 @@ class Ending:
         return not self.without
 
     def sentence(self) -> str:
-        """Return a line for people: how it ended, without whom, and what a proof is about."""
+        """Return a line for people: how the training ended at this site, which sites it is without, what is proven."""
         proven = self.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE)
         text = self.outcome.value
         if self.outcome is TrainingOutcome.CERTIFIED and self.is_whole:

@@ -82,12 +82,12 @@ def _read_header(frame: bytes) -> tuple[int, int, int, int, int]:
     """Return (kind, number of the message, bytes of the message, place of this frame in it, CRC-32) of a frame."""
     if len(frame) < _HEADER.size:
         raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
-    magic, version, *rest = _HEADER.unpack_from(frame)
+    magic, version, *fields = _HEADER.unpack_from(frame)
     if magic != _MAGIC:
         raise Violation("a frame that is none of glmesh's")
     if version != PROTOCOL:
         raise Violation(f"protocol version {version}, this node speaks {PROTOCOL}; upgrade the older of the two")
-    kind, number, total, at, check = rest
+    kind, number, total, at, check = fields
     return kind, number, total, at, check
 
 

@@ -154,7 +154,7 @@ class PeerLinks:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
-        self._server: Any = None
+        self._server: grpc.aio.Server | None = None
         self._said: dict[int, str] = {}  # the last reason logged for each neighbour
 
     def start(self) -> None:

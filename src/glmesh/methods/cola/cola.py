@@ -25,6 +25,7 @@ from glmesh.methods.cola.passes import Passes
 from glmesh.methods.cola.relaxation import Relaxation
 from glmesh.methods.cola.round import Plain, Strategies
 from glmesh.methods.cola.state import ColaState
+from glmesh.network import Plan
 from glmesh.solvers import CoordinateDescent, LocalSolver
 from glmesh.solvers.screening import Screening
 from glmesh.types import Indices, Vector
@@ -261,14 +262,18 @@ class Cola:
         if any(entry.delay for entry in plan.straggler) and setup.timing is None:
             raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
         if not flows and plan.loses_messages:
-            if self.acceleration not in ("auto", "none"):
-                raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
-            models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
-            if plan.changes_members or "reset" in models:
-                raise InvalidInput("nodes that join, leave or are reset need gossip='flows' (the default under faults)")
-            if setup.certify:
-                raise InvalidInput("certificates under faults need gossip='flows' (the default under faults)")
+            self._check_averaging(plan, certify=setup.certify)
         return flows
+
+    def _check_averaging(self, plan: Plan, *, certify: bool) -> None:
+        """Raise InvalidInput for what plain averaging, without flow gossip, cannot do while messages are lost."""
+        if self.acceleration not in ("auto", "none"):
+            raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
+        models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
+        if plan.changes_members or "reset" in models:
+            raise InvalidInput("nodes that join, leave or are reset need gossip='flows' (the default under faults)")
+        if certify:
+            raise InvalidInput("certificates under faults need gossip='flows' (the default under faults)")
 
     # rounds
 

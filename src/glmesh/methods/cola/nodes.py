@@ -306,11 +306,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks]
 
     @property
-    def watching(self) -> list[Any]:
+    def watching(self) -> list[object]:
         """Return the states of the certifiers of this process, one per block."""
         return [watcher.state for watcher in self.watchers]
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, object]:
         """Return {"proof", "summary"}: the last certificate with its state, and what is agreed on of data apart."""
         return {"proof": self.proof, "summary": self.summary}
 
