@@ -110,6 +110,9 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
     for topology in ("ring", "complete"):
         newton = {"method": methods.ProximalNewton(), "topology": topology, "tol": 1e-9, "stop": "certificate"}
         found[f"totals, {topology}"] = lambda: Problem.glm(X, SIGNS, penalty="l1", **rows), newton
+    for kind in (methods.RowSpace, methods.LimitedMemory):
+        wide = {"method": kind(), "tol": 1e-6, "stop": "certificate"}
+        found[f"totals, {kind.__name__}"] = lambda: Problem.glm(X, SIGNS, **rows), wide
     found["totals along a tree"] = lambda: Problem.glm(TALL, TALL_Y, penalty="l1", alpha=0.1), {
         "method": methods.ProximalNewton(), "max_rounds": 3, "stop": "rounds",
     }  # fmt: skip

@@ -48,6 +48,11 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sums, messages lost": (lasso, {"method": Cola(acceleration="sums"), "faults": {"random": [{"links": 0.2}]}}),
     "newton": (logistic, {"method": Cola(acceleration="newton")}),
     "totals, newton": (logistic, {"method": methods.ProximalNewton()}),
+    "totals, few rows": (
+        lambda: Problem.glm(X[:9], SIGNS[:9], loss="logistic", split="samples"),
+        {"method": methods.RowSpace()},
+    ),
+    "totals, L-BFGS": (logistic, {"method": methods.LimitedMemory()}),
     "totals, kinks": (hinge, {"method": methods.InteriorPoint()}),
     "totals, a stranger": (lambda: Problem.glm(X, X[:, 0]), {"method": normal_equations()()}),
     "chebyshev": (lasso, {"method": Cola(gossip="chebyshev", gossip_steps=2)}),

@@ -80,6 +80,19 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     # what can be seen
 
     @property
+    def failure(self) -> str:
+        """Why no more rounds are worth it, in a word that all processes know; "": they are.
+
+        "separated": there is no optimum; "collinear": columns almost depend on each other; "rounding" hides progress.
+        """
+        return ""
+
+    @property
+    def remark(self) -> str:
+        """A sentence on the optimum for people, such as that there are several; "" where there is nothing to say."""
+        return ""
+
+    @property
     @abstractmethod
     def x(self) -> Vector | None:
         """Variables of all nodes in the user's order, shape (n,), a copy; the mean of all where nodes hold copies.

@@ -128,7 +128,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         UnsuitablePair says what would do where loss and penalty do not allow it.
         """
-        reason = objective.splits(1)["samples"]
+        reason = objective.splits(1, 1)["samples"]
         if self.split == "auto" and reason is not None:
             raise UnsuitablePair(f"{reason} {_BY_FEATURES}")
         return objective.choose("samples" if self.split == "auto" else self.split, 1, 1, self.stop)

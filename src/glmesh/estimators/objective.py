@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
-from glmesh.methods import InteriorPoint, ProximalNewton
+from glmesh.methods import TotalMethod
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
@@ -61,15 +61,16 @@ class Objective:
             "fit_intercept": self.intercept == "free",
         }
 
-    def on_totals(self, n_features: int) -> ProximalNewton | InteriorPoint | None:
-        """Return the method on totals for nodes that hold rows of so many features; None: CoLA does it."""
+    def on_totals(self, n_features: int, n_samples: int) -> TotalMethod[Any] | None:
+        """Return the method on totals for nodes that hold so many rows of so many features; None: CoLA does it."""
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, "samples", self.intercept == "free")
-        return method_on_totals(spec.loss, spec.penalty_of(None), n_features + int(self.intercept == "penalised"))
+        p = n_features + int(self.intercept == "penalised")
+        return method_on_totals(spec.loss, spec.penalty_of(None), p, n_samples)
 
-    def splits(self, n_features: int) -> dict[Split, UnsuitablePair | None]:
+    def splits(self, n_features: int, n_samples: int) -> dict[Split, UnsuitablePair | None]:
         """Return for each split the error that says why loss and penalty do not allow it, None where they do."""
         refused = refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
-        return refused if self.on_totals(n_features) is None else refused | {"samples": None}
+        return refused if self.on_totals(n_features, n_samples) is None else refused | {"samples": None}
 
     def choose(self, split: str, n_samples: int, n_features: int, stop: str) -> Split:
         """Return the split that was asked for or, with "auto", by samples if totals suit, else the shorter message's.
@@ -79,7 +80,7 @@ class Objective:
         """
         if split not in ("auto", "samples", "features"):
             raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
-        refused = self.splits(n_features)
+        refused = self.splits(n_features, n_samples)
         if split != "auto":
             reason = refused[split]  # type: ignore[index]
             if reason is not None:
@@ -88,7 +89,7 @@ class Objective:
         allowed = [one for one, reason in refused.items() if reason is None]
         if not allowed:
             raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
-        if self.on_totals(n_features) is not None:
+        if self.on_totals(n_features, n_samples) is not None:
             return "samples"
         if stop == "certificate" and self.intercept == "free" and "features" in allowed:
             return "features"  # split by samples a free intercept has no certificate
@@ -170,9 +171,11 @@ class TrainingData:
         """Return the number of features of every part, split by samples."""
         return int(self.parts[0][0].shape[1])
 
-    def method(self, objective: Objective) -> ProximalNewton | InteriorPoint | None:
+    def method(self, objective: Objective) -> TotalMethod[Any] | None:
         """Return the method on totals if nodes hold rows and it suits the objective; None: CoLA does it."""
-        return objective.on_totals(self.n_features) if self.split == "samples" else None
+        if self.split != "samples":
+            return None
+        return objective.on_totals(self.n_features, sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])))
 
     def problem(self, objective: Objective) -> Problem:
         """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""

@@ -43,6 +43,7 @@ class InteriorState:
     intercept: Shared[float]
     objective: Shared[float] = np.nan  # P at the best point; NaN before the first total that tells it
     gap: Shared[float] = np.inf  # upper bound of P - P*
+    failure: Shared[str] = ""  # why no more rounds are worth it, see `TotalState`; "": they are
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
     sums: Shared[Sums | None] = None  # the last total with the fields of a step; None before
     given: Shared[bool]  # whether the first point is w and the intercept, not zero

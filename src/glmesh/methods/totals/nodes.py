@@ -31,6 +31,7 @@ class HoldsModel(Protocol):
     visited: Vector
     objective: float
     gap: float
+    failure: str
 
 
 @dataclass
@@ -42,6 +43,7 @@ class TotalState:
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
     objective: Shared[float] = np.nan  # at w; NaN before it is known
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
+    failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
 
 
 StateT = TypeVar("StateT", bound=HoldsModel)
@@ -69,6 +71,10 @@ class TotalMethod(ABC, Generic[StateT]):
     @abstractmethod
     def round(self, block: Rows, state: StateT) -> AnyRounds:
         """Make one round of a block: yield each Total (or Largest) and be sent the Sums (or maxima) over all nodes."""
+
+    def remark(self, block: Rows, state: StateT) -> str:
+        """Return a sentence on the optimum for people, such as that there are several; "" if there is none."""
+        return ""
 
     def retarget(self, block: Rows, state: StateT) -> None:
         """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
@@ -176,6 +182,16 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         self._made = number + 1
 
     # what can be seen
+
+    @property
+    def failure(self) -> str:
+        """Why no more rounds are worth it, as all nodes know from the last total; "": they are."""
+        return self.states[0].failure
+
+    @property
+    def remark(self) -> str:
+        """A sentence on the optimum for people, as the method says it; "" where there is nothing to say."""
+        return self.method.remark(self.blocks[0], self.states[0])
 
     @property
     def x(self) -> None:

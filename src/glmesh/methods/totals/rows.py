@@ -32,6 +32,7 @@ class Rows:
     penalty: Table  # alpha included
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
+    reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
 
     @property
