@@ -7,7 +7,7 @@ order, and all are given the same bits.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -161,6 +161,12 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def retarget(self, problem: Problem) -> None:
         """Go on with the functions f and g of another problem on the same columns."""
         self.refuse("set_alpha")
+
+    def beside(self, problem: Problem, warm_start: object) -> Self:
+        """Return nodes of another problem on the same rows, whose rounds can be made together with those of these."""
+        raise InvalidInput(
+            f"several problems at once are for methods on totals; {self.name} solves one after the other"
+        )
 
     def mark(self) -> Any:
         """Return the present variables and estimates, for `go_ahead` on a path; None if the method needs none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -173,6 +173,17 @@ class TrainingData:
     def method(self, objective: Objective) -> ProximalNewton | InteriorPoint | None:
         """Return the method on totals if nodes hold rows and it suits the objective; None: CoLA does it."""
         return objective.on_totals(self.n_features) if self.split == "samples" else None
+
+    def problems(self, objective: Objective, others: Iterable[TrainingData]) -> list[Problem]:
+        """Return the problems of these samples and of others that have other targets and weights on the same rows.
+
+        All share one matrix, unless each process has rows of its own, which travel with their targets.
+        """
+        if self.deal is not None:
+            return [self.problem(objective), *(other.problem(objective) for other in others)]
+        first = self.problem(objective)
+        targets = [([y for _, y, _ in o.parts], [objective.weight * w for _, _, w in o.parts]) for o in others]
+        return [first, *(first.with_targets(y, weights) for y, weights in targets)]
 
     def problem(self, objective: Objective) -> Problem:
         """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""

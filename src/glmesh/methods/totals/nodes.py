@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, Per
 from glmesh.core.messages import AnyRounds
 from glmesh.core.transport import Unfinished
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of
+from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.types import Flags, Matrix, SampleMatrix, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
 
@@ -107,21 +107,34 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     def _host(self) -> None:
         """Make the blocks of this process: give every hosted node its rows."""
+        dealt = [rows_of(self.problem, self.partition, ids, self.summary) for ids in self.setup.node_ids]
+        self.blocks[:] = [self._block(number, *rows) for number, rows in enumerate(dealt)]
+
+    def _block(self, number: int, X: list[SampleMatrix], y: list[Vector], weight: list[Vector]) -> Rows:
+        """Return block `number` of this process with the rows, targets and weights of each of its nodes."""
         setup, spec = self.setup, self.problem.spec
         table = spec.penalty_of(None).as_table()
         assert table is not None  # `unsuitable` has refused others
-        self.blocks[:] = [
-            Rows(
-                ids.astype(np.uint64),
-                setup.info,
-                *rows_of(self.problem, self.partition, ids, self.summary),
-                spec.loss,
-                table,
-                spec.fit_intercept,
-                setup.threads,
-            )
-            for ids in setup.node_ids
+        ids = setup.node_ids[number].astype(np.uint64)
+        return Rows(ids, setup.info, X, y, weight, spec.loss, table, spec.fit_intercept, setup.threads)
+
+    def beside(self, problem: Problem, warm_start: object) -> Self:
+        """Return nodes before round 0 of another problem on the same rows, with this network and its transport.
+
+        The problem has other targets, weights or another penalty; its rows are shared, not copied.
+        """
+        new = copy.copy(self)
+        new.problem, new.setup = problem, replace(self.setup, problem=problem, warm_start=warm_start)
+        new._made, new.summary = 0, None if self.summary is None else problem.summary
+        if refusal := unsuitable(new.setup):
+            raise refusal
+        targets = [targets_of(problem, self.partition, ids, new.summary) for ids in self.setup.node_ids]
+        new.blocks = [
+            new._block(number, block.X, *own)
+            for number, (block, own) in enumerate(zip(self.blocks, targets, strict=True))
         ]
+        new.states = [self.method.start(block, *new._model_of(warm_start)) for block in new.blocks]
+        return new
 
     def _model_of(self, start: object) -> tuple[Vector | None, float]:
         """Return (coefficients (p,), intercept) of a Result or an array; (None, 0), which is a cold start, for None.
