@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 import numpy as np
 
 from glmesh.core.messages import AnyRounds
-from glmesh.core.records import Certificate, Event, Measures
+from glmesh.core.records import Certificate, Event, Measures, PathSolutions
 from glmesh.core.setup import Setup
 from glmesh.core.state import Extent
 from glmesh.core.transport import Transport, drive
@@ -167,6 +167,15 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         raise InvalidInput(
             f"several problems at once are for methods on totals; {self.name} solves one after the other"
         )
+
+    def along(
+        self, others: Sequence[Self], alphas: Sequence[Vector], tol: float, max_rounds: int
+    ) -> list[PathSolutions] | None:
+        """Solve this problem and others on the same rows, each for many weights of its penalty, all at once.
+
+        `alphas` are the weights for each problem. None: the method goes from one weight to the next.
+        """
+        return None
 
     def mark(self) -> Any:
         """Return the present variables and estimates, for `go_ahead` on a path; None if the method needs none."""

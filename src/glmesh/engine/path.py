@@ -1,21 +1,27 @@
-"""One problem for many weights of its penalty, each starting from where the one before it ended.
+"""One problem for many weights of its penalty, all at once or each starting from where the one before it ended.
 
-The run goes on: variables, estimates and what the nodes agreed on stay, only the penalty's weight changes. So the nodes
-need not come to agree anew, which is what a warm start from coefficients alone would cost. And every node goes ahead
-along the line through its last two solutions: with L1 penalties and a squared loss that is where the next solution is,
-as long as no coefficient becomes zero or stops being zero.
+Least squares by rows are solved for all weights at once, from one total of Gram matrices. Else the run goes on:
+variables, estimates and what the nodes agreed on stay, only the penalty's weight changes. So the nodes need not come to
+agree anew, which is what a warm start from coefficients alone would cost. And every node goes ahead along the line
+through its last two solutions: with L1 penalties and a squared loss that is where the next solution is, as long as no
+coefficient becomes zero or stops being zero.
 """
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glmesh.core import Certificate
+from glmesh.core.records import PathSolutions
 from glmesh.engine.agreement import require_same, versions
-from glmesh.engine.result import Result
+from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
+from glmesh.engine.together import require_same_problems
 from glmesh.errors import InvalidInput
 from glmesh.problem import Problem
 from glmesh.types import Matrix, Vector
@@ -25,11 +31,13 @@ from glmesh.types import Matrix, Vector
 class Path:
     """Solutions of one problem for a sequence of weights of its penalty, one Result per weight.
 
-    Rounds, communications, bytes and seconds of a result are what its own weight took.
+    Rounds, communications, bytes and seconds of a result are what its own weight took; if all weights were solved at
+    once, what all of them took.
     """
 
-    alphas: Vector  # (n_alphas,) weights of the penalty, in the order in which they were solved
+    alphas: Vector  # (n_alphas,) weights of the penalty, in the order in which they were given
     results: tuple[Result, ...]  # one per weight
+    at_once: bool = False  # whether all weights were solved at once
 
     @property
     def coefs(self) -> Matrix:
@@ -44,12 +52,59 @@ class Path:
     @property
     def communications(self) -> int:
         """Return the number of exchanges with their neighbours that nodes waited for along the whole path."""
-        return sum(result.communications for result in self.results)
+        return _cost([result.communications for result in self.results], self.at_once)
 
     @property
     def bytes(self) -> int:
         """Return the bytes sent over all links along the whole path."""
-        return sum(result.bytes for result in self.results)
+        return _cost([result.bytes for result in self.results], self.at_once)
+
+
+def _cost(each: list[int], at_once: bool) -> int:
+    """Return what a path took of which each result tells its own share, or all of it."""
+    return max(each) if at_once else sum(each)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Solutions of several problems on the same rows, each for many weights of its penalty, all solved at once."""
+
+    solutions: list[PathSolutions]  # one per problem
+    communications: int
+    bytes: int
+    seconds: float
+
+
+def solve_paths(
+    problems: Sequence[Problem],
+    alphas: Sequence[Vector],
+    *,
+    tol: float = 1e-4,
+    max_rounds: int = 10_000,
+    runtime: Runtime = "simulation",
+    **options: Any,
+) -> Paths | None:
+    """Solve several problems on the same rows, each for the weights of its penalty in alphas[k], all at once.
+
+    None is returned if the method cannot: it is for least squares with `ProximalNewton`, up to 500 coefficients. The
+    options are those of `solve_path`.
+    """
+    with process_group(runtime) as processes:
+        require_same(processes, versions() | {"tol": tol, "max_rounds": max_rounds, "alphas": list(alphas)})
+        require_same_problems(processes, problems, [None] * len(problems))
+        with Run(problems[0], processes=processes, **options) as run:
+            return _at_once(run, problems[1:], alphas, tol, max_rounds)
+
+
+def _at_once(
+    run: Run, others: Sequence[Problem], alphas: Sequence[Vector], tol: float, max_rounds: int
+) -> Paths | None:
+    """Return the solutions of a run's problem and others for their weights, if its method solves all at once."""
+    began = time.perf_counter()
+    found = run.nodes.along([run.nodes.beside(problem, None) for problem in others], alphas, tol, max_rounds)
+    if found is None:
+        return None
+    return Paths(found, run.communications, run.bytes, time.perf_counter() - began)
 
 
 def solve_path(
@@ -79,7 +134,44 @@ def solve_path(
         first = problem.with_alpha(float(weights[0]))
         certify = stop == "certificate"
         with Run(first, certify=certify, tol=tol if certify else None, processes=processes, **options) as run:
+            made = _at_once(run, [], [weights], tol, max_rounds)
+            if made is not None:
+                status = Status.CERTIFIED if certify else Status.CONVERGED
+                return Path(weights, tuple(_results(run, weights, made, status, tol)), at_once=True)
             return Path(weights, tuple(_along(run, weights, tol, max_rounds, stop, record_every)))
+
+
+def _results(run: Run, weights: Vector, made: Paths, status: Status, tol: float) -> list[Result]:
+    """Return one Result per weight of solutions that were found at once; those within `tol` have this status."""
+    found, results = made.solutions[0], []
+    cost: dict[str, Any] = {"communications": made.communications, "bytes": made.bytes, "seconds": made.seconds}
+    for k, alpha in enumerate(weights):
+        coef, objective, gap = found.coefs[k], float(found.objective[k]), float(found.gap[k])
+        rounds, proof = int(found.rounds[k]), None
+        if status is Status.CERTIFIED and np.isfinite(gap):
+            proof = Certificate(rounds, gap, objective - gap, objective)
+        bound = np.nan if proof is None else gap
+        record = {"round": rounds, **cost, "objective": objective, "h": np.nan, "gap": gap, "consensus": np.nan}
+        record |= {"certificate": bound, "theta": np.nan}
+        results.append(
+            Result(
+                x=None,
+                coef=coef,
+                intercept=float(found.intercepts[k]),
+                rounds=rounds,
+                **cost,
+                gap=gap,
+                objective=objective,
+                status=status if gap <= tol * abs(objective) else Status.OUT_OF_ROUNDS,
+                tol=tol,
+                history={name: np.array([value]) for name, value in record.items()},
+                certificate=proof,
+                estimates=np.broadcast_to(coef, (run.n_nodes, len(coef))),
+                problem=run.problem.with_alpha(float(alpha)),
+                copies=True,
+            )
+        )
+    return results
 
 
 def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:

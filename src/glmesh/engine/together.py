@@ -75,7 +75,7 @@ def solve_together(
         loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
         require_same(processes, versions() | loop | {"problems": len(problems)})
         max_rounds, record_every = checked_loop(tol, max_rounds, stop, record_every)
-        _compare(processes, problems, starts)
+        require_same_problems(processes, problems, starts)
         options |= {"warm_start": starts[0], "processes": processes, "certify": stop == "certificate"}
         with Run(problems[0], tol=tol if stop == "certificate" else None, **options) as run:
             others = [run.beside(problem, start) for problem, start in zip(problems[1:], starts[1:], strict=True)]
@@ -84,7 +84,7 @@ def solve_together(
             )
 
 
-def _compare(processes: ProcessGroup, problems: Sequence[Problem], starts: Sequence[Any]) -> None:
+def require_same_problems(processes: ProcessGroup, problems: Sequence[Problem], starts: Sequence[Any]) -> None:
     """Raise Mismatch unless all processes have the same problems and starts; `Run` compares the first itself."""
     for number, (problem, start) in enumerate(zip(problems[1:], starts[1:], strict=True), start=2):
         said = {f"{name} of problem {number}": value for name, value in of_problem(problem).items()}

@@ -136,6 +136,13 @@ class TrainingData:
         new = [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)]
         return replace(self, parts=new)
 
+    def only(self, chosen: list[Indices]) -> TrainingData:
+        """Return these samples with weight 0 for all rows of part k but chosen[k]."""
+        weights = [np.zeros_like(w) for _, _, w in self.parts]
+        for own, rows, (_, _, w) in zip(weights, chosen, self.parts, strict=True):
+            own[rows] = w[rows]
+        return self.with_targets([y for _, y, _ in self.parts], weights)
+
     def of_all(self, own: list[T]) -> list[T]:
         """Return the entries of all processes where each has rows of its own, else those of this one."""
         return own if self.deal is None else self.processes.all_gather(own)

@@ -160,7 +160,7 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
 
     def fill(k: int) -> None:
         own = bends[block.starts[k] : block.starts[k + 1]]
-        whole = _gram(block.X[k], own, columns) / scale
+        whole = gram(block.X[k], own, columns) / scale
         whole /= scale[:, None]
         out[k] = whole[rows, others]
 
@@ -175,7 +175,7 @@ def triangle(n: int) -> tuple[Indices, Indices]:
     return rows, columns
 
 
-def _gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
+def gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
     """Return X^T diag(h) X on some columns, shape (n, n), the upper triangle valid; index p is a column of ones."""
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)
