@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 WIDEST = 500  # [coefficients] of the Gram matrices, as many as `ProximalNewton` sums without a working set
 EPSILON = 2.0**-52  # relative error of a product and a sum
 ROUNDING = 1e-13  # [objective] allowance for the rounding of sums, beside that of predictions
-ENTRIES = 2**20  # of predictions that a node computes at a time: 8 MB
+ENTRIES = 2**16  # of predictions that a node computes at a time: half a MB, which a cache holds
 PENALTIES_PER_FIELD = 8  # that share a unit: along a path of 100 from 1 to 1/1000 sizes differ by less than 2 in them
 IDLE = 3  # totals in a row that do not lower an objective, after which no more is hoped for
 
@@ -120,8 +121,6 @@ class _Batch:
     def __init__(self, blocks: Sequence[Rows], penalties: Sequence[Penalties], scale: Vector) -> None:
         self.blocks, self.penalties, self.scale = blocks, penalties, scale
         self.p, self.d = blocks[0].p, len(scale)
-        self.y = np.stack([np.concatenate(block.y) for block in blocks])
-        self.weight = np.stack([np.concatenate(block.weight) for block in blocks])
         norms = blocks[0].row_norms(np.append(scale, np.inf) if self.d == self.p else scale)
         self.norms = np.asarray(norms)
         self.grams_of: list[Matrix] = []
@@ -134,13 +133,13 @@ class _Batch:
         fields: dict[str, Matrix] = {}
         columns, corner = np.arange(self.d), np.triu_indices(self.d)
         for number, block in enumerate(self.blocks):
-            made = list(block.threads.map(lambda k, b=block: self._moments(b, k, columns), range(block.size)))
+            made = list(block.threads.map(partial(self._moments, block, columns), range(block.size)))
             fields[f"gram {number}"] = np.stack([one[corner] for one, _, _ in made])
             fields[f"slopes {number}"] = np.stack([slopes for _, slopes, _ in made])
             fields[f"square {number}"] = np.array([[square] for _, _, square in made])
         return fields
 
-    def _moments(self, block: Rows, k: int, columns: Indices) -> tuple[Matrix, Vector, float]:
+    def _moments(self, block: Rows, columns: Indices, k: int) -> tuple[Matrix, Vector, float]:
         """Return (X^T S X, X^T S y, y^T S y) of the k-th hosted node, in scaled units."""
         X, y, s = block.X[k], block.y[k], block.weight[k]
         whole = gram(X, s, columns) / self.scale
@@ -207,39 +206,47 @@ class _Batch:
 
     def residuals(self, trials: Sequence[_Trial]) -> dict[str, Matrix]:
         """Return the fields of a total: loss, gradient and what rounding may add at every trial point."""
-        raw = np.concatenate([one.points for one in trials]) / self.scale
-        owner = np.repeat([one.number for one in trials], [len(one.chosen) for one in trials])
-        sizes = np.sqrt((np.concatenate([one.points for one in trials]) ** 2).sum(axis=1))
-        block = self.blocks[0]
-        made = list(block.threads.map(lambda k: self._residuals(k, raw, owner, sizes), range(block.size)))
-        losses = np.stack([loss for loss, _ in made])
-        slopes = np.stack([slope for _, slope in made])
-        fields, at = {}, 0
-        for one in trials:
-            some, name = slice(at, at + len(one.chosen)), f"{one.number} {one.chosen[0]}"
-            fields[f"loss {name}"], fields[f"rounding {name}"] = losses[:, 0, some], losses[:, 1, some]
-            fields[f"slopes {name}"] = slopes[:, some].reshape(block.size, -1)
-            at += len(one.chosen)
+        block, fields = self.blocks[0], {}
+        for number in dict.fromkeys(one.number for one in trials):
+            own = [one for one in trials if one.number == number]
+            points = np.concatenate([one.points for one in own])
+            raw, sizes = points / self.scale, np.sqrt((points**2).sum(axis=1))
+            node = partial(self._residuals, number=number, raw=raw, sizes=sizes)
+            made = list(block.threads.map(node, range(block.size)))
+            losses, slopes = np.stack([loss for loss, _ in made]), np.stack([slope for _, slope in made])
+            at = 0
+            for one in own:
+                some, name = slice(at, at + len(one.chosen)), f"{number} {one.chosen[0]}"
+                fields[f"loss {name}"], fields[f"rounding {name}"] = losses[:, 0, some], losses[:, 1, some]
+                fields[f"slopes {name}"] = slopes[:, some].reshape(block.size, -1)
+                at += len(one.chosen)
         return fields
 
-    def _residuals(self, k: int, raw: Matrix, owner: Indices, sizes: Vector) -> tuple[Matrix, Matrix]:
-        """Return (losses and their rounding, shape (2, n), gradients, shape (n, d)) of the k-th hosted node's rows."""
-        block, n = self.blocks[0], len(raw)
-        begin, end = int(block.starts[k]), int(block.starts[k + 1])
+    def _residuals(self, k: int, number: int, raw: Matrix, sizes: Vector) -> tuple[Matrix, Matrix]:
+        """Return (losses and their rounding, shape (2, n), gradients, shape (n, d)) of the k-th hosted node's rows.
+
+        If predictions are wrong by e_i, the loss is by sum_i abs(theta_i) e_i + s_i e_i^2/2
+        at most: the product of two norms, and half of the square of the second.
+        """
+        block, n = self.blocks[number], len(raw)
+        y, s, rows = block.y[k], block.weight[k], int(block.starts[k])
         losses, slopes = np.zeros((2, n)), np.zeros((n, self.d))
         step = max(ENTRIES // n, 1)
-        weights, targets = self.weight[:, begin:end], self.y[:, begin:end]
-        for a in range(0, end - begin, step):
-            X, s = block.X[k][a : a + step], weights[owner, a : a + step]
-            r = np.asarray(raw[:, : self.p] @ X.T if isinstance(X, np.ndarray) else (X @ raw[:, : self.p].T).T)
-            if self.d > self.p:
-                r = r + raw[:, -1:]
-            r -= targets[owner, a : a + step]
-            theta = s * r
-            errors = EPSILON * np.sqrt(self.d) * sizes[:, None] * self.norms[begin + a : begin + a + r.shape[1]]
+        for a in range(0, len(y), step):
+            some = slice(a, a + step)
+            X = block.X[k][some]
+            r = (
+                raw[:, : self.p] @ X.T
+                if isinstance(X, np.ndarray)
+                else np.ascontiguousarray((X @ raw[:, : self.p].T).T)
+            )
+            r -= y[some] if self.d == self.p else y[some] - raw[:, -1:]
+            theta = s[some] * r
             losses[0] += 0.5 * np.einsum("ij,ij->i", theta, r)
-            losses[1] += np.einsum("ij,ij->i", np.abs(theta) + 0.5 * s * errors, errors)
             slopes += self._transposed(X, theta)
+        norms = self.norms[rows : rows + len(y)]
+        errors = EPSILON * np.sqrt(self.d) * sizes * np.sqrt((s * norms * norms).sum())
+        losses[1] = np.sqrt(2.0 * losses[0]) * errors + 0.5 * errors**2
         return losses, slopes
 
     def judge(self, trials: Sequence[_Trial], sums: Sums, tol: float, number: int) -> None:
