@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from glmesh import Cola, Problem, solve
+from glmesh.engine import together as together_module
+from glmesh.engine.path import solve_path, solve_paths
 from glmesh.engine.result import Status
 from glmesh.engine.together import solve_together
 from glmesh.errors import InvalidData, InvalidInput
@@ -60,6 +62,16 @@ def test_all_problems_cost_the_communications_of_the_slowest(seed):
     assert max(one.bytes for one in both) < sum(one.bytes for one in alone)
 
 
+def test_problems_that_are_too_large_for_one_total_are_solved_one_after_the_other(monkeypatch):
+    X, y = rows(2)
+    problems = one_against_rest(X, y, "logistic")
+    both = solve_together(problems, method=ProximalNewton(), **OPTIONS)
+    monkeypatch.setattr(together_module, "MOST_BYTES", 1)
+    apart = solve_together(problems, method=ProximalNewton(), **OPTIONS)
+    assert all(np.array_equal(one.coef, other.coef) for one, other in zip(both, apart, strict=True))
+    assert max(one.communications for one in apart) > 2 * max(one.communications for one in both)
+
+
 @pytest.mark.parametrize("more", [{"n_blocks": 3}, {"n_jobs": 2}])
 def test_blocks_and_threads_do_not_change_a_bit(more):
     X, y = rows(2)
@@ -88,6 +100,52 @@ def test_a_callback_ends_all_problems():
     )
     assert [one.status for one in results] == [Status.STOPPED_BY_CALLBACK] * 3
     assert [one.rounds for one in results] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(("loss", "method"), METHODS, ids=lambda one: str(one)[:14])
+def test_weights_of_a_path_travel_together_and_each_is_proven(loss, method):
+    X, y = rows(7)
+    problem = one_against_rest(X, y, loss)[0]
+    alphas = np.geomspace(30.0, 0.3, 6)
+    options = OPTIONS | {"tol": 1e-6}
+    path = solve_path(problem, alphas, method=method, **options)
+    alone = [solve(problem.with_alpha(alpha), method=method, **options) for alpha in alphas]
+    assert path.communications == max(one.communications for one in alone)
+    for one, other in zip(path.results, alone, strict=True):
+        assert one.status is Status.CONVERGED
+        assert np.array_equal(one.coef, other.coef)
+
+
+def test_a_path_that_is_too_large_for_one_total_goes_on_from_group_to_group(monkeypatch):
+    X, y = rows(8)
+    problem = one_against_rest(X, y, "logistic")[0]
+    alphas, options = np.geomspace(30.0, 0.3, 6), {"method": ProximalNewton(), **OPTIONS}
+    whole = solve_path(problem, alphas, **options)
+    monkeypatch.setattr(together_module, "MOST_BYTES", 2 * 8 * 5 * 28)  # two weights of 5 nodes with 28 numbers each
+    grouped = solve_path(problem, alphas, **options)
+    assert grouped.bytes < whole.bytes
+    assert grouped.communications > whole.communications
+    assert grouped.communications == sum(
+        max(one.communications for one in grouped.results[k : k + 2]) for k in (0, 2, 4)
+    )
+    assert np.allclose(grouped.coefs, whole.coefs, atol=1e-3)
+    assert {one.status for one in grouped.results} == {Status.CONVERGED}
+
+
+def test_wide_problems_are_solved_together_too():
+    rng = np.random.default_rng(9)
+    X = rng.normal(size=(40, 600))
+    y = X[:, :3] @ [3.0, -2.0, 1.0] + 0.1 * rng.normal(size=40)
+    problem = Problem.glm(X, y, penalty="l1", split="samples", fit_intercept=True)
+    half = problem.with_targets([y], [(np.arange(40) % 2).astype(float)])
+    top = float(np.abs(X.T @ (y - y.mean())).max())
+    alphas = [top * np.array([0.5, 0.1])] * 2
+    options = {"method": ProximalNewton(), "n_nodes": 4, "tol": 1e-7}
+    made = solve_paths([problem, half], alphas, **options)
+    for one, found in zip((problem, half), made.solutions, strict=True):
+        alone = [solve(one.with_alpha(alpha), **options) for alpha in alphas[0]]
+        assert (found.gap <= 1e-7 * found.objective).all()
+        assert np.allclose(found.objective, [result.objective for result in alone], rtol=1e-6)
 
 
 def test_what_cannot_be_solved_together_is_refused():

@@ -18,6 +18,10 @@ from glmesh.errors import InvalidInput
 from glmesh.parallel import ProcessGroup
 from glmesh.problem import Problem
 
+# [bytes] of the contributions of all nodes to one total, beyond which fewer problems are solved together
+MOST_BYTES = 2**27
+WORKING_SET = 500  # columns of a Hessian, about the most where a working set is enough
+
 
 def solve_together(
     problems: Sequence[Problem],
@@ -33,8 +37,9 @@ def solve_together(
 ) -> list[Result]:
     """Solve several problems on the same rows at once by a method on totals; return a Result for each, in order.
 
-    A round is one total with the fields of all problems that are not done, so K problems take the communications of
-    the slowest. Every problem passes through the same bits as `solve` takes it alone.
+    A round is one total with the fields of all problems that are not done, so all together take the communications of
+    the slowest; where their totals would need more than 128 MB, some wait until others are done. Every problem passes
+    through the same bits as alone.
 
     Parameters
     ----------
@@ -84,6 +89,12 @@ def solve_together(
             )
 
 
+def group_size(run: Run) -> int:
+    """Return how many problems like that of a run, at least 1, are solved together: their Hessians need the memory."""
+    d = min(run.blocks[0].p, WORKING_SET) + 1
+    return int(max(1, MOST_BYTES // (8 * run.n_nodes * d * (d + 1) // 2)))
+
+
 def require_same_problems(processes: ProcessGroup, problems: Sequence[Problem], starts: Sequence[Any]) -> None:
     """Raise Mismatch unless all processes have the same problems and starts; `Run` compares the first itself."""
     for number, (problem, start) in enumerate(zip(problems[1:], starts[1:], strict=True), start=2):
@@ -101,22 +112,28 @@ def advance_together(
     record_every: int = 1,
     callback: Callable[[Run], object] | None = None,
 ) -> list[Result]:
-    """Make rounds of runs that share a transport, all at once, until each has ended; return their Results in order."""
+    """Make rounds of runs that share a transport, all at once, until each has ended; return their Results in order.
+
+    At most `group_size` of them are under way; the others wait for their places.
+    """
     observers = [Observer(run, record_every, max_rounds) for run in runs]
     rules, ended = rules_of(tol, max_rounds, stop), dict[int, Result]()
-    aim, left = None if stop == "rounds" else tol, dict(enumerate(runs))
+    aim, size, waiting = None if stop == "rounds" else tol, group_size(runs[0]), dict(enumerate(runs))
     with Wishes(runs[0], callback) as wishes:
-        while left:
-            wished = wishes.check(runs[0], {})
-            for number, run in list(left.items()):
+        while waiting:
+            wished, left = wishes.check(runs[0], {}), list[Run]()
+            for number, run in list(waiting.items()):
+                if len(left) == size and wished is None:
+                    break
                 status = _ends(run, observers[number], rules, wished)
                 if status is not None:
                     ended[number] = observers[number].result(status, aim)
-                    del left[number]
+                    del waiting[number]
+                else:
+                    left.append(run)
             if left:
-                first, *others = [run.driver for run in left.values()]
-                first.next_of_all(others)
-                for run in left.values():
+                left[0].driver.next_of_all([run.driver for run in left[1:]])
+                for run in left:
                     wishes.ask(run)
     return [ended[number] for number in range(len(runs))]
 

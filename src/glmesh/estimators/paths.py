@@ -162,9 +162,9 @@ def elastic_net_paths(
 ) -> Models:
     """Return a path for each (l1_ratio, weights alpha) in `grids` and each subset of the rows, in this order.
 
-    A subset has the numbers of its rows in each part. By rows, and for few features, all travel in the same totals.
+    A subset has the numbers of its rows in each part. By rows all travel in the same totals.
     """
-    together = _paths_at_once(model, data, grids, subsets)
+    together = _paths_together(model, data, grids, subsets)
     if together is not None:
         return together
     found = [elastic_net_path(model, data.rows(rows), ratio, grid) for ratio, grid in grids for rows in subsets]
@@ -176,13 +176,13 @@ def elastic_net_paths(
     )
 
 
-def _paths_at_once(
+def _paths_together(
     model: ElasticNetRegressor,
     data: TrainingData,
     grids: Sequence[tuple[float, Vector]],
     subsets: Sequence[list[Indices]],
 ) -> Models | None:
-    """Return what `elastic_net_paths` returns if the method solves all problems at once; a subset is a weighting."""
+    """Return what `elastic_net_paths` returns if the method is one on totals; a subset of the rows is a weighting."""
     objectives = [net_objective(model, data, 1.0, ratio) for ratio, _ in grids]
     if data.deal is not None or any(data.method(one) is None for one in objectives):
         return None
@@ -193,8 +193,6 @@ def _paths_at_once(
     for name in ("stop", "record_every"):
         del options[name]
     made = solve_paths(problems, alphas, **options)
-    if made is None:
-        return None
     unfinished = sum(int((one.gap > model.tol * np.abs(one.objective)).sum()) for one in made.solutions)
     models = [(one.coefs.T, one.intercepts) for one in made.solutions]
     return Models(models, made.communications, unfinished)

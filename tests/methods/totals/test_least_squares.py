@@ -129,13 +129,3 @@ def test_what_cannot_be_proven_is_not_called_converged():
     path = solve_path(problem, alphas, method=NEWTON, n_nodes=3, tol=0.0)
     assert {result.status for result in path.results} == {Status.OUT_OF_ROUNDS}
     assert max(result.rounds for result in path.results) < 20  # rounding is all that is left
-
-
-def test_other_losses_go_from_one_weight_to_the_next():
-    X, y, _ = data(6)
-    problem = Problem.glm(X, y, loss="huber", penalty="l1", split="samples")
-    options = {"method": NEWTON, "n_nodes": 3}
-    assert solve_paths([problem], [np.array([2.0])], **options) is None
-    path = solve_path(problem, [2.0, 1.0], **options)
-    assert not path.at_once
-    assert path.communications == sum(result.communications for result in path.results)
