@@ -308,3 +308,28 @@ def test_a_node_needs_no_scikit_learn():
     code = "import sys, glmesh; assert 'Lasso' in dir(glmesh); print('glmesh.estimators' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "False"
+
+
+def test_folds_and_weights_travel_in_the_same_totals():
+    options = {"n_nodes": 4, "topology": "complete"}
+    few = glmesh.LassoCV(alphas=3, cv=2, **options).fit(X, Y)
+    many = glmesh.LassoCV(alphas=20, cv=10, **options).fit(X, Y)
+    assert few.communications_ == many.communications_ <= 5  # two totals, and three maxima for units
+
+
+def test_several_classes_take_the_communications_of_the_slowest():
+    model = glmesh.LogisticRegression(n_nodes=4).fit(IRIS, NAMES)
+    each = [glmesh.LogisticRegression(n_nodes=4).fit(IRIS, NAMES == name) for name in model.classes_]
+    assert [result.communications for result in model.result_] == [one.result_.communications for one in each]
+    assert model.n_iter_.tolist() == [one.n_iter_[0] for one in each]
+    assert np.array_equal(model.coef_, np.vstack([one.coef_ for one in each]))
+    assert np.array_equal(model.dual_gap_, [one.dual_gap_ for one in each])
+
+
+def test_cross_validation_that_cannot_converge_says_what_to_do():
+    with pytest.warns(ConvergenceWarning) as caught:
+        glmesh.LassoCV(alphas=2, cv=2, n_nodes=2, max_rounds=1).fit(X, Y)
+    expected = (
+        "4 of 4 fits of the cross-validation stopped before the tolerance was reached; raise max_rounds or relax tol"
+    )
+    assert expected in [str(one.message) for one in caught]

@@ -205,8 +205,9 @@ class ElasticNetCV(ElasticNetRegressor):
 class LassoCV(ElasticNetCV):
     """`Lasso` with the alpha that predicts held-out samples best, as scikit-learn's LassoCV.
 
-    Folds are made inside every node, so no node sees another's data. Split by features only: all nodes leave out the
-    same rows of their own columns, and what they predict for those is one more sum of a number per row.
+    Folds are made inside every node, so no node sees another's data. Split by samples each node puts its own rows into
+    folds and tells the sum of its squared errors. Split by features all nodes leave out the same rows of their own
+    columns; what they predict for those is one more sum of a number per row.
 
     Parameters
     ----------
