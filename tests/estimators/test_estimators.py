@@ -319,7 +319,7 @@ def test_folds_and_weights_travel_in_the_same_totals():
 
 def test_several_classes_take_the_communications_of_the_slowest():
     model = glmesh.LogisticRegression(n_nodes=4).fit(IRIS, NAMES)
-    each = [glmesh.LogisticRegression(n_nodes=4).fit(IRIS, NAMES == name) for name in model.classes_]
+    each = [glmesh.LogisticRegression(n_nodes=4).fit(IRIS, name == NAMES) for name in model.classes_]
     assert [result.communications for result in model.result_] == [one.result_.communications for one in each]
     assert model.n_iter_.tolist() == [one.n_iter_[0] for one in each]
     assert np.array_equal(model.coef_, np.vstack([one.coef_ for one in each]))
