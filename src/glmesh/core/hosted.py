@@ -7,12 +7,12 @@ order, and all are given the same bits.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 
 from glmesh.core.messages import AnyRounds
-from glmesh.core.records import Certificate, Event, Measures
+from glmesh.core.records import Certificate, Event, Measures, PathSolutions
 from glmesh.core.setup import Setup
 from glmesh.core.state import Extent
 from glmesh.core.transport import Transport, drive
@@ -174,6 +174,21 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def retarget(self, problem: Problem) -> None:
         """Go on with the functions f and g of another problem on the same columns."""
         self.refuse("set_alpha")
+
+    def beside(self, problem: Problem, warm_start: object) -> Self:
+        """Return nodes of another problem on the same rows, whose rounds can be made together with those of these."""
+        raise InvalidInput(
+            f"several problems at once are for methods on totals; {self.name} solves one after the other"
+        )
+
+    def along(
+        self, others: Sequence[Self], alphas: Sequence[Vector], tol: float, max_rounds: int
+    ) -> list[PathSolutions] | None:
+        """Solve this problem and others on the same rows, each for many weights of its penalty, all at once.
+
+        `alphas` are the weights for each problem. None: the method goes from one weight to the next.
+        """
+        return None
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
         """Return the present (x, v) of each block, for `go_ahead` on a path; empty if the method needs none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from os import PathLike
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from glmesh.core import Certificate, Event, HostedNodes, Measures, Method, Transport
 from glmesh.engine import checkpoint, data_changes
+from glmesh.engine.driver import Driver
 from glmesh.engine.membership import PlannedChanges
 from glmesh.engine.result import Result
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
@@ -297,6 +299,17 @@ class Run(Iterator[int]):
     def product(self, x: Vector) -> Vector:
         """Return A x, shape (d,), of variables x in the user's order, shape (n,)."""
         return self.nodes.product(x)
+
+    def beside(self, problem: Problem, warm_start: Result | ArrayLike | None = None) -> Run:
+        """Return a run, before round 0, of another problem on the same rows; both can make their rounds together.
+
+        It shares network, transport and threads with this run, which closes them; traffic is that of all together.
+        """
+        other = copy.copy(self)
+        other.driver = Driver(self.nodes.beside(problem, warm_start))
+        other.history, other.anchors = [], []
+        other.forget()
+        return other
 
     # what changes it in mid-run
 

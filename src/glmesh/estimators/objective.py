@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -137,6 +137,13 @@ class TrainingData:
         new = [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)]
         return replace(self, parts=new)
 
+    def only(self, chosen: list[Indices]) -> TrainingData:
+        """Return these samples with weight 0 for all rows of part k but chosen[k]."""
+        weights = [np.zeros_like(w) for _, _, w in self.parts]
+        for own, rows, (_, _, w) in zip(weights, chosen, self.parts, strict=True):
+            own[rows] = w[rows]
+        return self.with_targets([y for _, y, _ in self.parts], weights)
+
     def of_all(self, own: list[T]) -> list[T]:
         """Return the entries of all processes where each has rows of its own, else those of this one."""
         return own if self.deal is None else self.processes.all_gather(own)
@@ -176,6 +183,17 @@ class TrainingData:
         if self.split != "samples":
             return None
         return objective.on_totals(self.n_features, sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])))
+
+    def problems(self, objective: Objective, others: Iterable[TrainingData]) -> list[Problem]:
+        """Return the problems of these samples and of others that have other targets and weights on the same rows.
+
+        All share one matrix, unless each process has rows of its own, which travel with their targets.
+        """
+        if self.deal is not None:
+            return [self.problem(objective), *(other.problem(objective) for other in others)]
+        first = self.problem(objective)
+        targets = [([y for _, y, _ in o.parts], [objective.weight * w for _, _, w in o.parts]) for o in others]
+        return [first, *(first.with_targets(y, weights) for y, weights in targets)]
 
     def problem(self, objective: Objective) -> Problem:
         """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""

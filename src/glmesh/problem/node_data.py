@@ -54,6 +54,11 @@ class NodeData:
         self.columns = Columns.of(X, rows=spec.split == "samples", name=f"X{where}")
         self.m = self.columns.n if spec.split == "samples" else self.columns.d
         self.p = self.columns.d if spec.split == "samples" else self.columns.n
+        self._set_targets(y, sample_weight)
+
+    def _set_targets(self, y: ArrayLike | None, sample_weight: ArrayLike | None) -> None:
+        """Check and keep targets and sample weights, one of each per sample; without weights they are 1."""
+        where = self.where
         self.y = _vector(y, f"y{where}")
         if len(self.y) != self.m:
             raise InvalidData(f"X{where} has {self.m} rows but y has {len(self.y)} values")
@@ -62,6 +67,12 @@ class NodeData:
             raise InvalidData(f"X{where} has {self.m} rows but sample_weight has {len(self.weight)} values")
         if (self.weight < 0).any():
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
+
+    def with_targets(self, y: ArrayLike, sample_weight: ArrayLike) -> NodeData:
+        """Return this data with other targets and sample weights, both of shape (m,); its columns are shared."""
+        new = copy.copy(self)
+        new._set_targets(y, sample_weight)
+        return new
 
     @staticmethod
     def restored(

@@ -7,6 +7,7 @@ losses; the coefficients are w = grad f(Ax).
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -363,6 +364,31 @@ class Problem:
         <Problem squared + l2, alpha=0.25, by features, pooled>
         """
         return self._respecified(self.spec.with_alpha(alpha))
+
+    def with_targets(self, targets: Sequence[ArrayLike], weights: Sequence[ArrayLike]) -> Problem:
+        """Return the problem with other targets and sample weights on the same rows; data and columns are shared.
+
+        Parameters
+        ----------
+        targets, weights : sequence of arrays of shape (m_k,)
+            y and sample weights of the pooled data alone, or of each node.
+
+        Returns
+        -------
+        Problem
+            A problem with the loss and penalty of this one.
+
+        Raises
+        ------
+        InvalidData
+            An array has another length than there are rows, or holds what is no target or no weight.
+        """
+        both = zip(self.parts, targets, weights, strict=True)
+        new = copy.copy(self)
+        new.parts, new._composite = [part.with_targets(y, weight) for part, y, weight in both], None
+        vars(new).pop("primal", None)
+        new.check()
+        return new
 
     def anchored(self, intercept: float) -> Problem:
         """Return the problem with its free intercept held near another value (split by samples)."""

@@ -202,7 +202,7 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
 
     def fill(k: int) -> None:
         own = bends[block.starts[k] : block.starts[k + 1]]
-        pack_triangle(_gram(block.X[k], block.transposed[k], own, columns), factors, out[k])
+        pack_triangle(gram(block.X[k], block.transposed[k], own, columns), factors, out[k])
 
     list(block.threads.map(fill, range(block.size)))
     return out
@@ -215,7 +215,7 @@ def triangle(n: int) -> tuple[Indices, Indices]:
     return rows, columns
 
 
-def _gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
+def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
     """Return X^T diag(h) X on some columns, shape (n, n), the upper triangle valid; index p is a column of ones."""
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)

@@ -8,16 +8,19 @@ total and no search.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
+from glmesh.functions import Table
 from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
 from glmesh.methods.totals.flat import Curvature
+from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, suits
 from glmesh.methods.totals.model import Factored, Model, Step, dependent, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
@@ -84,6 +87,20 @@ class ProximalNewton(TotalMethod[NewtonState]):
         n = int(dependent(curvature, np.argsort(free, kind="stable")).sum())
         which = "1 column depends" if n == 1 else f"{n} columns depend"
         return f"The optimum is not unique: {which} on others." if n else ""
+
+    def along(
+        self,
+        blocks: Sequence[Rows],
+        penalties: Sequence[Table],
+        alphas: Sequence[Vector],
+        tol: float,
+        max_rounds: int,
+    ) -> AnyRounds | None:
+        """Return a round that solves least squares for all weights alphas at once; None for other losses, and wide."""
+        if not all(suits(block) for block in blocks):
+            return None
+        made = [Penalties.of(table, each, blocks[0].p) for table, each in zip(penalties, alphas, strict=True)]
+        return solve_least_squares(blocks, made, tol, max_rounds)
 
     def round(self, block: Rows, state: NewtonState) -> Totals:
         """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
