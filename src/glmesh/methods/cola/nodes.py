@@ -10,7 +10,6 @@ from glmesh.collectives.agreement import agree_on_data
 from glmesh.core import Block, Certificate, HostedNodes, Measures, Rounds, Setup
 from glmesh.core.state import Extent
 from glmesh.errors import InvalidInput
-from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
@@ -93,26 +92,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         ]
 
     def finish_round(self, number: int) -> None:
-        """Conclude round `number`: let blocks choose the next accelerator, and store what all members have certified.
-
-        Also moves the anchor of a free intercept.
-        """
+        """Conclude round `number`: let blocks leave sums that can do no more, and store what all members certified."""
         for block, state in zip(self.blocks, self.states, strict=True):
             state.finish_round(block)
-        self._follow_intercept()
         if self.by_id.async_certifiers:
             self._note_certificate(self.members(number + 1))
-
-    def _follow_intercept(self) -> None:
-        """Move the anchor of a free intercept to the value that Newton's method, equal at all nodes, has found."""
-        center = self.states[0].coefficients
-        if center is None or not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(center)[1]:
-            return
-        self.problem = self.problem.anchored(f.split(center)[1])
-        for number, block in enumerate(self.blocks):
-            own = self.partition.columns_of(int(block.ids[0]))
-            held, _ = self.problem.node_functions(int(block.ids[0]), own, self.summary)
-            self.blocks[number] = block.with_functions(held, block.terms)
 
     # what can be seen
 
@@ -350,10 +334,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
         """Move every variable to x + step (x - x before), but not across a kink or a bound; the estimates follow.
 
-        `before` is what `mark` returned earlier. Does nothing with Newton's method, which finds the next solution
-        better by itself, and with flow gossip, whose flows are not extrapolated from outside.
+        `before` is what `mark` returned earlier. Does nothing with flow gossip, whose flows are not extrapolated from
+        outside.
         """
-        if not np.isfinite(step) or self.uses_flows or self.states[0].solves_for_coefficients:
+        if not np.isfinite(step) or self.uses_flows:
             return
         for block, state, (x, v) in zip(self.blocks, self.states, before, strict=True):
             ahead = state.x + step * (state.x - x)

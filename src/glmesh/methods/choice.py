@@ -1,0 +1,227 @@
+"""Which acceleration a run takes: decided once, before the first exchange (docs/communications.md has the same table).
+
+Of every acceleration that suits a problem the cost is estimated,
+
+    rounds expected * seconds of the messages of one round,
+
+and the least is taken. The estimate reads kinds and sizes, the network and the storage of the data, never its values,
+so all nodes and all processes come to the same choice without a message. Computing is not counted: nodes wait for
+messages much longer. Where no `network=` is given the messages are those of `Network()`, a millisecond and a gigabit.
+
+| acceleration | nodes hold | numbers in a message | exchanges of a round | rounds expected |
+|---|---|---|---|---|
+| newton | rows, smooth loss | q (q + 1)/2 + 2 q | of a total | 10; squared loss 3, one with a Hessian |
+| interior point | rows, loss with kinks | q (q + 1)/2 + 2 q | of a total | 20 |
+| sums | rows or features, no bounds | length of Ax | of a total | 300 by features, 1,000 by rows |
+| momentum | rows or features | length of Ax | 1 | (3 + 2 sqrt(c)) per sum; 1.25 times without kinks; half if sparse |
+
+q are the coefficients with the intercept; of an L1 problem with more than 500 the Hessian is that of 500. A total takes
+as many exchanges as the diameter where it is flooded, else twice the depth of the spanning tree. c is the condition
+number of the graph: the largest over the smallest positive eigenvalue of I - W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glmesh.collectives.totals import exchanges_per_sum, floods
+from glmesh.core.block import NetworkInfo
+from glmesh.functions import Separable
+from glmesh.functions.separable import TABLE, Columnwise
+from glmesh.methods.totals.choice import method_on_totals
+from glmesh.methods.totals.interior import InteriorPoint
+from glmesh.methods.totals.newton import WIDE, ProximalNewton
+from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.traits import Traits
+from glmesh.network import Network
+from glmesh.problem import Problem, ProblemSpec, Split
+from glmesh.types import Vector
+
+# [totals] of Newton's method to a certified 1e-6; source: benchmarks/reports/choice.md
+NEWTON_TOTALS = 10
+# [totals] of Newton's method on a squared loss, of which one carries a Hessian, because its Hessian is constant
+SQUARED_TOTALS = 3
+# [totals] of the interior-point method to a certified 1e-6; source: benchmarks/reports/choice.md
+INTERIOR_TOTALS = 20
+# [sums] to a gap of 1e-6 by features, columns as they come; source: benchmarks/reports/choice.md
+SUMS_BY_FEATURES = 300
+# [sums] to a gap of 1e-6 by rows, columns as they come; source: benchmarks/reports/choice.md
+SUMS_BY_ROWS = 1000
+# [rounds of momentum per exact sum] on a graph of condition 0, and more per square root of the graph's condition;
+# source: benchmarks/reports/choice.md
+ROUNDS_PER_SUM, ROUNDS_PER_ROOT = 3.0, 2.0
+# factor of these rounds where g has no kinks, because exact sums are then conjugate gradients; source:
+# benchmarks/reports/choice.md
+SMOOTH_FACTOR = 1.25
+# factor of these rounds where the data is sparse, because columns of different nodes then hardly overlap; source:
+# benchmarks/reports/choice.md
+SPARSE_FACTOR = 0.5
+NUMBER = 8  # [bytes]
+
+OnTotals = TotalMethod[Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the choice depends on of a problem: kinds and sizes, which all nodes know before the first exchange."""
+
+    split: Split
+    length: int  # of Ax: coefficients split by samples, samples split by features
+    on_totals: OnTotals | None  # method on totals that suits nodes with rows; None: there is none
+    quadratic: bool  # whether the loss is squared, so that its Hessian is summed once
+    working_set: bool  # whether the Hessian is summed on a working set: every coefficient has an L1 penalty
+    gossips: bool  # whether there is a form f(Ax) + g(x), which momentum and sums need
+    bounded: bool  # whether a variable that can move has a bound, at which exact sums get stuck
+    kinked: bool  # whether g has kinks
+    sparse: bool  # whether the data is stored sparse
+
+    @staticmethod
+    def of(problem: Problem) -> Task:
+        """Return what the choice depends on of a problem; nothing is read of its data but shape and storage."""
+        sparse = any(not part.columns.dense for part in problem.parts)
+        return Task.on(problem.spec, problem.summary.width, sparse=sparse)
+
+    @staticmethod
+    def on(spec: ProblemSpec, width: int, *, sparse: bool) -> Task:
+        """Return the task of an objective on rows of `width` features (split by samples), or on so many samples."""
+        by_samples = spec.split == "samples"
+        penalties = spec.penalty if isinstance(spec.penalty, list) else [spec.penalty]
+        dual = spec.loss.dual(np.array([1.0, -1.0]), np.ones(2))
+        terms = [dual] if by_samples else penalties
+        method = method_on_totals(spec.loss, spec.penalty_of(None), width) if by_samples else None
+        table = spec.penalty_of(None).as_table()
+        smooth = isinstance(dual, Columnwise) and dual.has_smooth_conjugate
+        return Task(
+            split=spec.split,
+            length=width + int(by_samples and spec.fit_intercept),
+            on_totals=method,
+            quadratic=smooth and Traits.of(spec.loss).quadratic,
+            working_set=width > WIDE and table is not None and bool((table.l1 > 0).all()),
+            gossips=spec.has_form,
+            bounded=any(_is_bounded(g) for g in terms),
+            kinked=any(_is_kinked(g) for g in terms),
+            sparse=sparse,
+        )
+
+
+def _rows_of(g: Separable) -> Vector | None:
+    """Return the rows (l1, l2, linear, lo, hi) of two columns, or of all that a table names; None: g is no table."""
+    if g.kind != TABLE:
+        return None
+    table = g.as_table()
+    n = 2 if table is None else max(2, *(np.size(part) for part in (table.l1, table.lo, table.hi)))
+    return np.asarray(g.kernel_rows(n))
+
+
+def _is_bounded(g: Separable) -> bool:
+    """Return whether a variable of g that can move has a bound."""
+    rows = _rows_of(g)
+    if rows is None:
+        return False
+    lo, hi = rows[:, 3], rows[:, 4]
+    return not bool((np.isinf(lo) & np.isinf(hi) | (lo == hi)).all())
+
+
+def _is_kinked(g: Separable) -> bool:
+    """Return whether g is not quadratic: it has kinks, groups, or the entropy of a logistic loss."""
+    rows = _rows_of(g)
+    return rows is None or bool((rows[:, 0] > 0).any())
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Exchanges and seconds that messages take on a network."""
+
+    info: NetworkInfo
+    network: Network
+
+    def exchange(self, numbers: int) -> float:
+        """Return the seconds of one exchange in which every node sends so many numbers to all its neighbours."""
+        return self.network.latency + self._seconds(self.degree * numbers)
+
+    def total(self, numbers: int) -> tuple[int, float]:
+        """Return (exchanges, seconds) of a total of so many numbers per node, flooded or along the spanning tree.
+
+        Flooding, a node passes all contributions on; along the tree it sends a sum up and the total to its children.
+        """
+        info = self.info
+        exchanges = exchanges_per_sum(info, numbers)
+        if floods(info, numbers):
+            sent = self.degree if info.diameter <= 1 else 1 + info.n_nodes * (self.degree - 1)
+        else:
+            sent = info.depth * (1 + int(np.bincount(info.parents[info.parents >= 0], minlength=1).max()))
+        return exchanges, exchanges * self.network.latency + self._seconds(sent * numbers)
+
+    def _seconds(self, numbers: int) -> float:
+        return NUMBER * numbers / self.network.bandwidth
+
+    @cached_property
+    def degree(self) -> int:
+        """Neighbours of the node that has most of them."""
+        return int(np.diff(self.info.mixing.matrix.indptr).max()) - 1
+
+    @property
+    def condition(self) -> float:
+        """Largest over smallest positive eigenvalue of I - W; 1 of a single node."""
+        mixing = self.info.mixing
+        return mixing.top / (1.0 - mixing.lambda2) if mixing.top > 0 and mixing.lambda2 < 1 else 1.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run with one acceleration is expected to cost."""
+
+    name: str  # "newton", "interior point", "sums" or "momentum"
+    rounds: int  # expected
+    exchanges: int  # of one round
+    seconds: float  # of the messages of all rounds
+
+    def __str__(self) -> str:
+        each = "an exchange" if self.exchanges == 1 else f"{self.exchanges} exchanges"
+        return f"{self.rounds:,} rounds of {each}, {self.seconds:.2g} s"
+
+
+def estimates(task: Task, info: NetworkInfo, network: Network | None = None) -> list[Estimate]:
+    """Return the expected cost of every acceleration that suits a task on a network that stands still, cheapest first.
+
+    Without a `network` messages cost what they do on a `Network()`. The list is empty if nothing suits. Of equal costs
+    the earlier row of the table comes first.
+    """
+    messages = Messages(info, Network() if network is None else network)
+    return sorted(_rows_of_table(task, messages), key=lambda one: one.seconds)
+
+
+def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
+    """Yield the estimates of the accelerations that suit a task, in the order of the table."""
+    if task.on_totals is not None:
+        yield _of_totals(task, messages)
+    if not task.gossips:
+        return
+    sums = SUMS_BY_ROWS if task.split == "samples" else SUMS_BY_FEATURES
+    if not task.bounded:
+        exchanges, seconds = messages.total(task.length)
+        yield Estimate("sums", sums, exchanges, sums * seconds)
+    factor = (1.0 if task.kinked else SMOOTH_FACTOR) * (SPARSE_FACTOR if task.sparse else 1.0)
+    per_sum = ROUNDS_PER_SUM + ROUNDS_PER_ROOT * float(np.sqrt(messages.condition))
+    rounds = round(sums * factor * per_sum)
+    yield Estimate("momentum", rounds, 1, rounds * messages.exchange(task.length))
+
+
+def _of_totals(task: Task, messages: Messages) -> Estimate:
+    """Return the expected cost of the method on totals of a task; a further method has its line here."""
+    q = task.length
+    square = min(q, WIDE) if task.working_set else q
+    large, small = square * (square + 1) // 2 + 2 * q, 2 * q
+    exchanges, seconds = messages.total(large)
+    if isinstance(task.on_totals, InteriorPoint):
+        return Estimate("interior point", INTERIOR_TOTALS, exchanges, INTERIOR_TOTALS * seconds)
+    assert isinstance(task.on_totals, ProximalNewton)
+    if task.quadratic and not task.working_set:
+        seconds += (SQUARED_TOTALS - 1) * messages.total(small)[1]
+        return Estimate("newton", SQUARED_TOTALS, exchanges, seconds)
+    return Estimate("newton", NEWTON_TOTALS, exchanges, NEWTON_TOTALS * seconds)
