@@ -27,7 +27,7 @@ from glmesh.files import archive
 from glmesh.network import Mixing
 from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
 
-KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # a file may hold classes of this package only
+KIND, VERSION, PACKAGE = "checkpoint", 6, "glmesh"  # a file may hold classes of this package only
 
 
 def write(path: str | PathLike[str], tree: dict[str, object]) -> None:

@@ -32,7 +32,7 @@ import numpy as np
 from glmesh.collectives.totals import exchanges_per_sum, floods
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Separable
-from glmesh.functions.separable import TABLE, Columnwise
+from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.interior import InteriorPoint
 from glmesh.methods.totals.newton import WIDE, ProximalNewton
@@ -40,7 +40,6 @@ from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.traits import Traits
 from glmesh.network import Network
 from glmesh.problem import Problem, ProblemSpec, Split
-from glmesh.types import Vector
 
 # [totals] of Newton's method to a certified 1e-6; source: benchmarks/reports/choice.md
 NEWTON_TOTALS = 10
@@ -109,28 +108,16 @@ class Task:
         )
 
 
-def _rows_of(g: Separable) -> Vector | None:
-    """Return the rows (l1, l2, linear, lo, hi) of two columns, or of all that a table names; None: g is no table."""
-    if g.kind != TABLE:
-        return None
-    table = g.as_table()
-    n = 2 if table is None else max(2, *(np.size(part) for part in (table.l1, table.lo, table.hi)))
-    return np.asarray(g.kernel_rows(n))
-
-
 def _is_bounded(g: Separable) -> bool:
     """Return whether a variable of g that can move has a bound."""
-    rows = _rows_of(g)
-    if rows is None:
-        return False
-    lo, hi = rows[:, 3], rows[:, 4]
-    return not bool((np.isinf(lo) & np.isinf(hi) | (lo == hi)).all())
+    table = g.as_table()
+    return table is not None and bool(((table.lo < table.hi) & (np.isfinite(table.lo) | np.isfinite(table.hi))).any())
 
 
 def _is_kinked(g: Separable) -> bool:
     """Return whether g is not quadratic: it has kinks, groups, or the entropy of a logistic loss."""
-    rows = _rows_of(g)
-    return rows is None or bool((rows[:, 0] > 0).any())
+    table = g.as_table()
+    return table is None or bool((table.l1 > 0).any())
 
 
 @dataclass(frozen=True)

@@ -277,7 +277,8 @@ class Cola:
         choice = choices.initial(self.acceleration, self.unsuited, reliable=flows or not setup.plan.loses_messages)
         if self.acceleration != "auto" or choice.name == "none":
             return choice
-        return choices.cheapest(setup, totals=self.leaves_rounds_open, sums=not flows)
+        slow = any(entry.theta is not None for entry in setup.plan.straggler)  # sums make the same passes at all nodes
+        return choices.cheapest(setup, totals=self.leaves_rounds_open, sums=not flows and not slow)
 
     def uses_flows(self, setup: Setup) -> bool:
         """Return whether nodes use flow gossip; raise InvalidInput for options that do not go with the fault plan."""

@@ -10,6 +10,7 @@ from glmesh.collectives.agreement import agree_on_data
 from glmesh.core import Block, Certificate, HostedNodes, Measures, Rounds, Setup
 from glmesh.core.state import Extent
 from glmesh.errors import InvalidInput
+from glmesh.functions import Anchored
 from glmesh.kernels.warm import warm_up
 from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
@@ -371,13 +372,19 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def warm_start(self, start: object) -> list[Vector | None]:
         """Return the variables of each block from which a run starts, from a Result or an array in the user's order.
 
-        None for each block if `start` is None: a cold start. Raise InvalidInput for variables of another shape or out
-        of bounds.
+        None for each block if `start` is None: a cold start. A Result of a method on totals has coefficients alone:
+        split by samples the dual variables that belong to them are taken. Raise InvalidInput for variables of another
+        shape or out of bounds.
         """
         if start is None:
             return [None] * len(self.blocks)
+        x = getattr(start, "x", start)
+        if x is None:
+            x = getattr(start, "coef", None)
+            if self.by_samples:
+                return list(self._duals_of(x, getattr(start, "intercept", 0.0)))
         try:
-            x = np.asarray(getattr(start, "x", start), dtype=np.float64)
+            x = np.asarray(x, dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInput("warm_start is a Result, or variables in your order (Result.x)") from None
         if x.shape != (self.problem.n,) or not np.isfinite(x).all():
@@ -386,6 +393,17 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         if not np.isfinite([block.g.value(part) for block, part in zip(self.blocks, xs, strict=True)]).all():
             raise InvalidInput("warm_start is outside the bounds of this problem")
         return list(xs)
+
+
+    def _duals_of(self, coef: object, intercept: float) -> list[Vector]:
+        """Return the dual variables of each block's samples that belong to coefficients (p,): slopes of the losses."""
+        w = np.asarray(coef, dtype=np.float64)
+        p = self.blocks[0].d - int(self.problem.spec.fit_intercept)
+        if w.shape != (p,) or not np.isfinite(w).all():
+            raise InvalidInput(f"warm_start needs {p} finite coefficients (Result.coef), got shape {w.shape}")
+        f = self.blocks[0].f
+        w = f.join(w, intercept) if isinstance(f, Anchored) else w
+        return [block.inside(block.g.conjugate_subgradient(-block.columns.transposed_dot(w))) for block in self.blocks]
 
 
 def _deal(setup: Setup) -> Partition:
