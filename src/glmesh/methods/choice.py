@@ -4,15 +4,15 @@ Of every acceleration that suits a problem the cost is estimated,
 
     rounds expected * seconds of the messages of one round,
 
-and the least is taken. The estimate reads kinds and sizes, the network and the storage of the data, never its values,
-so all nodes and all processes come to the same choice without a message. Computing is not counted: nodes wait for
+and the least is taken. The estimate reads kinds, sizes and the network, and of the data only how much of it is zero, so
+all nodes and all processes come to the same choice without a message. Computing is not counted: nodes wait for
 messages much longer. Where no `network=` is given the messages are those of `Network()`, a millisecond and a gigabit.
 
 | acceleration | nodes hold | numbers in a message | exchanges of a round | rounds expected |
 |---|---|---|---|---|
 | newton | rows, smooth loss | q (q + 1)/2 + 2 q | of a total | 10; squared loss 3, one with a Hessian |
 | interior point | rows, loss with kinks | q (q + 1)/2 + 2 q | of a total | 20 |
-| sums | rows or features, no bounds | length of Ax | of a total | 300 by features, 1,000 by rows |
+| sums | rows or features, no bounds | length of Ax | of a total | 1,000 |
 | momentum | rows or features | length of Ax | 1 | (3 + 2 sqrt(c)) per sum; 1.25 times without kinks; half if sparse |
 
 q are the coefficients with the intercept; of an L1 problem with more than 500 the Hessian is that of 500. A total takes
@@ -39,7 +39,8 @@ from glmesh.methods.totals.newton import WIDE, ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.traits import Traits
 from glmesh.network import Network
-from glmesh.problem import Problem, ProblemSpec, Split
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
+from glmesh.problem import Problem, ProblemSpec, Shard, Split
 
 # [totals] of Newton's method to a certified 1e-6; source: benchmarks/reports/choice.md
 NEWTON_TOTALS = 10
@@ -47,10 +48,8 @@ NEWTON_TOTALS = 10
 SQUARED_TOTALS = 3
 # [totals] of the interior-point method to a certified 1e-6; source: benchmarks/reports/choice.md
 INTERIOR_TOTALS = 20
-# [sums] to a gap of 1e-6 by features, columns as they come; source: benchmarks/reports/choice.md
-SUMS_BY_FEATURES = 300
-# [sums] to a gap of 1e-6 by rows, columns as they come; source: benchmarks/reports/choice.md
-SUMS_BY_ROWS = 1000
+# [sums] to a gap of 1e-6 with columns as they come; source: benchmarks/reports/choice.md
+SUMS = 1000
 # [rounds of momentum per exact sum] on a graph of condition 0, and more per square root of the graph's condition;
 # source: benchmarks/reports/choice.md
 ROUNDS_PER_SUM, ROUNDS_PER_ROOT = 3.0, 2.0
@@ -60,6 +59,9 @@ SMOOTH_FACTOR = 1.25
 # factor of these rounds where the data is sparse, because columns of different nodes then hardly overlap; source:
 # benchmarks/reports/choice.md
 SPARSE_FACTOR = 0.5
+# share of entries that are not zero up to which data is sparse, however it is stored; source:
+# benchmarks/reports/choice.md
+SPARSE = 0.2
 NUMBER = 8  # [bytes]
 
 OnTotals = TotalMethod[Any]
@@ -77,16 +79,18 @@ class Task:
     gossips: bool  # whether there is a form f(Ax) + g(x), which momentum and sums need
     bounded: bool  # whether a variable that can move has a bound, at which exact sums get stuck
     kinked: bool  # whether g has kinks
-    sparse: bool  # whether the data is stored sparse
+    sparse: bool  # whether at most SPARSE of the data is not zero
 
     @staticmethod
-    def of(problem: Problem) -> Task:
-        """Return what the choice depends on of a problem; nothing is read of its data but shape and storage."""
-        sparse = any(not part.columns.dense for part in problem.parts)
-        return Task.on(problem.spec, problem.summary.width, sparse=sparse)
+    def of(problem: Problem, processes: ProcessGroup = SINGLE_PROCESS) -> Task:
+        """Return what the choice depends on of a problem, equal in all processes that hold a part of its data."""
+        own = [(np.count_nonzero(part.columns.data), part.columns.d * part.columns.n) for part in problem.parts]
+        counts = processes.all_gather(own) if isinstance(problem, Shard) else own
+        nonzeros, entries = (sum(each) for each in zip(*counts, strict=True))
+        return Task.on(problem.spec, problem.summary.width, sparse=nonzeros <= SPARSE * entries)
 
     @staticmethod
-    def on(spec: ProblemSpec, width: int, *, sparse: bool) -> Task:
+    def on(spec: ProblemSpec, width: int, *, sparse: bool = False) -> Task:
         """Return the task of an objective on rows of `width` features (split by samples), or on so many samples."""
         by_samples = spec.split == "samples"
         penalties = spec.penalty if isinstance(spec.penalty, list) else [spec.penalty]
@@ -189,13 +193,12 @@ def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
         yield _of_totals(task, messages)
     if not task.gossips:
         return
-    sums = SUMS_BY_ROWS if task.split == "samples" else SUMS_BY_FEATURES
     if not task.bounded:
         exchanges, seconds = messages.total(task.length)
-        yield Estimate("sums", sums, exchanges, sums * seconds)
+        yield Estimate("sums", SUMS, exchanges, SUMS * seconds)
     factor = (1.0 if task.kinked else SMOOTH_FACTOR) * (SPARSE_FACTOR if task.sparse else 1.0)
     per_sum = ROUNDS_PER_SUM + ROUNDS_PER_ROOT * float(np.sqrt(messages.condition))
-    rounds = round(sums * factor * per_sum)
+    rounds = round(SUMS * factor * per_sum)
     yield Estimate("momentum", rounds, 1, rounds * messages.exchange(task.length))
 
 

@@ -67,7 +67,7 @@ def newton(setup: Setup) -> Choice:
 
     Raise UnsuitablePair if the problem has none, and InvalidInput if the fault plan does not go with totals.
     """
-    task = Task.of(setup.problem)
+    task = Task.of(setup.problem, setup.processes)
     if task.on_totals is None:
         raise UnsuitablePair(
             "acceleration='newton' needs nodes that hold rows (split='samples'), a penalty with a term per coefficient "
@@ -84,7 +84,7 @@ def cheapest(setup: Setup, *, totals: bool, sums: bool) -> Choice:
     `totals` and `sums` say whether options and fault plan allow them; momentum always goes, unless the problem has no
     form f(Ax) + g(x). It is named too where nothing suits, so that CoLA's nodes say what is missing.
     """
-    task = Task.of(setup.problem)
+    task = Task.of(setup.problem, setup.processes)
     allowed = {"momentum"} | ({"sums"} if sums else set())
     free = task.split == "samples" and setup.problem.spec.fit_intercept
     if free and (setup.certify or not setup.plan.is_empty):

@@ -394,7 +394,6 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             raise InvalidInput("warm_start is outside the bounds of this problem")
         return list(xs)
 
-
     def _duals_of(self, coef: object, intercept: float) -> list[Vector]:
         """Return the dual variables of each block's samples that belong to coefficients (p,): slopes of the losses."""
         w = np.asarray(coef, dtype=np.float64)

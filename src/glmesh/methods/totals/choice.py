@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from glmesh.errors import UnsuitablePair
 from glmesh.functions import Loss, Separable
 from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
 from glmesh.methods.totals.newton import ProximalNewton
+from glmesh.methods.totals.pieces import Kinks
 from glmesh.types import Vector
 
 # [coefficients] above which a whole Hessian is not summed: half a million numbers weigh more than what gossip sends
@@ -30,7 +32,17 @@ def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int) -> Pro
         return ProximalNewton() if narrow or bool((table.l1 > 0).all()) else None
     bounded = bool((table.lo > -np.inf).any() or (table.hi < np.inf).any() or table.linear.any())
     penalised = bool(((table.l1 > 0) | (table.l2 > 0)).all())
-    return InteriorPoint() if penalised and not bounded and n_coefficients <= MAX_COLUMNS else None
+    suits = penalised and not bounded and n_coefficients <= MAX_COLUMNS
+    return InteriorPoint() if suits and _has_pieces(loss) else None
+
+
+def _has_pieces(loss: Loss) -> bool:
+    """Return whether a loss is made of pieces that the interior-point method knows, as all of the catalogue are."""
+    try:
+        Kinks.of(loss)
+    except UnsuitablePair:
+        return False
+    return True
 
 
 def _two_rows() -> tuple[Vector, Vector]:
