@@ -17,7 +17,7 @@ from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import L1, L2, LOSSES, Box, GroupLasso, Loss, Table
 from glmesh.methods import InteriorPoint, ProximalNewton, choice
 from glmesh.methods.choice import Task, estimates
-from glmesh.network import mixing, topology
+from glmesh.network import topology
 from glmesh.problem import Shard
 from tests.scenes import PROBLEMS
 
@@ -39,8 +39,7 @@ def long(m: int, p: int, density: float = 1.0) -> Any:
 
 
 def info(name: str = "ring", n_nodes: int = 16) -> NetworkInfo:
-    weights = mixing.metropolis(topology.build(name, n_nodes, 0))
-    return NetworkInfo.of(weights, topology.diameter(weights.matrix), 0)
+    return NetworkInfo.of_graph(topology.build(name, n_nodes, 0), 0)
 
 
 def cheapest(problem: Problem, graph: str = "ring", n_nodes: int = 16, network: Network | None = None) -> str:
