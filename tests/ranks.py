@@ -258,7 +258,7 @@ def hold(folder: Path) -> None:
                 held = shard.parts[0].columns
                 weight = np.asarray([rows.nnz, held.nnz, held.n])
                 result = solve(shard, runtime=all_ranks, n_nodes=8, max_rounds=5, stop="rounds")
-                np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.x)
+                np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.estimates)
 
 
 def resume(folder: Path) -> None:

@@ -91,7 +91,7 @@ class Cola:
     >>> X = np.random.default_rng(0).normal(size=(40, 12))
     >>> lasso = Problem.glm(X, X[:, 0] - X[:, 1], penalty="l1", alpha=1.0)
     >>> solve(lasso, method=Cola(), n_nodes=4, tol=1e-6).story[0][:2]
-    (0, 'momentum')
+    (0, 'sums')
     >>> solve(lasso, method=Cola.printed(), n_nodes=4, tol=1e-6).status.name
     'CONVERGED'
     """
