@@ -95,7 +95,7 @@ def cheapest(setup: Setup, *, totals: bool, sums: bool) -> Choice:
     if not found:
         return Choice(*RELIABLE)
     best, others = found[0], found[1:]
-    why = f"expected: {best}; " + (f"{others[0].name}: {others[0]}" if others else "nothing else suits")
+    why = f"expected: {best}; " + (f"{others[0].name}: {others[0]}" if others else "nothing else is possible here")
     return Choice(best.name, why, task.on_totals if best.name not in ("sums", "momentum") else None, leaves=True)
 
 
