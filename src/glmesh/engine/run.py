@@ -30,9 +30,9 @@ class Run(Iterator[int]):
     problem : Problem
         Objective and data; pooled data is dealt out to the nodes.
     method : Method, default Cola()
-        `Cola(...)`, `Cocoa()`, a consensus method such as `Nids()`, or any class with `prepare` and `round`. Where nodes
-        hold samples `Cola()` takes a method on totals if that is cheaper. For a consensus method nodes hold samples
-        whatever the split, and `partition` deals out samples.
+        `Cola(...)`, `Cocoa()`, a consensus method such as `Nids()`, or any class with `prepare` and `round`. Where
+        nodes hold samples `Cola()` takes a method on totals if that is cheaper. For a consensus method nodes hold
+        samples whatever the split, and `partition` deals out samples.
     topology : str or networkx.Graph, default "ring"
         Connected communication graph; `glmesh topology list` prints the names.
     n_nodes : int, default 16
