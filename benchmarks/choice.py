@@ -135,7 +135,12 @@ def main() -> None:
     with threadpool_limits(1):
         rows, features = rows_table(), features_table()
     expected = common.table(
-        ["constant", "value"], [[f"`{name}`", getattr(choice, name)] for name in vars(choice) if name.isupper()]
+        ["constant", "value"],
+        [
+            [f"`{name}`", value]
+            for name, value in vars(choice).items()
+            if name.isupper() and isinstance(value, int | float)
+        ],
     )
     common.write(
         "choice",
