@@ -99,7 +99,8 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
     )
     free = {"loss": "logistic", "split": "samples", "fit_intercept": True}
     found["free intercept"] = lambda: Problem.glm(X, SIGNS, **free), {"max_rounds": 40, "tol": 1e-2, "record_every": 5}
-    found["warm start"] = logistic, {"warm_start": 0.1 * SIGNS, "max_rounds": 15, "record_every": 5}
+    momentum = {"method": Cola(acceleration="momentum"), "max_rounds": 15, "record_every": 5}
+    found["warm start"] = logistic, {"warm_start": 0.1 * SIGNS} | momentum
     brief = {"max_rounds": 12, "record_every": 4, "stop": "rounds"}
     for kind in CONSENSUS:
         found[f"consensus {kind.__name__}"] = ridge, {"method": kind()} | brief
@@ -278,7 +279,7 @@ def hold(folder: Path) -> None:
                 held = shard.parts[0].columns
                 weight = np.asarray([rows.nnz, held.nnz, held.n])
                 result = solve(shard, runtime=all_ranks, n_nodes=8, max_rounds=5, stop="rounds")
-                np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.x)
+                np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.estimates)
 
 
 def resume(folder: Path) -> None:

@@ -59,8 +59,9 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "relaxation": (logistic, {"method": Cola(sigma="safe")}),
     "hessian": (logistic, {"method": Cola(curvature="hessian")}),
     "certificates": (lasso, {"certify": True, "tol": 1e-3}),
+    "certificates, momentum": (lasso, {"certify": True, "method": Cola(acceleration="momentum")}),
     "certificates of many nodes": (lasso, {"certify": True, "tol": 1e-3, "n_nodes": MANY, "topology": "star"}),
-    "certificates, messages lost": (logistic, {"certify": True, "tol": 1e-3, "faults": LOSSY}),
+    "certificates, messages lost": (lasso, {"certify": True, "tol": 1e-3, "faults": LOSSY}),
     "accuracy": (lasso, {"method": Cola(local_accuracy=0.3, local_passes=9)}),
     "scikit-learn": (lasso, {"method": Cola(solver=solvers.SklearnCoordinateDescent())}),
 }

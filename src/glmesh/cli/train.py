@@ -27,7 +27,7 @@ from glmesh.cli.output import check_picture, check_writable, count, duration, ro
 from glmesh.cli.predict import score
 from glmesh.cli.progress import Progress, certified
 from glmesh.cli.train_data import RowsRead, read
-from glmesh.cli.train_options import add_options
+from glmesh.cli.train_options import RECORD_EVERY, add_options
 from glmesh.contract import Contract
 from glmesh.contract.fitting import spoken
 from glmesh.engine.result import Result
@@ -97,7 +97,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
         stop=options.stop,
         seed=options.seed,
         callback=progress,
-        record_every=options.record_every,
+        record_every=options.record_every or RECORD_EVERY[split],
         network=Network(**clock) if clock else None,
         mixing=options.mixing,
         partition=options.partition,

@@ -27,7 +27,7 @@ from glmesh.files import archive
 from glmesh.network import Mixing
 from glmesh.problem import NodeData, Problem, ProblemSpec
 
-KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # a file may hold classes of this package only
+KIND, VERSION, PACKAGE = "checkpoint", 6, "glmesh"  # a file may hold classes of this package only
 
 
 def write(path: str | PathLike[str], tree: dict[str, object]) -> None:
@@ -175,13 +175,13 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
     names = [digest(nodes.data_of(k)) for k in range(hosted)]
     parts = {
         "problem": [_spec(nodes.problem), nodes.problem.pooled, nodes.problem.n],
-        "method": nodes.method,
         "seed": setup.seed,
         "network": [matrix.indptr, matrix.indices, matrix.data],
         "partition": [nodes.partition.order, nodes.partition.starts],
         "clock": setup.timing,
         "way to stop (certificate or not)": setup.certify,
         "fault plan": nodes.plan.to_dict(),
+        "method": nodes.method,  # after all that it may have been chosen by
         # last, because another partition deals it out in another way
         "data": [name for part in nodes.processes.all_gather([names]) for name in part],
     }

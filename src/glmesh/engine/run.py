@@ -32,8 +32,9 @@ class Run(Iterator[int]):
     problem : Problem
         Objective and data; pooled data is dealt out to the nodes.
     method : Method, default Cola()
-        `Cola(...)`, `Cocoa()`, a consensus method such as `Nids()`, or any class with `prepare` and `round`. For a
-        consensus method nodes hold samples whatever the split, and `partition` deals out samples.
+        `Cola(...)`, `Cocoa()`, a consensus method such as `Nids()`, or any class with `prepare` and `round`. Where
+        nodes hold samples `Cola()` takes a method on totals if that is cheaper. For a consensus method nodes hold
+        samples whatever the split, and `partition` deals out samples.
     topology : str or networkx.Graph, default "ring"
         Connected communication graph; `glmesh topology list` prints the names.
     n_nodes : int, default 16
@@ -46,7 +47,8 @@ class Run(Iterator[int]):
     seed : int, default 0
         Seed of the partition, of random graphs and of local shuffles.
     warm_start : Result or array, optional
-        Variables in the user's order to start from; None is zero.
+        Variables in the user's order to start from, or coefficients for a method on totals, an intercept last; a Result
+        of either kind. None is zero.
     network : Network, optional
         A virtual clock: latency, bandwidth and speed of the nodes.
     certify : bool, default False

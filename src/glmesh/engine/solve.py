@@ -85,7 +85,8 @@ def solve(
     record_every : int, default 1
         Rounds between records of the history, and between looks at the gap.
     warm_start : Result or array, optional
-        Variables in the user's order to start from; None is zero.
+        Variables in the user's order to start from, or coefficients for a method on totals, an intercept last; a Result
+        of either kind. None is zero.
     network : Network, optional
         A virtual clock: latency, bandwidth and speed of the nodes.
     mixing : {"metropolis", "best-constant", "optimal"}, Mixing or matrix, default "metropolis"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from glmesh.core.block import NetworkInfo
 from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
 from glmesh.methods import TotalMethod
+from glmesh.methods.choice import Task, estimates
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
@@ -72,11 +74,14 @@ class Objective:
         refused = refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
         return refused if self.on_totals(n_features, n_samples) is None else refused | {"samples": None}
 
-    def choose(self, split: str, n_samples: int, n_features: int, stop: str) -> Split:
-        """Return the split that was asked for or, with "auto", by samples if totals suit, else the shorter message's.
+    def choose(
+        self, split: str, n_samples: int, n_features: int, stop: str, network: Callable[[], NetworkInfo] | None = None
+    ) -> Split:
+        """Return the split that was asked for or, with "auto", the one that is cheaper by the cost model.
 
         UnsuitablePair is raised if the split, or with "auto" any split, is impossible. `stop` matters because without
-        totals there is no certificate for a free intercept split by samples.
+        totals there is no certificate for a free intercept split by samples. `network` returns the network that is
+        split over; None: it is not known, and the split with the shorter message is taken where totals do not suit.
         """
         if split not in ("auto", "samples", "features"):
             raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
@@ -89,11 +94,21 @@ class Objective:
         allowed = [one for one, reason in refused.items() if reason is None]
         if not allowed:
             raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
-        if self.on_totals(n_features, n_samples) is not None:
-            return "samples"
-        if stop == "certificate" and self.intercept == "free" and "features" in allowed:
+        totals = self.on_totals(n_features, n_samples) is not None
+        if not totals and stop == "certificate" and self.intercept == "free" and "features" in allowed:
             return "features"  # split by samples a free intercept has no certificate
-        return shorter(allowed, n_samples, n_features)
+        if len(allowed) == 1:
+            return allowed[0]
+        if network is None:
+            return "samples" if totals else shorter(allowed, n_samples, n_features)
+        info = network()
+        return min(allowed, key=lambda one: self._seconds(one, n_samples, n_features, info))
+
+    def _seconds(self, split: Split, n_samples: int, n_features: int, info: NetworkInfo) -> float:
+        """Return the seconds of messages that the cost model expects of a fit with this split on a network."""
+        spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
+        width = n_features + int(self.intercept == "penalised") if split == "samples" else n_samples
+        return estimates(Task.on(spec, width, n_samples), info)[0].seconds
 
 
 def catalogue_objective(

@@ -136,7 +136,7 @@ def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLik
     check_finite(rows, "X", names)
     rough = TrainingData([(rows, targets.astype(np.float64), np.ones(len(targets)))], pooled=True, split="features")
     objective = net_objective(model, rough, 1.0, model.l1_ratio)
-    split = objective.choose(model.split, rows.shape[0], rows.shape[1], model.stop)
+    split = objective.choose(model.split, rows.shape[0], rows.shape[1], model.stop, model._network)
     data = TrainingData(rough.parts, pooled=True, split=split)
     grid = alpha_grid(model, data, model.l1_ratio, eps, alphas)
     path = elastic_net_path(model, data, model.l1_ratio, grid)

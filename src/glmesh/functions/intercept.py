@@ -52,20 +52,6 @@ class Anchored(ConjugateOf):
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
-    def response(self, v: Vector, w: Vector) -> Vector:
-        """Return the coefficients that belong to v, shape (d,): the gradient with the anchor at the intercept of w."""
-        there = self.gradient(v)
-        there[-1] += w[-1] - self.anchor / self.scale
-        return there
-
-    def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """Return (l2, linear) of the penalty l2/2 w^2 + linear w, vectors of length `size`.
-
-        The last entry of both belongs to the intercept, and is zero.
-        """
-        l2, linear = self.free.quadratic(size - 1)
-        return np.append(l2, 0.0), np.append(linear, 0.0)
-
     def pull(self, w: Vector) -> float:
         """Return l2/2 (c - anchor/scale)^2, the part of f*(w) that is due to the anchor; c is the last entry of w."""
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2

@@ -112,7 +112,7 @@ def test_no_rank_holds_the_whole_matrix(four):
     for split, how in itertools.product(("features", "samples"), ("balanced", "shuffled")):
         pooled = Problem.glm(X, y, loss="logistic", split=split)
         options = {"n_nodes": 8, "partition": how, "seed": 1, "max_rounds": 5, "stop": "rounds"}
-        expected = solve(pooled, **options).x
+        expected = solve(pooled, **options).estimates
         parts = [np.load(four / f"hold-{split}-{how}-{rank}.npz") for rank in range(4)]
         read, held, columns = np.sum([part["weight"] for part in parts], axis=0)
         assert read == held == X.nnz

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from glmesh.errors import UnsuitablePair
 from glmesh.functions import Loss, Separable
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import WIDE, ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.pieces import Kinks
 from glmesh.methods.totals.traits import is_smooth
 
 # [coefficients] above which a whole Hessian is not summed: half a million numbers weigh more than what gossip sends
@@ -41,4 +43,14 @@ def method_on_totals(
         return LimitedMemory() if ridge else None
     bounded = bool((table.lo > -np.inf).any() or (table.hi < np.inf).any() or table.linear.any())
     penalised = bool(((table.l1 > 0) | (table.l2 > 0)).all())
-    return InteriorPoint() if penalised and not bounded and n_coefficients <= MAX_COLUMNS else None
+    suits = penalised and not bounded and n_coefficients <= MAX_COLUMNS
+    return InteriorPoint() if suits and _has_pieces(loss) else None
+
+
+def _has_pieces(loss: Loss) -> bool:
+    """Return whether a loss is made of pieces that the interior-point method knows, as all of the catalogue are."""
+    try:
+        Kinks.of(loss)
+    except UnsuitablePair:
+        return False
+    return True

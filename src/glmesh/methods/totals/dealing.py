@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh.core import Setup
-from glmesh.errors import UnsuitablePair
+from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.linalg import Columns
 from glmesh.problem import DataSummary, NodeData, Partition, Problem, Shard, spread
 from glmesh.types import Indices, SampleMatrix, Vector
@@ -32,6 +32,8 @@ def deal(setup: Setup) -> Partition:
         return problem.dealt
     if problem.pooled:
         return spread(_loads(problem.parts[0]), setup.n_nodes, setup.partition, setup.seed, "samples")
+    if not isinstance(setup.partition, str) or setup.partition != "shuffled":
+        raise InvalidInput("the problem's data is already apart, on its nodes; partition= goes with Problem.glm")
     ends = np.cumsum([part.m for part in problem.parts])
     return Partition.of_lists(np.split(np.arange(ends[-1]), ends[:-1]))
 
