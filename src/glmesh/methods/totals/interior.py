@@ -144,7 +144,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         power = np.ldexp(1.0, -np.frexp(deviation[:p])[1])
         columns = Standardisation(mean[:p], np.where(deviation[:p] > 0, power, 0.0), block.fit_intercept)
         shift = 0.0 if block.loss.classifies else float(mean[p])
-        state.frame = Frame(columns, shift, float(sums["rows"][0]), weight)
+        state.frame = Frame(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss))
         model = steps.Model.of(block, state.frame)
         state.point = np.zeros(columns.d)
         if state.given:
@@ -182,24 +182,24 @@ class InteriorPoint(TotalMethod[InteriorState]):
         if state.step is not None:
             points["loss affine"] = state.point + state.step.affine
         for name, point in points.items():
-            loss = float(sums[name][0])
+            loss = at_rows.value_of(sums, name)
             objective = loss + model.penalty.value(point[: block.p])
             if not objective >= state.objective:
                 state.objective, state.loss = objective, loss
                 state.w, state.intercept = frame.columns.to_user(point, frame.shift)
-        names = [name for name in at_rows.CANDIDATES if f"k {name}" in sums]
+        candidates = range(1 if state.step is None else len(at_rows.CANDIDATES))
         if model.penalty.free.any():
             best = frame.columns.from_user(state.w, state.intercept, frame.shift)
             near = Neighbourhood(best, _radius(model, state, trial, frame.weight), factor.solve)
             free = np.append(model.penalty.free, [True] * block.fit_intercept)
-            for name in names:
-                positive, negative, _ = _dual_points(sums, name, block.info.n_nodes)
+            for number in candidates:
+                positive, negative, _ = _dual_points(sums, number, block.info.n_nodes)
                 dual = model.penalty.shrunk(positive + negative)
                 bound = model.penalty.lower_bound(dual) + near.least_product(dual, free)
                 state.bound = max(state.bound, bound)
         else:
-            for name in names:
-                self._improve(block, state, model, _dual_points(sums, name, block.info.n_nodes))
+            for number in candidates:
+                self._improve(block, state, model, _dual_points(sums, number, block.info.n_nodes))
         self._set_gap(state, block.info.n_nodes)
 
     def _improve(self, block: Rows, state: InteriorState, model: steps.Model, parts: list[DualPoint]) -> None:
@@ -246,17 +246,16 @@ def _radius(model: steps.Model, state: InteriorState, trial: steps.Trial, weight
     return float(np.sqrt(rows + 8.0 * P + l1))
 
 
-def _dual_points(sums: Sums, name: str, n_nodes: int) -> list[DualPoint]:
+def _dual_points(sums: Sums, number: int, n_nodes: int) -> list[DualPoint]:
     """Return the positive and negative part of a theta, and its room, as dual points, from the fields of a total.
 
     Sizes add what rounding is relative to: the products themselves, theta, and the largest entry of the field.
     """
-    c = [sums[f"{name} {part}"] for part in at_rows.PARTS]
-    size, k_size = float(sums[f"size {name}"][0]), float(sums[f"k {name}"][3])
-    sizes = [np.abs(one) + n_nodes / 32.0 * np.abs(one).max(initial=0.0) for one in c]
+    c, k, size = at_rows.candidate(sums, number)
+    largest = [np.abs(sums[name]).max(initial=0.0) for name in ("theta", "theta", "room")]
+    sizes = [np.abs(one) + n_nodes / 32.0 * most for one, most in zip(c, largest, strict=True)]
     sizes[0] = sizes[0] + size
-    k = [float(one) for one in sums[f"k {name}"][:3]]
-    return [DualPoint(k[i], c[i], k_size if i == 0 else 0.0, sizes[i]) for i in range(3)]
+    return [DualPoint(float(k[i]), c[i], float(k[3]) if i == 0 else 0.0, sizes[i]) for i in range(3)]
 
 
 def _of_all(block: Rows, function: Callable[[int], T]) -> list[T]:

@@ -9,9 +9,9 @@ import numpy as np
 from glmesh.core import PerNode, Shared
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.dual_bound import DualPoint
-from glmesh.methods.totals.pieces import Multipliers
+from glmesh.methods.totals.pieces import Kinks, Multipliers
 from glmesh.methods.totals.standardise import Standardisation
-from glmesh.types import Vector
+from glmesh.types import Matrix, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,7 @@ class Frame:
     shift: float  # that is subtracted from the targets of a regression
     n_rows: float  # rows with a weight > 0
     weight: float  # sum of the weights
+    kinks: Kinks  # of the loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ class InteriorState:
     loss: Shared[float] = np.nan  # P without the penalty at the best point
     point: Shared[Vector] = field(default_factory=lambda: np.zeros(0))  # (d,) last accepted coefficients, standardised
     l1: Shared[Multipliers | None] = None  # of the absolute values of coefficients, at `point`
-    rows: PerNode[list[Multipliers]] = field(default_factory=list)  # of the rows of each hosted node, at `point`
+    rows: PerNode[list[Matrix]] = field(default_factory=list)  # (m_k, J, 4) multipliers of each hosted node, at `point`
     mu: Shared[float] = np.nan  # weight of the barriers at `point`
     step: Shared[Step | None] = None  # None: the next total is at `point`, and multipliers are at their centres
     accepted: Shared[int] = 0  # points that were accepted since the start, or since the penalty changed

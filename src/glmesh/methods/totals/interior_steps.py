@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.core.totals import ROOM, Sums
+from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.dual_bound import StandardisedPenalty
 from glmesh.methods.totals.factor import Factor
-from glmesh.methods.totals.interior_rows import CANDIDATES, PARTS, TRIALS
+from glmesh.methods.totals.interior_rows import TRIALS, candidate, value_of
 from glmesh.methods.totals.interior_state import Frame, InteriorState, Step
 from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
@@ -45,7 +46,7 @@ class Model:
     @staticmethod
     def of(block: Rows, frame: Frame) -> Model:
         """Return the model of a block's objective; all blocks make the same."""
-        inverse, kinks = frame.columns.inverse, Kinks.of(block.loss)
+        inverse, kinks = frame.columns.inverse, frame.kinks
         l1 = np.broadcast_to(block.penalty.l1, block.p) * inverse
         l2 = np.where(inverse > 0, np.broadcast_to(block.penalty.l2, block.p) * inverse**2, 1.0)
         at = np.flatnonzero(l1)
@@ -87,18 +88,11 @@ def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | N
     """
     if state.sums is None:
         return None, np.inf
-    sizes = dict(state.sums.sizes)
-    value = value_room(n_nodes) * max(sizes["loss"], sizes.get("F start", 0.0), least)
-    names = ["loss", "loss affine", "F start", "F step", *(f"F {t}" for t in TRIALS)]
-    made = dict.fromkeys(names, value)
-    made |= {name: STEEP_ROOM * sizes[name] for name in STEEP}
-    for name in CANDIDATES:
-        made[f"k {name}"], made[f"size {name}"] = sizes["k present"], sizes["size present"]
-        made |= {
-            f"{name} {part}": sizes[f"{name if f'{name} {part}' in sizes else 'present'} {part}"] for part in PARTS
-        }
+    sizes = state.sums.sizes
+    value = value_room(n_nodes) * max(sizes["values"], least)
+    made = {name: STEEP_ROOM * size if name in STEEP else size for name, size in sizes.items()} | {"values": value}
     cap = value * 2.0 ** (ROOM - 1 - (n_nodes - 1).bit_length())
-    return Sums({}, {name: size if size > 0 else made["size present"] for name, size in made.items()}), cap
+    return Sums({}, {name: size if size > 0 else sizes["size"] for name, size in made.items()}), cap
 
 
 def value_room(n_nodes: int) -> float:
@@ -117,8 +111,8 @@ def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
 def newton_matrix(model: Model, trial: Trial, sums: Sums) -> Factor:
     """Return the factor of M = Z'DZ + l2, and D of the absolute values, at the point of a total."""
     d, p = len(trial.point), np.arange(len(model.penalty.l2))
-    M = np.zeros((d, d))
-    M[np.triu_indices(d)] = sums["gram"]
+    M = np.empty((d, d))
+    unpack_triangle(sums["gram"], M)
     M[p, p] += model.penalty.l2
     M[model.at, model.at] += trial.l1.curvature[0]
     return Factor(M)
@@ -130,9 +124,9 @@ def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) ->
     Return 0 if F decreases at no trial: the direction is not one of descent, as multipliers are too far from their
     centres.
     """
-    lengths = {"F start": 0.0, "F step": step.length} | {f"F {t}": t for t in TRIALS}
+    lengths: dict[str | float, float] = {"start": 0.0, "step": step.length} | {t: t for t in TRIALS}
     values = {
-        t: float(sums[name][0]) + model.smoothed_penalty(state.point + t * step.direction, step.mu)
+        t: value_of(sums, name) + model.smoothed_penalty(state.point + t * step.direction, step.mu)
         for name, t in lengths.items()
     }
     start = values.pop(0.0)
@@ -166,7 +160,7 @@ def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, fa
         cut = float(np.clip(CUT * np.sqrt(FEW_ROWS * d / n_rows), SLOWEST_CUT, CUT))
         if trial.length > SHORT:
             mu *= float(np.clip(cut * np.sqrt(max(square, 0.0) / (mu * d)), LEAST_CUT, 1.0))
-        mu = min(mu, LARGEST_MU * (float(sums["loss"][0]) + model.penalty.value(w[:p])) / model.n_pieces)
+        mu = min(mu, LARGEST_MU * (value_of(sums, "loss") + model.penalty.value(w[:p])) / model.n_pieces)
     mu = max(mu, least_mu)
     length = min(1.0, LONGER * trial.length) if trial.length > 0 else 1.0
     return Step(affine + mu * pulled, restoring, affine, length, mu)
@@ -174,7 +168,7 @@ def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, fa
 
 def _gradient(sums: Sums) -> Vector:
     """Return Z'theta at the point of a total, shape (d,)."""
-    return sums["present positive"] + sums["present negative"]
+    return np.asarray(candidate(sums, 0)[0][:2].sum(axis=0))
 
 
 def balanced_intercept(weights: tuple[float, float], counts: tuple[float, float], mu: float) -> float:

@@ -12,7 +12,7 @@ from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
 from glmesh.functions.separable import Columnwise
 from glmesh.parallel import SERIAL, ThreadPool
-from glmesh.types import Indices, SampleMatrix, Unsigned, Vector
+from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
 
 
 @dataclass(eq=False)
@@ -55,6 +55,11 @@ class Rows:
         g = self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
         assert isinstance(g, Columnwise)
         return g
+
+    @cached_property
+    def kernel_rows(self) -> Matrix:
+        """Table of l1, l2, linear, lo and hi of the dual of each hosted row, shape (m, 5), as kernels read it."""
+        return self.dual.kernel_rows(int(self.starts[-1]))
 
     @cached_property
     def nonzeros(self) -> Vector:
