@@ -124,6 +124,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return self.plan.members(max(rounds - 1, 0), self.setup.n_nodes)
 
     @property
+    def exhausted(self) -> bool:
+        """Whether no further round is worth while, because rounding is all that changes; alike at all processes."""
+        return False
+
+    @property
     def certificate(self) -> Certificate | None:
         """Newest certificate that every node knows; None before the first, or without certificates."""
         return None

@@ -24,6 +24,10 @@ class Status(enum.Enum):
     CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
     ROUNDS_DONE = "Finished the rounds asked for."
     OUT_OF_ROUNDS = "Stopped at max_rounds before the tolerance was reached; raise max_rounds or relax tol."
+    STANDS_STILL = (
+        "Stopped before the tolerance was reached: rounds gain nothing any more, because of rounding; relax tol, raise "
+        "the penalty, or scale the columns and drop those that nearly repeat others."
+    )
     INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
     STOPPED_BY_CALLBACK = "Stopped by the callback."
     DIVERGED = "Diverged: the objective is no longer finite; raise sigma, or lower the step (None is safe)."

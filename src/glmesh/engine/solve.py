@@ -16,7 +16,7 @@ from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.setup import DEFAULT_NODES
-from glmesh.engine.stopping import Certified, Diverged, RoundLimit, SmallGap, StoppingRule, Wishes
+from glmesh.engine.stopping import Certified, Diverged, RoundLimit, SmallGap, Standstill, StoppingRule, Wishes
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Network, Plan
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
@@ -182,7 +182,12 @@ def advance(
     callback: Callable[[Run], object] | None = None,
 ) -> Result:
     """Make rounds of a run that is under way until it ends; return its Result. The options are those of `solve`."""
-    enough: dict[str, list[StoppingRule]] = {"gap": [SmallGap(tol)], "certificate": [Certified(tol)], "rounds": []}
+    still = Standstill()
+    enough: dict[str, list[StoppingRule]] = {
+        "gap": [SmallGap(tol), still],
+        "certificate": [Certified(tol), still],
+        "rounds": [],
+    }
     limit = RoundLimit(max_rounds, Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS)
     observer, status = Observer(run, record_every, max_rounds), None
     with Wishes(run, callback) as wishes:

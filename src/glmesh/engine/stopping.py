@@ -63,6 +63,14 @@ class Certified:
         return Status.CERTIFIED if proven else None
 
 
+class Standstill:
+    """Ends a run whose method says that further rounds gain nothing."""
+
+    def check(self, run: Run, entry: Entry | None) -> Status | None:
+        """Return STANDS_STILL if the nodes say that no further round is worth while."""
+        return Status.STANDS_STILL if run.nodes.exhausted else None
+
+
 @dataclass(frozen=True)
 class RoundLimit:
     """Ends a run after `max_rounds` rounds; `status` is what the run then ends with."""

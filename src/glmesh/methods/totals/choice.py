@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from glmesh.errors import UnsuitablePair
 from glmesh.functions import Loss, Separable
 from glmesh.functions.separable import Columnwise
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
 from glmesh.methods.totals.newton import ProximalNewton
+from glmesh.methods.totals.pieces import Kinks
 from glmesh.types import Vector
 
 # [coefficients] above which a whole Hessian is not summed: half a million numbers weigh more than what gossip sends
@@ -18,8 +20,9 @@ def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int) -> Pro
     """Return the method on totals for a loss, a penalty (alpha included) and p coefficients; None if there is none.
 
     A smooth loss takes Newton's method, also with more coefficients if every one has an L1 penalty, because then a
-    working set is enough. A loss with kinks takes the interior-point method, which needs an L1 or L2 penalty and no
-    bounds. The group Lasso, whose terms hold several coefficients, has no method on totals.
+    working set is enough. A loss with kinks takes the interior-point method, which bears no bounds and needs an L1 or
+    L2 penalty where the loss is 0 on one side, as the hinge is. The group Lasso, whose terms hold several coefficients,
+    has no method on totals.
     """
     table = penalty.as_table()
     if table is None:
@@ -28,8 +31,12 @@ def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int) -> Pro
     if isinstance(dual, Columnwise) and dual.has_smooth_conjugate:
         narrow = n_coefficients <= MOST_COEFFICIENTS
         return ProximalNewton() if narrow or bool((table.l1 > 0).all()) else None
+    try:
+        kinks = Kinks.of(loss)
+    except UnsuitablePair:
+        return None
     bounded = bool((table.lo > -np.inf).any() or (table.hi < np.inf).any() or table.linear.any())
-    penalised = bool(((table.l1 > 0) | (table.l2 > 0)).all())
+    penalised = kinks.growth > 0 or bool(((table.l1 > 0) | (table.l2 > 0)).all())
     return InteriorPoint() if penalised and not bounded and n_coefficients <= MAX_COLUMNS else None
 
 

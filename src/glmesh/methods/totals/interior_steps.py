@@ -16,15 +16,15 @@ from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Indices, Vector
 
-# Constants of the step: kinks by 1.3 or 2 instead of 1.15, 0.1 or 0.6 instead of 0.3 change the totals to 1e-6 of 14
-# problems by 1 to 3 % on average, and those of single problems by up to 40 % either way (benchmarks/kinks.py)
-LONGER = 1.15  # factor by which a step may be longer than the last one
+# Constants of the step; source of those that are tuned: benchmarks/reports/kinks.md, on whose problems other values
+# change the totals to 1e-6 by some % on average, and those of single problems by up to a half either way
+LONGER = 1.3  # factor by which a step may be longer than the last one was, or should have been: larger dares more
 ENOUGH = 0.3  # share of the best trial's decrease with which a step of less than 1 is accepted
 SHORT = 0.13  # length of a step after which mu stays as it is
-LEAST_CUT, CUT = 0.02, 0.3  # least factor of mu in a round, and factor per unit of Newton's decrement
+LEAST_CUT, CUT = 0.02, 0.4  # least factor of mu in a round, and factor per unit of Newton's decrement
 FEW_ROWS = 20.0  # [rows per column] up to which CUT is not reduced
 SLOWEST_CUT = 0.1  # CUT where there are many rows per column
-LARGEST_MU = 0.1  # [P/N] from the second accepted point on, and where a fit begins at given coefficients
+LARGEST_MU = 0.1  # [P/N] at the second accepted point, and where a fit begins at given coefficients
 LEAST_MU = 0.2  # [tol P/N]: the gap at the centre is 2 N mu
 NOISE = 1e-13  # [F] differences of the smoothed objective that rounding explains
 
@@ -68,17 +68,19 @@ class Trial:
     l1: Multipliers  # of the absolute values there
     length: float  # of the step that led there; 0: none
     mu: float
+    best: float  # length with the least smoothed objective, as far as it is known
 
     @staticmethod
     def of(model: Model, state: InteriorState) -> Trial:
         """Return the point that the total of this round is made at: after the step, or the present one."""
         step = state.step
         if step is None or state.l1 is None:
-            return Trial(state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu)
+            return Trial(state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu, 0.0)
         point = state.point + step.length * step.direction
         slope = step.direction[model.at] + state.point[model.at] - step.mu * state.l1.pull
         move = step.length * state.l1.curvature * slope
-        return Trial(point, model.absolute.move(state.l1, move, point[model.at][None], step.mu), step.length, step.mu)
+        l1 = model.absolute.move(state.l1, move, point[model.at][None], step.mu)
+        return Trial(point, l1, step.length, step.mu, step.length)
 
 
 def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | None, float]:
@@ -118,11 +120,11 @@ def newton_matrix(model: Model, trial: Trial, sums: Sums) -> Factor:
     return Factor(M)
 
 
-def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) -> float:
-    """Return the length of the step that decreases the smoothed objective F most, or that of the step if it will do.
+def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) -> tuple[float, float]:
+    """Return (the length to take, the length that decreases the smoothed objective F most) of the step that was tried.
 
-    Return 0 if F decreases at no trial: the direction is not one of descent, as multipliers are too far from their
-    centres.
+    The length to take is that of the step if it will do, else the best one. It is 0 if F decreases at no trial: the
+    direction is not one of descent, as multipliers are too far from their centres.
     """
     lengths: dict[str | float, float] = {"start": 0.0, "step": step.length} | {t: t for t in TRIALS}
     values = {
@@ -134,8 +136,8 @@ def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) ->
     best = min(values, key=lambda t: values[t])
     gain, most = start - values[step.length], start - values[best]
     if gain > -noise and (step.length == 1.0 or gain >= ENOUGH * most - noise):
-        return step.length
-    return best if most > -noise else 0.0
+        return step.length, best
+    return (best if most > -noise else 0.0), best
 
 
 def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, factor: Factor, least_mu: float) -> Step:
@@ -160,9 +162,10 @@ def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, fa
         cut = float(np.clip(CUT * np.sqrt(FEW_ROWS * d / n_rows), SLOWEST_CUT, CUT))
         if trial.length > SHORT:
             mu *= float(np.clip(cut * np.sqrt(max(square, 0.0) / (mu * d)), LEAST_CUT, 1.0))
+    if state.accepted == 2:
         mu = min(mu, LARGEST_MU * (value_of(sums, "loss") + model.penalty.value(w[:p])) / model.n_pieces)
     mu = max(mu, least_mu)
-    length = min(1.0, LONGER * trial.length) if trial.length > 0 else 1.0
+    length = min(1.0, LONGER * float(np.sqrt(trial.length * trial.best))) if trial.length > 0 else 1.0
     return Step(affine + mu * pulled, restoring, affine, length, mu)
 
 

@@ -70,6 +70,10 @@ class TotalMethod(ABC, Generic[StateT]):
     def round(self, block: Rows, state: StateT) -> AnyRounds:
         """Make one round of a block: yield each Total (or Largest) and be sent the Sums (or maxima) over all nodes."""
 
+    def is_exhausted(self, state: StateT) -> bool:
+        """Return whether no further round is worth while, because rounding is all that changes; False unless known."""
+        return False
+
     def retarget(self, block: Rows, state: StateT) -> None:
         """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
         fresh = self.start(block, state.w, state.intercept)
@@ -202,6 +206,11 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     def story(self) -> list[Story]:
         """List of (round, acceleration from then on, why), where another method chose this one."""
         return list(self._story)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the method says that no further round is worth while."""
+        return self.method.is_exhausted(self.states[0])
 
     def measure(self, rounds: int) -> Measures:
         """Return objective and proven gap as all nodes know them; h and consensus are NaN."""
