@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import cvxpy as cp
@@ -113,9 +114,11 @@ def optimum(problem: Kinked) -> float:
     penalty = cp.norm1(cp.multiply(l1 / scale, w)) + 0.5 * cp.sum_squares(cp.multiply(np.sqrt(l2) / scale, w))
     size = float(problem.value(np.zeros(len(scale)), float(np.median(problem.y)))) or 1.0
     try:
-        cp.Problem(cp.Minimize((loss + penalty) / size)).solve(
-            solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-11, max_iter=200
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a solution that may be inaccurate: its objective is computed anew
+            cp.Problem(cp.Minimize((loss + penalty) / size)).solve(
+                solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-11, max_iter=200
+            )
     except cp.SolverError:
         return np.inf
     if w.value is None:
