@@ -227,10 +227,10 @@ class InteriorPoint(TotalMethod[InteriorState]):
                 state.bound, state.dual = max(bound, 0.0), feasible
 
     def _set_gap(self, state: InteriorState, n_nodes: int) -> None:
-        """Set the gap to P - D, and what the rounding of P in a total of n nodes may be, but at most P."""
+        """Set the gap to P - D, and what the rounding of P in a total of n nodes may be; it is 0 where P is 0, its least value."""
         rounding = ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
         gap = max(state.objective - state.bound, 0.0) + rounding * state.objective + state.loss_error
-        state.gap = min(gap, state.objective)
+        state.gap = gap if state.objective != 0.0 else 0.0
         if not np.isfinite(state.gap):
             state.gap = np.inf
 
