@@ -227,7 +227,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
                 state.bound, state.dual = max(bound, 0.0), feasible
 
     def _set_gap(self, state: InteriorState, n_nodes: int) -> None:
-        """Set the gap to P - D, and what the rounding of P in a total of n nodes may be; it is 0 where P is 0, its least value."""
+        """Set the gap to P - D and what the rounding of P in a total of n nodes may be; to 0 where P is 0."""
         rounding = ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
         gap = max(state.objective - state.bound, 0.0) + rounding * state.objective + state.loss_error
         state.gap = gap if state.objective != 0.0 else 0.0
