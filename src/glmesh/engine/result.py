@@ -32,7 +32,10 @@ class Status(enum.Enum):
         "Stopped without a proof: columns almost depend on each other, so that rounding decides without a penalty; "
         "add one (alpha > 0), or leave columns out."
     )
-    STALLED = "Stopped before the tolerance was reached, because rounding hides any further progress; relax tol."
+    STALLED = (
+        "Stopped before the tolerance was reached, because rounding hides any further progress; relax tol, raise the "
+        "penalty, or scale the columns and drop those that nearly repeat others."
+    )
     INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
     STOPPED_BY_CALLBACK = "Stopped by the callback."
     DIVERGED = "Diverged: the objective is no longer finite; raise sigma, or lower the step (None is safe)."

@@ -17,7 +17,7 @@ messages much longer. Where no `network=` is given the messages are those of `Ne
 | sums | rows or features, no bounds | length of Ax | of a total | 1,000 |
 | momentum | rows or features | length of Ax | 1 | (3 + 2 sqrt(c)) per sum; 1.25 times without kinks; half if sparse |
 
-m are the rows and q the coefficients with the intercept; of an L1 problem with more than 500 the Hessian is that of 500.
+m are the rows and q the coefficients with the intercept; of an L1 problem with over 500 the Hessian is that of 500.
 A total takes as many exchanges as the diameter where it is flooded, else twice the depth of the spanning tree. c is the
 condition number of the graph: the largest over the smallest positive eigenvalue of I - W.
 """

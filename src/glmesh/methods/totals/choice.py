@@ -27,8 +27,9 @@ def method_on_totals(
 
     A smooth loss takes Newton's method, also with thousands of coefficients if at most 500 have no L1 penalty, because
     then a working set is enough. With an L2 penalty alone it takes L-BFGS there, and any loss the span of the rows if
-    they are few. A loss with kinks takes the interior-point method, which needs an L1 or L2 penalty and no bounds. The
-    group Lasso, whose terms hold several coefficients, has no method on totals.
+    they are few. A loss with kinks takes the interior-point method, which bears no bounds and needs an L1 or L2 penalty
+    where the loss is 0 on one side, as the hinge is. The group Lasso, whose terms hold several coefficients, has no
+    method on totals.
     """
     table = penalty.as_table()
     if table is None:
@@ -41,16 +42,10 @@ def method_on_totals(
         if n_coefficients <= MOST_COEFFICIENTS or int(plain.sum()) <= WIDE:
             return ProximalNewton()
         return LimitedMemory() if ridge else None
-    bounded = bool((table.lo > -np.inf).any() or (table.hi < np.inf).any() or table.linear.any())
-    penalised = bool(((table.l1 > 0) | (table.l2 > 0)).all())
-    suits = penalised and not bounded and n_coefficients <= MAX_COLUMNS
-    return InteriorPoint() if suits and _has_pieces(loss) else None
-
-
-def _has_pieces(loss: Loss) -> bool:
-    """Return whether a loss is made of pieces that the interior-point method knows, as all of the catalogue are."""
     try:
-        Kinks.of(loss)
+        kinks = Kinks.of(loss)
     except UnsuitablePair:
-        return False
-    return True
+        return None
+    bounded = bool((table.lo > -np.inf).any() or (table.hi < np.inf).any() or table.linear.any())
+    penalised = kinks.growth > 0 or bool(((table.l1 > 0) | (table.l2 > 0)).all())
+    return InteriorPoint() if penalised and not bounded and n_coefficients <= MAX_COLUMNS else None
