@@ -55,7 +55,7 @@ def add_options(parser: Parser) -> None:
     add("--topology", default="ring", metavar="NAME", help="over the members in their order (default ring)")
     add("--wire", choices=["float64", "float32"], default="float64", help="numbers in messages")
     add("--gone-after", type=number(positive=True), default=600.0, metavar="SECONDS", help="until a site is given up")
-    add("--gone", choices=["freeze", "reset"], default="freeze", help="whether its last share stays counted")
+    add("--gone", choices=["freeze", "reset"], help="whether its last share stays counted (features: freeze)")
     add("--refused", choices=["end", "without"], default="end", help="what a site that does not fit means for others")
     add("--meet-within", type=number(positive=True), default=600.0, metavar="SECONDS", help="to wait at the start")
     more = steps.add_parser("add", help="add members, and write their node files")
@@ -90,7 +90,7 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     """Write a new federation file without members; return the exit code."""
-    from glmesh.federation.config import Federation, NetworkPart, ProblemPart
+    from glmesh.federation.config import LINKS, Federation, NetworkPart, ProblemPart
 
     path = Path(options.file)
     if path.exists():
@@ -112,18 +112,27 @@ def _init(options: Namespace) -> int:
         raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
+    if options.gone == "freeze" and options.split == "samples":
+        raise InvalidInput(
+            "--gone freeze leaves a site's sum over its rows with a neighbour, which can tell who is among them; "
+            "split by samples write --gone reset"
+        )
+    if options.topology != LINKS:
+        topology.check_name(options.topology)
     network = NetworkPart(
         topology=options.topology,
         wire=options.wire,
         gone_after=options.gone_after,
-        gone=options.gone,
+        gone=options.gone or ("freeze" if options.split == "features" else "reset"),
         refused=options.refused,
         meet_within=options.meet_within,
         salt=secrets.token_hex(16),
     )
-    Federation(path.stem, problem, network, (), _like(options, problem)).write(path)
+    federation = Federation(path.stem, problem, network, (), _like(options, problem))
+    federation.write(path)
     held = "rows" if options.split == "samples" else "columns of the same rows"
     print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {options.split} (a site holds {held})")
+    print(federation.disclosure)
     print("now add members")
     return REACHED
 

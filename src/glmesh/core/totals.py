@@ -82,7 +82,7 @@ class Total:
 
     def __post_init__(self) -> None:
         largest = {
-            name: np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+            name: np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))  # without an array of abs
             for name, rows in self.fields.items()
         }
         for name, each in largest.items():
@@ -121,8 +121,9 @@ class Total:
             with np.errstate(over="ignore"):  # of what does not fit
                 largest = self.largest[name] * inverse
             fits = largest <= limit
-            scaled = (rows if fits.all() else rows[fits]) * inverse
-            out[fits, at : at + size] = np.rint(scaled, out=scaled)
+            for k in np.flatnonzero(fits):  # node by node: a node's numbers stay in the cache
+                scaled = rows[k] * inverse
+                out[k, at : at + size] = np.rint(scaled, out=scaled)
             out[fits, at + size] = np.ceil(largest[fits])
             out[:, number - len(self.fields)] = ~fits
             at += size + 1

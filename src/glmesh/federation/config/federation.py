@@ -16,7 +16,7 @@ topology = "ring"         # over the members in their order, or "links" with lin
 seed = 0
 wire = "float64"          # or "float32": half the bytes, and about six digits
 gone_after = 600.0        # seconds without a sign of a member until its neighbours give it up
-gone = "freeze"           # the share of a member that was given up stays counted; "reset": it does not
+gone = "freeze"           # by features: the share of a member that was given up stays counted; "reset": it does not
 refused = "end"           # a member whose data or file does not fit ends the run; "without": the others go on
 meet_within = 600.0       # seconds to wait at the start for members that are not late
 salt = "..."              # random text: key of the digest of row names, split by features
@@ -66,6 +66,14 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Part = TypeVar("Part", bound="DataclassInstance")
+# what a neighbour can learn from gossip, by split; docs/peers.md has the figures
+_LEARNED = {
+    "samples": "Gossip by rows is not masked: a neighbour reads sums over your rows in every round. It can tell who is "
+    "among them, and compute the rows of a site that has few (docs/peers.md, What a neighbour can learn).",
+    "features": "Gossip by features cannot be masked: a neighbour reads sums over your columns in every round. After "
+    "as many rounds as you have columns it knows the space that they span; who also knows the values of a few more "
+    "rows than you have columns can compute those of all rows (docs/peers.md, What a neighbour can learn).",
+}
 LINKS = "links"  # name of the topology that is listed link by link
 
 
@@ -105,7 +113,7 @@ class NetworkPart:
     seed: int = 0  # of random graphs and of the certificate's random vector
     wire: str = "float64"  # or "float32": precision of the vectors in MAIL
     gone_after: float = 600.0  # [s] without a message until neighbours give a member up
-    gone: str = "freeze"  # the share of a member that was given up stays counted; "reset": it does not
+    gone: str = "freeze"  # by features the share of a member that was given up stays counted; "reset": it does not
     refused: str = "end"  # a member that does not fit ends the run of all; "without": the others go on without it
     meet_within: float = 600.0  # [s] that members which are not late are waited for at the start
     salt: str = ""  # random text, with which the names of rows are digested; `glmesh federation init` draws it
@@ -285,6 +293,20 @@ class Federation:
             diameter = max(diameter, topology_module.diameter(mixing_module.among(self.mixing, present).matrix))
         return NetworkInfo.of(self.mixing, diameter, self.network.seed)
 
+    @property
+    def hands_over(self) -> bool:
+        """Return whether a member leaves its share A_k x_k with a neighbour, which counts it if the member is lost.
+
+        Split by samples it never does: that share is a sum over the member's rows, with which the neighbour could tell
+        who is among them.
+        """
+        return self.problem.split == "features" and self.network.gone == "freeze"
+
+    @property
+    def disclosure(self) -> str:
+        """Return what a neighbour can learn of a site's data from its messages, in sentences for those who decide."""
+        return _LEARNED[self.problem.split]
+
     def method(self) -> Cola:
         """Return the method of all sites: CoLA with flow gossip, which survives lost messages and absent nodes."""
         return Cola(gossip="flows")
@@ -314,7 +336,9 @@ def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -
     """Raise InvalidInput if a table has a key that is not in `known`; `where` names the table in the message."""
     for key in tree:
         if key not in known:
-            raise InvalidInput(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
+            other = {"federation": "a node file, as `glmesh node` takes it", "problem": "a federation file"}.get(key)
+            looks = f" (this looks like {other})" if other else ""
+            raise InvalidInput(f"{where}: unknown key {key!r}{looks}; known are {', '.join(known)}")
 
 
 def typed(kind: type[Part], tree: object, where: str) -> Part:

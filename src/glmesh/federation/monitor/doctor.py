@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
-from glmesh.contract import Contract, Fitted
+from glmesh.contract import Contract, DataTable, Fitted
 from glmesh.contract.fitting import listed, spoken
 from glmesh.core import Layout
-from glmesh.errors import GlmeshError
+from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import Site, expiry
 from glmesh.federation.monitor.server import ask
 from glmesh.federation.node.agreement import scale_warnings
@@ -22,10 +22,10 @@ from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.site_data import SiteData, own_contract
 from glmesh.federation.rows import RowComparison
 from glmesh.federation.wire import ROWS, longest_mail
-from glmesh.federation.wire.probe import probe
+from glmesh.federation.wire.listed import listed_certificate
 from glmesh.files.describe import describe
 from glmesh.formatting import size
-from glmesh.problem import DataSummary
+from glmesh.problem import DataSummary, ProblemSpec
 
 _SOON = 30  # [days] before the end of a certificate from which on a finding is a warning
 _SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
@@ -58,6 +58,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         contract = own_contract(own.table, site)
         fitted = own.fitted(contract)
         data = own.node_data(fitted)
+        _check_labels(own.table, data.spec)
         data.compose(_alone(data.summary()), site.me)
     except (GlmeshError, OSError) as error:
         yield Finding("data", str(error), "error")
@@ -74,6 +75,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         member = federation.members[peer]
         look = partial(_reach, address, site, member.name, member.fingerprint)
         yield _tried(f"neighbour {member.name}", look)
+    yield Finding("privacy", federation.disclosure, "warning")
     d = data.columns.d if by_samples else table.m
     message = longest_mail(Layout(d, len(federation.members), federation.network.wire == "float32")) / 4
     yield Finding("messages", f"about {size(int(message))} to each of {len(site.addresses)} neighbours a round")
@@ -128,12 +130,25 @@ def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> 
     if site.federation.data is not None:
         yield Finding("contract", f"fits {listed(contract.names) or 'target and rows'}")
     elif own.table.names is not None:
-        yield Finding("contract", f"none in the federation file; this file has {listed(own.table.names)}")
+        yield Finding(
+            "contract",
+            f"none in the federation file, so files are compared when sites meet; this one has "
+            f"{listed(own.table.names)} (to compare now: `glmesh federation init --like FILE` of one site)",
+        )
     else:
         yield Finding("contract", "none, and the file has no header: columns go by position", "warning")
     found = [str(finding) for finding in describe(own.table) if finding.warns]
     for remark in [*found, *fitted.remarks(), *scale_warnings(site.file.name, {site.file.name: own.offer}, contract)]:
         yield Finding("columns", remark, "warning")
+
+
+def _check_labels(table: DataTable, spec: ProblemSpec) -> None:
+    """Raise Mismatch if a table has more than the two labels of a classification."""
+    if spec.loss.classifies and len(table.labels) > 2:
+        raise Mismatch(
+            f"{table.where}: the target {table.target or ''!r} has the labels {spoken(table.labels)}, and the "
+            f"{spec.loss.name} loss needs two; code them as two, or name another target in the node file"
+        )
 
 
 def _state(store: Store) -> str:
@@ -170,5 +185,5 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
 def _reach(address: str, site: Site, name: str, listed: str) -> str:
     """Connect to a neighbour and check its certificate's fingerprint; return a text with the milliseconds it took."""
     began = time.monotonic()
-    probe(address, site, name, listed)
+    listed_certificate(address, site, name, listed)
     return f"reached at {address} in {1000 * (time.monotonic() - began):.0f} ms, with the certificate that is listed"

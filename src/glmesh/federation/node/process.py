@@ -17,7 +17,7 @@ class Node:
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._log, self._meeting = log, Meeting(site, log)
         self.neighbourhood = self._meeting.neighbourhood
-        self.participant: Participant | None = None  # None until all members' summaries are known
+        self.participant: Participant | None = None  # None until all members have agreed
 
     def run(
         self, *, patient: bool = False, max_rounds: int | None = None, record: Callable[[], None] = lambda: None

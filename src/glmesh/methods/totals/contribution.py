@@ -27,6 +27,10 @@ LEVERAGE_POWER = 16  # a sum of 16th powers bounds the largest: by less than the
 LARGEST_LEVERAGE = 1e18  # above it a bound is useless in any case
 # [sum of the products' sizes] of a combination of columns that is zero but for rounding; the coefficients are rounded
 DEPENDENT = 1e-12
+# [logits] by which a step may move a row to the wrong side because of rounding; rows that overlap by less than that
+# count as separated
+AGAINST = 1e-9
+TOWARDS = 0.1  # [logits] by which Newton's steps move rows that nothing holds: by one where they are far out already
 HESSIAN_ROW_COST = 1 / 12  # [visits to a nonzero] of a nonzero in one row of the Hessian, for the virtual clock
 
 
@@ -94,7 +98,7 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
         if bends is not None and query.cross:
             fields["cross"] = _transposed(block, penalty, bends[None])[0]
         if query.separation:
-            fields["wrong"] = _wrong_sides(block, there)
+            fields["wrong"] = _wrong_sides(block, there, q)
         if query.inverse is not None:
             fields["leverages"] = _leverages(block, penalty, query.inverse)
         if query.flat is not None:
@@ -198,7 +202,7 @@ def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indi
 
     def fill(k: int) -> None:
         own = bends[block.starts[k] : block.starts[k + 1]]
-        pack_triangle(_gram(block.X[k], block.transposed[k], own, columns), factors, out[k])
+        pack_triangle(gram(block.X[k], block.transposed[k], own, columns), factors, out[k])
 
     list(block.threads.map(fill, range(block.size)))
     return out
@@ -211,7 +215,7 @@ def triangle(n: int) -> tuple[Indices, Indices]:
     return rows, columns
 
 
-def _gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
+def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
     """Return X^T diag(h) X on some columns, shape (n, n), the upper triangle valid; index p is a column of ones."""
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)
@@ -234,11 +238,18 @@ def _gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Mat
     return out
 
 
-def _wrong_sides(block: Rows, there: Vector) -> Matrix:
-    """Return (1, whether a row is on the wrong side of the separating plane) for each node, shape (n_hosted, 2)."""
+def _wrong_sides(block: Rows, there: Vector, along: Vector) -> Matrix:
+    """Return four numbers per node, which tell of separation by the trial point and by the step to it.
+
+    They are 1, whether a row is on the wrong side of the plane at the trial point, whether the step moves a row to the
+    wrong side, and whether it moves one to the right side visibly; shape (n_hosted, 4). Rows without a weight do not
+    count.
+    """
     bounds = block.dual.kernel_rows(len(there))
-    wrong = ((bounds[:, 4] > 0) & (there <= 0)) | ((bounds[:, 3] < 0) & (there >= 0))
-    return np.array([[1.0, wrong[a:b].any()] for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)])
+    side = np.sign(bounds[:, 4] + bounds[:, 3])
+    wrong, against = (side != 0) & (side * there <= 0), side * along < -AGAINST
+    spans = [slice(a, b) for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)]
+    return np.array([[1.0, *(one[span].any() for one in (wrong, against, side * along > TOWARDS))] for span in spans])
 
 
 def _leverages(block: Rows, penalty: ScaledPenalty, inverse: Matrix) -> Matrix:

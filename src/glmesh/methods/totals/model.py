@@ -9,7 +9,7 @@ import numpy as np
 from glmesh.kernels.faces import eliminate, invert, minimise
 from glmesh.methods.totals.contribution import triangle
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,19 @@ def _minimise(S: Matrix, slopes: Vector, limits: Matrix, w: Vector, n_smooth: in
     return u
 
 
+def dependent(bend: Matrix, order: Indices) -> Flags:
+    """Return which coordinates, taken in this order, have no curvature of their own beside those before, shape (n,)."""
+    n = len(bend)
+    L = np.ascontiguousarray(bend[np.ix_(order, order)])
+    eliminate(L, np.uint64(n), _noise(n) * np.diag(L), np.empty((8, n)))
+    return np.asarray(np.diag(L) <= 0)
+
+
+def _noise(n: int) -> float:
+    """Return the part of a diagonal entry of a Hessian of n coordinates below which a pivot is rounding."""
+    return float((64.0 + 4.0 * n) * 2.0**-52)
+
+
 @dataclass(frozen=True, eq=False)
 class Factored:
     """A positive semidefinite matrix H = L L^T on n coordinates, and the directions in which it is flat."""
@@ -99,14 +112,13 @@ class Factored:
         """Return H, shape (n, n), factored."""
         n = len(H)
         L, inverse = H.copy(), np.empty((n, n))
-        noise = (64.0 + 4.0 * n) * 2.0**-52
-        eliminate(L, np.uint64(n), noise * np.diag(H), np.empty((8, n)))
+        eliminate(L, np.uint64(n), _noise(n) * np.diag(H), np.empty((8, n)))
         invert(L, inverse)
         dropped = np.flatnonzero(np.diag(L) == 0.0)
         flat = inverse[dropped]
         inverse[dropped] = 0.0
         ratios = np.diag(H) * (inverse**2).sum(axis=0)  # 1 for a column that is orthogonal to the others
-        return Factored(inverse, dropped, flat, noise * float(ratios.max(initial=0.0)))
+        return Factored(inverse, dropped, flat, _noise(n) * float(ratios.max(initial=0.0)))
 
     @property
     def deviations(self) -> Vector:

@@ -8,17 +8,20 @@ total and no search.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
+from glmesh.functions import Table
 from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
 from glmesh.methods.totals.flat import Curvature
-from glmesh.methods.totals.model import Factored, Model, Step, from_triangle, minimum
+from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, suits
+from glmesh.methods.totals.model import Factored, Model, Step, dependent, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -46,12 +49,7 @@ SHARE = 0.5  # [working set] newcomers at once, if that is more
 NEWCOMERS = 200  # coefficients that enter a working set at once
 DUAL_FROM_NARROW = 0.1  # [objective] the same for others where the loss has a curvature everywhere
 DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
-SEPARATED = "there is no optimum: the data can be separated, and coefficients grow for ever; add a penalty (alpha > 0)"
-COLLINEAR = (
-    "columns almost depend on each other, so that nothing can be proven without a penalty; add one (alpha > 0), or "
-    "leave columns out"
-)
-NO_PROGRESS = "no step lowers the objective any more, because of rounding"
+SEPARATED, COLLINEAR, NO_PROGRESS = "separated", "collinear", "rounding"  # why no more rounds are worth it
 # [factor] by which the rounding of predictions may grow from one total to the next, as it is zero at zero; 24 bits are
 # left
 ROUNDING_ROOM = 2.0**30
@@ -76,6 +74,33 @@ class ProximalNewton(TotalMethod[NewtonState]):
         fresh = NewtonState(state.w, state.intercept, state.visited, sums=state.sums, scale=state.scale)
         vars(state).update(vars(fresh))
         state.model = kept
+
+    def remark(self, block: Rows, state: NewtonState) -> str:
+        """Return a sentence if columns without a penalty depend on others, so that there are several optima."""
+        if state.model is None or state.scale is None or state.failure:
+            return ""
+        free = ScaledPenalty.of(block, state.scale).free[state.model.columns]
+        free &= state.model.columns < block.p  # a constant column depends on the intercept, not the other way round
+        if not free.any():
+            return ""
+        curvature = state.model.hessian if state.gram is None else state.gram
+        n = int(dependent(curvature, np.argsort(free, kind="stable")).sum())
+        which = "1 column depends" if n == 1 else f"{n} columns depend"
+        return f"The optimum is not unique: {which} on others." if n else ""
+
+    def along(
+        self,
+        blocks: Sequence[Rows],
+        penalties: Sequence[Table],
+        alphas: Sequence[Vector],
+        tol: float,
+        max_rounds: int,
+    ) -> AnyRounds | None:
+        """Return a round that solves least squares for all weights alphas at once; None for other losses, and wide."""
+        if not all(suits(block) for block in blocks):
+            return None
+        made = [Penalties.of(table, each, blocks[0].p) for table, each in zip(penalties, alphas, strict=True)]
+        return solve_least_squares(blocks, made, tol, max_rounds)
 
     def round(self, block: Rows, state: NewtonState) -> Totals:
         """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
@@ -119,6 +144,9 @@ class _Round:
         self.state = state
         self.penalty = ScaledPenalty.of(block, state.scale)
         self.traits = Traits.of(block.loss)
+        # without a penalty an optimum may not exist, or be far away; a dual point does not tell, self-concordance does
+        self.unpenalised = self.traits.third is not None and bool(self.penalty.free[self.penalty.movable].all())
+        self.separable = self.unpenalised and bool(self.traits.third)
         kinks = self.penalty.table.l1 > 0
         self.wide = block.p > WIDE and len(self.penalty.movable) - kinks.sum() <= WIDE
 
@@ -189,7 +217,7 @@ class _Round:
         if state.objective == trial.value:
             state.gap = min(state.gap, gap)
         state.gap = min(state.gap, max(state.objective - state.lower, 0.0) + state.rounding)
-        if "wrong" in sums and sums["wrong"][1] == 0:
+        if "wrong" in sums and self._separates(sums["wrong"], query):
             state.failure = SEPARATED
 
     def _read(self, query: Query, sums: Sums) -> Trial:
@@ -199,6 +227,15 @@ class _Round:
         judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
         rounding = told.rounding + bounds.ROUNDING * abs(penalty)
         return Trial(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
+
+    def _separates(self, counts: Vector, query: Query) -> bool:
+        """Return whether counts of nodes show that the trial point separates the classes, or the step to it does.
+
+        Along such a direction no loss grows and some fall for ever, so there is no optimum. Quasi-separated data is
+        found by the step: rows that overlap are moved less and less by it, all others by one logit.
+        """
+        _, wrong, against, towards = counts
+        return bool(wrong == 0 or (query.moves and against == 0 and towards > 0))
 
     def _data(self, model: Model) -> Curvature:
         """Return a sum of squares of all rows: the Hessian, or the upper bound's if some rows have no curvature."""
@@ -302,7 +339,7 @@ class _Round:
             return
         state.rounding = rounding
         state.w, state.intercept = self.penalty.to_user(point)
-        state.objective = value
+        state.objective, state.distance = value, np.inf
         state.gap = max(value - state.lower, 0.0) + state.rounding
 
     def _shift_concordance(self, length: float) -> None:
@@ -379,8 +416,7 @@ class _Round:
             columns = columns[:0]
         softness = self._softness(model, harder)
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        unpenalised = bool(penalty.free[penalty.movable].all())
-        unproven = traits.third and unpenalised and not np.isfinite(state.concordance) and step.decrement < 1.0
+        unproven = self.separable and not np.isfinite(state.distance) and step.decrement < 1.0
         state.query = Query(
             model.point,
             step.change,
@@ -394,7 +430,7 @@ class _Round:
             trials=not (traits.quadratic or (traits.third and state.steady)),
             dual=self._nearly(model, step, cross is not None),
             shrink=step.shrink,
-            separation=bool(traits.third) and unpenalised,
+            separation=self.separable,
             inverse=self._inverse(model) if unproven else None,
             flat=self._look(model, there),
             majorant_flat=state.gram is not None,
@@ -405,6 +441,8 @@ class _Round:
 
         `again` says that the step moves the intercept alone, so that the working set is still to be found.
         """
+        if self.unpenalised:
+            return False
         if self.wide:
             return not again and step.decrement < DUAL_FROM * abs(model.value)
         return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
@@ -430,7 +468,7 @@ class _Round:
         """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
         state = self.state
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
-        if not known or model.majorant or step.residual > 1e-9 or len(model.columns) < len(self.penalty.movable):
+        if not known or model.majorant or len(model.columns) < len(self.penalty.movable):
             return
         R = state.concordance if self.traits.third else 0.0
         if not np.isfinite(R) or R * np.sqrt(max(step.decrement, 0.0)) > bounds.PROVEN:

@@ -12,7 +12,7 @@ from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
 from glmesh.functions.separable import Columnwise
 from glmesh.parallel import SERIAL, ThreadPool
-from glmesh.types import Indices, SampleMatrix, Unsigned, Vector
+from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
 
 
 @dataclass(eq=False)
@@ -32,6 +32,7 @@ class Rows:
     penalty: Table  # alpha included
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
+    reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
 
     @property
@@ -73,6 +74,11 @@ class Rows:
         with np.errstate(invalid="ignore"):  # of infinity minus infinity
             middle = np.where(np.isfinite(lo + hi), lo + hi, 0.0)
         return self.dual.conjugate_majorant(linear + 0.5 * l2 * middle)
+
+    @cached_property
+    def kernel_rows(self) -> Matrix:
+        """Table of l1, l2, linear, lo and hi of the dual of each hosted row, shape (m, 5), as kernels read it."""
+        return self.dual.kernel_rows(int(self.starts[-1]))
 
     @cached_property
     def nonzeros(self) -> Vector:

@@ -11,6 +11,12 @@ from glmesh.functions import Loss
 from glmesh.functions.separable import LOGISTIC_DUAL, Columnwise
 
 
+def is_smooth(loss: Loss) -> bool:
+    """Return whether a loss has a continuous slope, so that Newton's method suits it."""
+    g = loss.dual(np.array([1.0, -1.0]), np.ones(2))
+    return isinstance(g, Columnwise) and g.has_smooth_conjugate
+
+
 @dataclass(frozen=True)
 class Traits:
     """Properties of a smooth loss on which the steps of Newton's method depend."""
