@@ -72,7 +72,7 @@ def solve(
     n_nodes : int, default 16
         K; it must agree with the graph or the data where they fix it.
     tol : float, default 1e-4
-        Stop when gap <= tol * abs(objective).
+        Stop when gap <= tol * abs(objective), or when it is rounding beside the largest objective seen.
     max_rounds : int, default 10000
         Stop after this many rounds in any case.
     stop : {"gap", "certificate", "rounds"}, default "gap"
