@@ -12,10 +12,10 @@ from glmesh.methods.totals.flat import Curvature, Flat
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Vector
 
-ROUNDING = 1e-13  # [objective] allowance for the rounding of sums, beside that of predictions
-ROUNDED = 10.0  # [rounding] up to which an equation is taken to hold but for rounding
-CORRECTIONS = 4  # of a dual point at most, each with more equations
-PROVEN = 0.5  # largest x = R lambda that is taken for a proof: separated data have x -> 1, and sums are rounded
+ROUNDING = 1e-13  # [objective] allowance, because sums are rounded; predictions have one of their own
+ROUNDED = 10.0  # [rounding] up to which an equation is taken to hold, because estimates of rounding are rough
+CORRECTIONS = 4  # of a dual point at most, because each has more equations, and most need one
+PROVEN = 0.5  # largest x = R lambda that is taken for a proof, because separated data have x -> 1 and sums are rounded
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,24 @@ from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.methods.totals.standardise import sparse_gram
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
-TRIALS = np.ldexp(1.0, -np.arange(1, 13))  # shorter steps that every total tries: 1/2 ... 2^-12
-EPSILON = 2.0**-52  # relative error of a product and a sum
-CHUNK = 4096  # [rows] that are weighted at a time: some MB for some hundred columns
-LEVERAGE_POWER = 16  # a sum of 16th powers bounds the largest: by less than the factor 2.3 for 10^6 rows
-LARGEST_LEVERAGE = 1e18  # above it a bound is useless in any case
-# [sum of the products' sizes] of a combination of columns that is zero but for rounding; the coefficients are rounded
+# [step] shorter lengths that every total tries, halves because the best is then at most a factor of sqrt(2) away
+TRIALS = np.ldexp(1.0, -np.arange(1, 13))
+EPSILON = 2.0**-52  # relative error of a product and a sum, because each is rounded by 2^-53
+CHUNK = 4096  # [rows] that are weighted at a time, because some MB for some hundred columns stay in a cache
+# power of leverages that is summed, because a sum of 16th powers is at most (2.4 times the largest)^16 for 10^6 rows
+LEVERAGE_POWER = 16
+LARGEST_LEVERAGE = 1e18  # leverage that larger ones are cut to, because a bound is useless there and powers overflow
+# [sum of the products' sizes] of a combination of columns that counts as zero, because its coefficients are
+# rounded
 DEPENDENT = 1e-12
 # [logits] by which a step may move a row to the wrong side because of rounding; rows that overlap by less than that
 # count as separated
 AGAINST = 1e-9
-TOWARDS = 0.1  # [logits] by which Newton's steps move rows that nothing holds: by one where they are far out already
-HESSIAN_ROW_COST = 1 / 12  # [visits to a nonzero] of a nonzero in one row of the Hessian, for the virtual clock
+# [logits] by which Newton's steps move rows that nothing holds at least, because it is one where they are far out
+TOWARDS = 0.1
+# [visits to a nonzero] of a nonzero in one row of the Hessian, for the virtual clock; a twelfth because products of
+# matrices compute so much faster
+HESSIAN_ROW_COST = 1 / 12
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from glmesh.core.totals import Sums
 from glmesh.methods.totals.model import Factored
 from glmesh.types import Indices, Matrix
 
-REFINEMENTS = 3  # of a direction, each by one total; digits double each time, so the first is mostly enough
+REFINEMENTS = 3  # of a direction, each by one total; because digits double each time, the first is mostly enough
 
 
 def _none() -> Indices:

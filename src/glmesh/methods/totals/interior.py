@@ -26,17 +26,20 @@ from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.standardise import Standardisation
 from glmesh.types import Matrix, Vector
 
-MAX_COLUMNS = 2000  # of the Gram matrix that every total holds: 16 MB
-ROUNDING = 1e-11  # [P] added to every gap
-CONSTANT = 2.0**-44  # [mean] standard deviation up to which a column counts as constant
-HUGE_MEAN = 1e6  # [standard deviations] mean beyond which squares are summed once more, about the mean
-NORMAL = 0.8  # mean absolute deviation of a normal distribution, in standard deviations
-TINY_MU = 1e-30  # [first mu] so that nothing is divided by 0 where the optimum is 0
+MAX_COLUMNS = 2000  # [coefficients] of the Gram matrix that every total holds, because that is 16 MB
+ROUNDING = 1e-11  # [P] added to every gap, because sums are rounded
+CONSTANT = 2.0**-44  # [mean] standard deviation up to which a column counts as constant, because squares are rounded
+# [standard deviations] mean beyond which squares are summed once more, about the mean, because less than four digits of
+# their difference would be left
+HUGE_MEAN = 1e6
+NORMAL = 0.8  # [standard deviations] mean absolute deviation, because that is about sqrt(2/pi) for normal errors
+TINY_MU = 1e-30  # [first mu] least mu, because nothing may be divided by 0 where the optimum is 0
 
 # Rounds that gain nothing end a run, because rounding then keeps the gap from falling: where columns nearly repeat
 # each other, their effective penalty is tiny, or the optimum is 0
 PATIENCE = 40  # [rounds] without a gain: of 300 random runs those that arrived at 1e-9 had up to 27 of them
-LESS_GAP, LESS_OBJECTIVE = 0.9, 1.0 - 1e-6  # factors of gap and objective that are a gain
+LESS_GAP = 0.9  # factor of the gap that is a gain, because a fall by less in PATIENCE rounds arrives nowhere
+LESS_OBJECTIVE = 1.0 - 1e-6  # factor of the objective that is a gain, because less may be its rounding
 
 Rounds = Generator[Total, Sums, None]
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from glmesh.methods.totals.pieces import Kinks, Multipliers
 from glmesh.methods.totals.standardise import Standardisation
 from glmesh.types import Matrix, Vector
 
-PREDICTION_ERROR = 2.0**-52  # [sum of magnitudes] error of a prediction
+PREDICTION_ERROR = 2.0**-52  # [sum of magnitudes] error of a prediction, because products and sums are rounded
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,20 +16,38 @@ from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Indices, Vector
 
-# Constants of the step; source of those that are tuned: benchmarks/reports/kinks.md, on whose problems other values
-# change the totals to 1e-6 by some % on average, and those of single problems by up to a half either way
-LONGER = 1.3  # factor by which a step may be longer than the last one was, or should have been: larger dares more
-ENOUGH = 0.3  # share of the best trial's decrease with which a step of less than 1 is accepted
-SHORT = 0.13  # length of a step after which mu stays as it is
-LEAST_CUT, CUT = 0.02, 0.4  # least factor of mu in a round, and factor per unit of Newton's decrement
-FEW_ROWS = 20.0  # [rows per column] up to which CUT is not reduced
-SLOWEST_CUT = 0.1  # CUT where there are many rows per column
-LARGEST_MU = 0.1  # [P/N] at the second accepted point, and where a fit begins at given coefficients
-LEAST_MU = 0.2  # [tol P/N]: the gap at the centre is 2 N mu
-NOISE = 1e-13  # [F] differences of the smoothed objective that rounding explains
+# Constants of the step, tuned on the problems of benchmarks/reports/kinks.md, where other values change the totals to
+# 1e-6 by some % on average, and those of single problems by up to a half either way
 
-VALUE_ROOM = 16.0  # by which values of the objective may grow beyond 2^8 from one total to the next
-STEEP_ROOM = 64.0  # the same of sums with D, which grows as mu falls
+# factor by which a step may be longer than the last one was, or should have been: larger dares more; source:
+# benchmarks/reports/sensitivity.md
+LONGER = 1.3
+# [best trial's decrease] with which a step of less than 1 is accepted: larger repeats more totals; source:
+# benchmarks/reports/sensitivity.md
+ENOUGH = 0.3
+# [step] length up to which mu stays as it is after a step: larger comes closer to centres; source:
+# benchmarks/reports/sensitivity.md
+SHORT = 0.13
+# least factor of mu in a round: smaller dares more; source: benchmarks/reports/sensitivity.md
+LEAST_CUT = 0.02
+# factor of mu in a round per unit of Newton's decrement: smaller dares more; source: benchmarks/reports/sensitivity.md
+CUT = 0.4
+# [rows per column] up to which CUT is not reduced: smaller dares more; source: benchmarks/reports/sensitivity.md
+FEW_ROWS = 20.0
+# CUT where there are many rows per column: smaller dares more; source: benchmarks/reports/sensitivity.md
+SLOWEST_CUT = 0.1
+# [P/N] mu at the second accepted point, and where a fit begins at given coefficients, at most: smaller dares more;
+# source: benchmarks/reports/sensitivity.md
+LARGEST_MU = 0.1
+# [tol P/N] least mu, because the gap at the centre is 2 N mu
+LEAST_MU = 0.2
+# [F] differences of the smoothed objective that are no decrease, because F is rounded
+NOISE = 1e-13
+# [values] by which those of the objective may grow beyond 2^8 from one total to the next, because a step may be too
+# long
+VALUE_ROOM = 16.0
+# [sums] by which those with D may grow likewise, because D grows as mu falls
+STEEP_ROOM = 64.0
 STEEP = ("gram", "right", "pull", "spread")
 
 
@@ -191,4 +209,4 @@ def balanced_intercept(weights: tuple[float, float], counts: tuple[float, float]
     return 0.5 * (low + high)
 
 
-BALANCE_BISECTIONS = 50  # of an interval of length 4
+BALANCE_BISECTIONS = 50  # of an interval of length 4, because less than 2^-48 is rounding

@@ -27,33 +27,50 @@ from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
 from glmesh.methods.totals.traits import Traits
+from glmesh.methods.totals.working_set import takes_working_set, working_set
 from glmesh.types import Indices, Matrix, Vector
 
 # [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
-# Numerical Optimization, eq. 3.4, with their 1e-4)
+# Numerical Optimization, eq. 3.4, with
+# their 1e-4, because any small part will do)
 SUFFICIENT_DECREASE = 1e-4
 # [decrement] gained by a full step, of the half that a quadratic function gains, from which on shorter steps are not
-# tried next time where the Hessian changes slowly; a wrong guess costs one total
+# tried next time where the Hessian changes slowly: smaller sends fewer numbers, and a wrong guess costs one total;
+# source: benchmarks/reports/sensitivity.md
 STEADY_GAIN = 0.3
-FAR = 30.0  # [curved piece of the loss] mean distance of the rows from which on the loss is softened at first
-SOFTER = 10.0  # [factor] by which the loss is less soft after a full step
-VISIBLE_DECREASE = 1e-11  # [objective] decrement below which values of the objective are rounding
-SHORTEST_STEP = 0.05  # below it the Hessian misleads, and curvatures of an upper bound are used
-SHORT_STEP = 0.3  # below it the damping grows
-DAMPING = 1e-3  # [upper bound's Hessian] that is added when steps are short, ten times as much each time
-LEAST_DAMPING = 1e-8  # [upper bound's Hessian] that is added first where the Hessian alone has no minimum
-FLAT_RESIDUAL = 1e-3  # relative slope left by a step beyond which a coordinate has slope but no curvature
-WIDE = 500  # [coefficients] above which the Hessian of an L1 problem is summed on a working set only
-NEAR = 0.95  # [l1] slope from which a zero coefficient may enter the working set
-SHARE = 0.5  # [working set] newcomers at once, if that is more
-NEWCOMERS = 200  # coefficients that enter a working set at once
-DUAL_FROM_NARROW = 0.1  # [objective] the same for others where the loss has a curvature everywhere
-DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
+# [curved piece of the loss] mean distance of the rows from which on the loss is softened at first: smaller softens more
+# often; source: benchmarks/reports/sensitivity.md
+FAR = 30.0
+# [factor] by which the loss is less soft after a full step: larger takes fewer steps, each of them longer; source:
+# benchmarks/reports/sensitivity.md
+SOFTER = 10.0
+# [objective] decrement below which differences of the objective say nothing, because sums are rounded
+VISIBLE_DECREASE = 1e-11
+# [step] length below which the Hessian misleads, and curvatures of an upper bound are used: larger is safer and slower;
+# source: benchmarks/reports/sensitivity.md
+SHORTEST_STEP = 0.05
+# [step] length below which the damping grows: larger damps more; source: benchmarks/reports/sensitivity.md
+SHORT_STEP = 0.3
+# [upper bound's Hessian] that is added when steps are short, ten times as much each time: larger makes shorter steps;
+# source: benchmarks/reports/sensitivity.md
+DAMPING = 1e-3
+# [upper bound's Hessian] that is added first where the Hessian alone has no minimum, small because it grows tenfold
+# until there is one
+LEAST_DAMPING = 1e-8
+# [sizes that it is a difference of] slope left by a step beyond which a coordinate has slope but no curvature, because
+# a step that solves its equations leaves rounding
+FLAT_RESIDUAL = 1e-3
+# [objective] decrement below which a problem with a working set asks for a dual point: larger sends more numbers,
+# smaller may ask a total too late; source: benchmarks/reports/sensitivity.md
+DUAL_FROM = 5e-3
+# [objective] decrement below which others ask for it where the loss has a curvature everywhere, likewise; source:
+# benchmarks/reports/sensitivity.md
+DUAL_FROM_NARROW = 0.1
 SEPARATED, COLLINEAR, NO_PROGRESS = "separated", "collinear", "rounding"  # why no more rounds are worth it
-# [factor] by which the rounding of predictions may grow from one total to the next, as it is zero at zero; 24 bits are
-# left
+# [factor] by which the rounding of predictions may grow from one total to the next, because it is zero at zero; 24 bits
+# are left
 ROUNDING_ROOM = 2.0**30
-IDLE = 3  # rounds without visible progress after which no more is hoped for
+IDLE = 3  # [rounds] without visible progress after which a run ends, because rounding keeps it from more
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 
@@ -147,8 +164,7 @@ class _Round:
         # without a penalty an optimum may not exist, or be far away; a dual point does not tell, self-concordance does
         self.unpenalised = self.traits.third is not None and bool(self.penalty.free[self.penalty.movable].all())
         self.separable = self.unpenalised and bool(self.traits.third)
-        kinks = self.penalty.table.l1 > 0
-        self.wide = block.p > WIDE and len(self.penalty.movable) - kinks.sum() <= WIDE
+        self.wide = takes_working_set(self.penalty)
 
     # the request
 
@@ -178,19 +194,7 @@ class _Round:
 
     def _columns(self, point: Vector, gradient: Vector | None) -> Indices:
         """Return the columns of the Hessian at a point: all, or the support and what may enter it."""
-        movable, table = self.penalty.movable, self.penalty.table
-        if not self.wide:
-            return movable
-        chosen = (point != 0) | (table.l1 == 0)
-        chosen &= table.lo < table.hi
-        if gradient is not None:
-            slopes = np.abs(gradient + table.linear)
-            ratio = np.divide(slopes, table.l1, out=np.zeros_like(slopes), where=(table.l1 > 0) & ~chosen)
-            ratio[table.lo == table.hi] = 0.0
-            many = max(NEWCOMERS, int(SHARE * chosen.sum()))
-            best = np.argsort(-ratio, kind="stable")[:many]
-            chosen[best[ratio[best] > NEAR]] = True
-        return np.flatnonzero(chosen)
+        return working_set(self.penalty, point, gradient) if self.wide else self.penalty.movable
 
     # what follows from the sums
 
