@@ -8,7 +8,7 @@ import numpy as np
 
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.contribution import LEVERAGE_POWER, Query
-from glmesh.methods.totals.flat import Curvature, Flat
+from glmesh.methods.totals.flat import Flat, SumOfSquares
 from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.types import Vector
 
@@ -19,7 +19,7 @@ PROVEN = 0.5  # largest x = R lambda that is taken for a proof, because separate
 
 
 @dataclass(frozen=True)
-class Loss:
+class SummedLoss:
     """Loss at a trial point and what is known of its rounding."""
 
     value: float
@@ -27,15 +27,15 @@ class Loss:
     noise: float  # by which an entry of the gradient may be wrong
 
     @staticmethod
-    def of(sums: Sums) -> Loss:
+    def of(sums: Sums) -> SummedLoss:
         """Return the loss that the sums of a query tell."""
         value = float(sums["values"][0])
         rounding, noise = sums["rounding"][:2] + sums.errors["rounding"]
-        return Loss(value, rounding + sums.errors["values"] + ROUNDING * value, noise + sums.errors["slopes"])
+        return SummedLoss(value, rounding + sums.errors["values"] + ROUNDING * value, noise + sums.errors["slopes"])
 
 
 @dataclass(frozen=True)
-class DualPoint:
+class SummedDualPoint:
     """A dual point of all rows, theta, as sums tell it."""
 
     pulls: Vector  # (d,) X^T theta
@@ -44,14 +44,14 @@ class DualPoint:
     scatter: float  # by which an entry of `pulls` varies because predictions are rounded
 
     @staticmethod
-    def of(sums: Sums, d: int) -> DualPoint:
+    def of(sums: Sums, d: int) -> SummedDualPoint:
         """Return the dual point that the sums of a query tell, for d coordinates."""
         noise, scatter = sums["rounding"][2:] + sums.errors["rounding"]
         slack = sums["values"][1] * (1.0 + ROUNDING) + sums.errors["values"]
-        return DualPoint(sums["slopes"][d:], float(slack), float(noise + sums.errors["slopes"]), float(scatter))
+        return SummedDualPoint(sums["slopes"][d:], float(slack), float(noise + sums.errors["slopes"]), float(scatter))
 
 
-def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvature, flat: Flat) -> float:
+def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: SumOfSquares, flat: Flat) -> float:
     """Return the gap between the objective at the query's trial point and a dual point of all rows.
 
     Every row adds loss(z) + loss*(theta) - z theta >= 0, every penalised coordinate the like for c = X^T theta. Where c
@@ -60,7 +60,7 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvatur
     the Hessian, upper bound or damped one with which the step was made, `flat` what is known of where it is flat.
     """
     there = penalty.moved(query.point, query.step)
-    dual, held = DualPoint.of(sums, len(there)), ~penalty.free
+    dual, held = SummedDualPoint.of(sums, len(there)), ~penalty.free
     if not dual.slack < query.cap:
         return np.inf
     pulls, slack = _open_equations(penalty, dual, made, flat)
@@ -74,7 +74,9 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvatur
     return slack + penalised + (1.0 - s) * max(float(sums["values"][0]) - slack, 0.0)
 
 
-def _open_equations(penalty: ScaledPenalty, dual: DualPoint, made: Curvature, flat: Flat) -> tuple[Vector, float]:
+def _open_equations(
+    penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares, flat: Flat
+) -> tuple[Vector, float]:
     """Return (pulls, slack) of a dual point for which the equations c_j = 0 hold; an infinite slack if none is known.
 
     Rounding leaves r_j = c_j. The point theta - diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at most

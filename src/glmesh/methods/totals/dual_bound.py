@@ -110,7 +110,7 @@ class StandardisedPenalty:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbourhood:
+class Ellipsoid:
     """A set that holds every optimum w*: w is known and (w* - w)' M (w* - w) <= radius^2."""
 
     w: Vector  # (d,) standardised coefficients

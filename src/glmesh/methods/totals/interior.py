@@ -17,7 +17,7 @@ from glmesh.core.totals import Sums, Total
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals import interior_rows as at_rows
 from glmesh.methods.totals import interior_steps as steps
-from glmesh.methods.totals.dual_bound import DualPoint, Neighbourhood, balanced
+from glmesh.methods.totals.dual_bound import DualPoint, Ellipsoid, balanced
 from glmesh.methods.totals.factor import Factor
 from glmesh.methods.totals.interior_state import Frame, InteriorState
 from glmesh.methods.totals.nodes import TotalMethod
@@ -92,7 +92,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         frame = state.frame
         if frame is None:
             return
-        model = steps.Model.of(block, frame)
+        model = steps.InteriorModel.of(block, frame)
         if np.isfinite(state.loss):
             state.point = frame.columns.from_user(state.w, state.intercept, frame.shift)
             state.objective = state.loss + model.penalty.value(state.point[: block.p])
@@ -112,12 +112,12 @@ class InteriorPoint(TotalMethod[InteriorState]):
             self._begin(block, state, (yield Total(_stacked(fields))))
             return
         frame, n_nodes = state.frame, block.info.n_nodes
-        model = steps.Model.of(block, frame)
+        model = steps.InteriorModel.of(block, frame)
         like, cap = steps.expected(state, n_nodes, state.mu * model.n_pieces)
         made = _of_all(block, lambda k: at_rows.step_fields(block, k, state, frame, cap))
         sums = yield Total(_stacked([fields for fields, _ in made]), like=like)
         state.sums = sums
-        trial = steps.Trial.of(model, state)
+        trial = steps.TrialPoint.of(model, state)
         factor = steps.newton_matrix(model, trial, sums)
         if not steps.may_be_coarse(like, sums, n_nodes):
             self._certify(block, state, trial, factor)
@@ -135,7 +135,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         state.step = steps.newton_step(model, state, trial, sums, factor, least)
         state.mu = state.step.mu
 
-    def _mu(self, objective: float, model: steps.Model) -> float:
+    def _mu(self, objective: float, model: steps.InteriorModel) -> float:
         """Return the weight of the barriers at a point that may be near an optimum."""
         return max(steps.LARGEST_MU * objective / model.n_pieces, np.finfo(np.float64).tiny)
 
@@ -157,7 +157,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         shift = 0.0 if block.loss.classifies else float(mean[p])
         target = 1.0 if block.loss.classifies else float(np.hypot(mean[p], deviation[p]))
         state.frame = Frame(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
-        model = steps.Model.of(block, state.frame)
+        model = steps.InteriorModel.of(block, state.frame)
         state.point = np.zeros(columns.d)
         if state.given:
             state.point = columns.from_user(state.w, state.intercept, shift)
@@ -184,12 +184,12 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
     # values and bounds
 
-    def _certify(self, block: Rows, state: InteriorState, trial: steps.Trial, factor: Factor) -> None:
+    def _certify(self, block: Rows, state: InteriorState, trial: steps.TrialPoint, factor: Factor) -> None:
         """Update the best point, the best dual point and the gap by the last total, which was made at a trial point."""
         frame, sums = state.frame, state.sums
         assert frame is not None
         assert sums is not None
-        model = steps.Model.of(block, frame)
+        model = steps.InteriorModel.of(block, frame)
         points = {"loss": trial.point}
         if state.step is not None:
             points["loss affine"] = state.point + state.step.affine
@@ -203,7 +203,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
         candidates = range(1 if state.step is None else len(at_rows.CANDIDATES))
         if model.penalty.free.any():
             best = frame.columns.from_user(state.w, state.intercept, frame.shift)
-            near = Neighbourhood(best, _radius(model, state, trial, frame.weight), factor.solve)
+            near = Ellipsoid(best, _radius(model, state, trial, frame.weight), factor.solve)
             free = np.append(model.penalty.free, [True] * block.fit_intercept)
             for number in candidates:
                 positive, negative, _ = _dual_points(sums, number, block.info.n_nodes)
@@ -215,7 +215,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
                 self._improve(block, state, model, _dual_points(sums, number, block.info.n_nodes))
         self._set_gap(state, block.info.n_nodes)
 
-    def _improve(self, block: Rows, state: InteriorState, model: steps.Model, parts: list[DualPoint]) -> None:
+    def _improve(self, block: Rows, state: InteriorState, model: steps.InteriorModel, parts: list[DualPoint]) -> None:
         """Replace the best dual point by a better one that is made of it and of the parts of another theta."""
         for point in balanced(*parts) if block.fit_intercept else [parts[0] + parts[1]]:
             feasible = model.penalty.shrunk(point)
@@ -257,7 +257,7 @@ def _check(block: Rows) -> None:
         raise UnsuitablePair(f"the loss {block.loss.name} needs a penalty on every coefficient; give l1 > 0 or l2 > 0")
 
 
-def _radius(model: steps.Model, state: InteriorState, trial: steps.Trial, weight: float) -> float:
+def _radius(model: steps.InteriorModel, state: InteriorState, trial: steps.TrialPoint, weight: float) -> float:
     """Return a radius of the optima about the best point w, in the norm of M = Z'DZ + l2 + D_l1.
 
     With d = w* - w and P(w*) <= P(w): sum_i s_i abs(z_i.d) <= 2 (P/growth + idle sum_i s_i), and D_i <= s_i^2 spread;

@@ -39,7 +39,7 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class InteriorStep:
     """A step from the last accepted point, which the next total tries."""
 
     direction: Vector  # (d,) Newton's step with barriers of weight mu
@@ -69,7 +69,7 @@ class InteriorState:
     l1: Shared[Multipliers | None] = None  # of the absolute values of coefficients, at `point`
     rows: PerNode[list[Matrix]] = field(default_factory=list)  # (m_k, J, 4) multipliers of each hosted node, at `point`
     mu: Shared[float] = np.nan  # weight of the barriers at `point`
-    step: Shared[Step | None] = None  # None: the next total is at `point`, and multipliers are at their centres
+    step: Shared[InteriorStep | None] = None  # None: the next total is at `point`, and multipliers are at their centres
     accepted: Shared[int] = 0  # points that were accepted since the start, or since the penalty changed
     dual: Shared[DualPoint | None] = None  # the best one known
     bound: Shared[float] = 0.0  # the largest known lower bound of P*; that of theta = 0 is 0

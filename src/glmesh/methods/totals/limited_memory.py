@@ -66,7 +66,7 @@ class Slopes:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class QuasiNewtonStep:
     """What the coming total tries: point + change, and other lengths of the change."""
 
     change: Vector  # (p + 1,)
@@ -89,7 +89,7 @@ class LimitedMemoryState:
     unit: Shared[float] = 0.0  # factor of the intercept; 0: not known yet
     scale: Shared[Vector | None] = None  # (p + 1,) powers of two near the columns' norms; None: not agreed on yet
     at: Shared[Slopes | None] = None  # the point that the step begins at; None: begin at w
-    step: Shared[Step | None] = None  # None: the next total is at w itself
+    step: Shared[QuasiNewtonStep | None] = None  # None: the next total is at w itself
     steps: Shared[list[Vector]] = field(default_factory=list)  # (p + 1,) each, the newest last
     changes: Shared[list[Vector]] = field(default_factory=list)  # (p + 1,) of the gradient along each of `steps`
     lower: Shared[float] = 0.0  # proven lower bound of the optimum: losses and penalty are not negative
@@ -263,7 +263,7 @@ class _Round:
         penalised = _squares(there.point[:-1] + pulls[:-1])
         return there.value - slack - penalised - float(abs(pulls[-1]) * farthest)
 
-    def _judge(self, there: Slopes, step: Step, sums: Sums) -> None:
+    def _judge(self, there: Slopes, step: QuasiNewtonStep, sums: Sums) -> None:
         """Go to the trial point, or try another length of the step, or begin to remember anew."""
         state, at = self.state, self.state.at
         assert at is not None
@@ -307,7 +307,9 @@ class _Round:
         shift = None
         if at.gradient[-1] and at.bend > 0 and penalised <= min(DUAL_FROM * at.value, DUAL_AGAIN * state.asked):
             state.asked, shift = penalised, -float(at.gradient[-1]) / at.bend
-        state.step = Step(change, float((change * at.gradient).sum()), at.value * (1.0 + 1e-9) + 1e-300, shift)
+        state.step = QuasiNewtonStep(
+            change, float((change * at.gradient).sum()), at.value * (1.0 + 1e-9) + 1e-300, shift
+        )
 
     def _inverse_times(self, gradient: Vector, value: float) -> Vector:
         """Return the product of the inverse Hessian, as the remembered steps tell it, with a gradient, shape (d,).

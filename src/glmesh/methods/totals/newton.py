@@ -19,9 +19,9 @@ from glmesh.core.totals import Largest, Sums, Total
 from glmesh.functions import Table
 from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
-from glmesh.methods.totals.flat import Curvature
+from glmesh.methods.totals.flat import SumOfSquares
 from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, suits
-from glmesh.methods.totals.model import Factored, Model, Step, dependent, from_triangle, minimum
+from glmesh.methods.totals.model import Factored, NewtonModel, NewtonStep, dependent, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -142,7 +142,7 @@ def _sizes(sums: Sums | None) -> Sums | None:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialValues:
     """Objectives at a trial point."""
 
     value: float  # the objective itself
@@ -209,7 +209,7 @@ class _Round:
         gap = np.inf
         if query.dual and trial.known:
             assert state.model is not None
-            made = Curvature(state.model.columns, self._bend(state.model, query.damping))
+            made = SumOfSquares(state.model.columns, self._bend(state.model, query.damping))
             gap = bounds.duality_gap(self.penalty, query, sums, made, state.flat) + trial.rounding
             state.lower = max(state.lower, trial.value - gap)
         if "leverages" in sums and self.traits.third is not None:
@@ -224,13 +224,13 @@ class _Round:
         if "wrong" in sums and self._separates(sums["wrong"], query):
             state.failure = SEPARATED
 
-    def _read(self, query: Query, sums: Sums) -> Trial:
+    def _read(self, query: Query, sums: Sums) -> TrialValues:
         """Return the objectives at the trial point."""
-        told, penalty = bounds.Loss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
+        told, penalty = bounds.SummedLoss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
         value = told.value + penalty
         judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
         rounding = told.rounding + bounds.ROUNDING * abs(penalty)
-        return Trial(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
+        return TrialValues(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
 
     def _separates(self, counts: Vector, query: Query) -> bool:
         """Return whether counts of nodes show that the trial point separates the classes, or the step to it does.
@@ -241,12 +241,12 @@ class _Round:
         _, wrong, against, towards = counts
         return bool(wrong == 0 or (query.moves and against == 0 and towards > 0))
 
-    def _data(self, model: Model) -> Curvature:
+    def _data(self, model: NewtonModel) -> SumOfSquares:
         """Return a sum of squares of all rows: the Hessian, or the upper bound's if some rows have no curvature."""
         gram = self.state.gram
-        return Curvature(model.columns, model.hessian if gram is None else gram)
+        return SumOfSquares(model.columns, model.hessian if gram is None else gram)
 
-    def _judge(self, query: Query, sums: Sums, trial: Trial) -> None:
+    def _judge(self, query: Query, sums: Sums, trial: TrialValues) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
         model, step = self.state.model, self.state.step
         assert model is not None
@@ -284,7 +284,7 @@ class _Round:
         """Trust the Hessian less, by at least this part of the upper bound's."""
         self.state.damping = min(max(10.0 * self.state.damping, least), 1.0)
 
-    def _misleads(self, model: Model, step: Step) -> bool:
+    def _misleads(self, model: NewtonModel, step: NewtonStep) -> bool:
         """Return whether a model promises more than there is, or leaves slopes without any curvature."""
         lower = self.state.lower if model.softness == 1.0 else self.penalty.least
         return step.decrement > 2.0 * (model.value - lower) or step.residual > FLAT_RESIDUAL
@@ -353,7 +353,7 @@ class _Round:
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
             state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
-    def _arrive(self, query: Query, sums: Sums, trial: Trial, length: float) -> None:
+    def _arrive(self, query: Query, sums: Sums, trial: TrialValues, length: float) -> None:
         """Make the trial point the one that the next step begins at."""
         state, before = self.state, self.state.model
         state.noise = trial.noise
@@ -365,7 +365,7 @@ class _Round:
             columns = query.columns
             hessian = from_triangle(sums.get("hessian", np.zeros(0)), len(columns))
         gradient = sums["slopes"][: len(point)]
-        model = Model(point, trial.follows, gradient, columns, hessian, query.majorant, query.next_softness)
+        model = NewtonModel(point, trial.follows, gradient, columns, hessian, query.majorant, query.next_softness)
         if query.majorant and self.traits.pieces and not self.wide:
             state.gram = hessian
         if trial.known:
@@ -374,11 +374,11 @@ class _Round:
             state.mass = float(sums["mass"][0])
         self._next(model, sums.get("cross"), harder=length == 1.0)
 
-    def _bend(self, model: Model, damping: float) -> Matrix:
+    def _bend(self, model: NewtonModel, damping: float) -> Matrix:
         gram = self.state.gram
         return model.hessian + damping * gram if gram is not None and damping else model.hessian
 
-    def _softness(self, model: Model, harder: bool) -> float:
+    def _softness(self, model: NewtonModel, harder: bool) -> float:
         """Return the softness of the loss from the next point on.
 
         At first the mean row is at the end of the loss's curved piece; after every full step the loss is less soft.
@@ -394,7 +394,7 @@ class _Round:
         mean = (model.value - self.penalty.value(model.point)) / state.mass
         return mean / knee if mean > FAR * knee else 1.0
 
-    def _next(self, model: Model, cross: Vector | None = None, *, harder: bool = False) -> None:
+    def _next(self, model: NewtonModel, cross: Vector | None = None, *, harder: bool = False) -> None:
         """Compute the step from a model, and what the next total asks for.
 
         `harder` says that the last step was taken in full, so that the loss may be less soft.
@@ -440,7 +440,7 @@ class _Round:
             majorant_flat=state.gram is not None,
         )
 
-    def _nearly(self, model: Model, step: Step, again: bool) -> bool:
+    def _nearly(self, model: NewtonModel, step: NewtonStep, again: bool) -> bool:
         """Return whether a dual point is worth asking for: a gap is at least of the size of the decrement before.
 
         `again` says that the step moves the intercept alone, so that the working set is still to be found.
@@ -451,24 +451,24 @@ class _Round:
             return not again and step.decrement < DUAL_FROM * abs(model.value)
         return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
 
-    def _inverse(self, model: Model) -> Matrix:
+    def _inverse(self, model: NewtonModel) -> Matrix:
         """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
         d = len(model.point)
         out = np.zeros((d, d))
         out[np.ix_(model.columns, model.columns)] = self._factored(model).inverse
         return out
 
-    def _factored(self, model: Model) -> Factored:
+    def _factored(self, model: NewtonModel) -> Factored:
         return Factored.of(model.hessian + np.diag(self.penalty.table.l2[model.columns]))
 
-    def _look(self, model: Model, there: Vector) -> Matrix | None:
+    def _look(self, model: NewtonModel, there: Vector) -> Matrix | None:
         """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
         penalty, state = self.penalty, self.state
         loose = (penalty.free | (penalty.edged & penalty.inside(there)))[model.columns]
         state.flat = state.flat.look(self._data(model), model.columns[loose])
         return state.flat.query(len(there))
 
-    def _prove(self, model: Model, step: Step) -> None:
+    def _prove(self, model: NewtonModel, step: NewtonStep) -> None:
         """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
         state = self.state
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
