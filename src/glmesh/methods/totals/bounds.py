@@ -9,8 +9,9 @@ import numpy as np
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.contribution import LEVERAGE_POWER, Query
 from glmesh.methods.totals.flat import Flat, SumOfSquares
+from glmesh.methods.totals.model import Factored, NewtonModel, NewtonStep
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Vector
+from glmesh.types import Matrix, Vector
 
 ROUNDING = 1e-13  # [objective] allowance, because sums are rounded; predictions have one of their own
 ROUNDED = 10.0  # [rounding] up to which an equation is taken to hold, because estimates of rounding are rough
@@ -110,6 +111,40 @@ def _open_equations(
 def concordance(sums: Sums, third: float) -> float:
     """Return an upper bound of R = c max_i sqrt(x_i^T H^-1 x_i) from the sum of the 16th powers of the leverages."""
     return float(third * float(sums["leverages"][0]) ** (0.5 / LEVERAGE_POWER) * (1.0 + 1e-9))
+
+
+def inverse_factor(penalty: ScaledPenalty, model: NewtonModel) -> Matrix:
+    """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
+    d = len(model.point)
+    out = np.zeros((d, d))
+    out[np.ix_(model.columns, model.columns)] = _factored(penalty, model).inverse
+    return out
+
+
+def _factored(penalty: ScaledPenalty, model: NewtonModel) -> Factored:
+    """Return the Hessian of the objective at a model's point, on the model's columns, factored."""
+    return Factored.of(model.hessian + np.diag(penalty.table.l2[model.columns]))
+
+
+def proof(
+    penalty: ScaledPenalty, model: NewtonModel, step: NewtonStep, R: float, noise: float, flat: Flat
+) -> tuple[float, float] | None:
+    """Return the bounds of `self_concordance` at a model's point; None where its Hessian does not prove any.
+
+    The penalty is smooth, `noise` is by how much an entry of the gradient may be wrong, and `flat` what is known of
+    directions in which the Hessian is flat.
+    """
+    if model.majorant or len(model.columns) < len(penalty.movable):
+        return None
+    length = np.sqrt(max(step.decrement, 0.0))
+    if not np.isfinite(R) or R * length > PROVEN:
+        return None
+    factored = _factored(penalty, model)
+    if not flat.trusts(factored, model.columns):
+        return None
+    length += noise * float(factored.deviations.sum())
+    length *= 1.0 + factored.error
+    return self_concordance(length**2, R)
 
 
 def self_concordance(decrement: float, R: float) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
 from glmesh.methods.totals.flat import SumOfSquares
 from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, suits
-from glmesh.methods.totals.model import Factored, NewtonModel, NewtonStep, dependent, from_triangle, minimum
+from glmesh.methods.totals.model import NewtonModel, NewtonStep, dependent, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -178,15 +178,11 @@ class _Round:
         """Return the query at the coefficients that the state begins with."""
         penalty, state = self.penalty, self.state
         point = penalty.from_user(state.w, state.intercept)
-        known = state.model.columns if state.model is not None else np.zeros(0, dtype=np.int64)
-        columns = self._columns(point, None)
         state.lower = penalty.least
-        if self.traits.quadratic and np.isin(columns, known).all():
-            columns = columns[:0]
         return Query(
             point,
             np.zeros_like(point),
-            columns,
+            self._unknown(self._columns(point, None), state.model),
             majorant=self.traits.pieces,
             cross=self.wide,
             mass=self.traits.knee is not None,
@@ -254,14 +250,8 @@ class _Round:
         gain, dec = model.value - trial.judged, step.decrement
         seen = dec > VISIBLE_DECREASE * abs(model.value)
         good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
-        best, best_gain, lowest = 1.0, gain, trial.judged
-        if query.trials:
-            values = sums["trials"] + [
-                self.penalty.value(self.penalty.moved(query.point, t * query.step)) for t in TRIALS
-            ]
-            at = int(np.argmin(values))
-            if model.value - values[at] > best_gain:
-                best, best_gain, lowest = float(TRIALS[at]), model.value - float(values[at]), float(values[at])
+        best, lowest = self._best_length(query, sums, trial, model.value)
+        best_gain = model.value - lowest
         steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
@@ -273,6 +263,16 @@ class _Round:
             self._next(model)  # once more, with shorter steps
         else:
             self._be_careful(query.point)
+
+    def _best_length(self, query: Query, sums: Sums, trial: TrialValues, value: float) -> tuple[float, float]:
+        """Return (the length of the step with the largest decrease from `value` that is known, the objective there)."""
+        if query.trials:
+            moved = [self.penalty.moved(query.point, t * query.step) for t in TRIALS]
+            values = sums["trials"] + [self.penalty.value(point) for point in moved]
+            at = int(np.argmin(values))
+            if value - values[at] > value - trial.judged:
+                return float(TRIALS[at]), float(values[at])
+        return 1.0, trial.judged
 
     def _relax(self) -> None:
         """Trust the Hessian more after a full step."""
@@ -402,25 +402,18 @@ class _Round:
         `cross` is the Hessian's row of the intercept, shape (d,), if it is known: the slopes of columns that are not in
         the working set are then known after the step, which moves the intercept alone.
         """
-        state, penalty, traits = self.state, self.penalty, self.traits
-        step = minimum(penalty, model, self._bend(model, state.damping))
-        while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
-            self._damp(LEAST_DAMPING)
-            step = minimum(penalty, model, self._bend(model, state.damping))
+        state, traits = self.state, self.traits
+        step = self._step(model)
         state.model, state.step = model, step
         self._prove(model, step)
         if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value) and cross is None:
             self._idle()
         else:
             state.idle = 0
-        there = penalty.moved(model.point, step.change)
+        there = self.penalty.moved(model.point, step.change)
         slopes = model.gradient if cross is None else model.gradient + cross * step.change[-1]
-        columns = self._columns(there, slopes)
-        if traits.quadratic and np.isin(columns, model.columns).all():
-            columns = columns[:0]
+        columns = self._unknown(self._columns(there, slopes), model)
         softness = self._softness(model, harder)
-        least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        unproven = self.separable and not np.isfinite(state.distance) and step.decrement < 1.0
         state.query = Query(
             model.point,
             step.change,
@@ -428,17 +421,41 @@ class _Round:
             majorant=state.careful > 0,
             stepped_majorant=model.majorant,
             damping=state.damping if state.gram is not None else 0.0,
-            cap=(model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300,
+            cap=self._cap(model, there, softness),
             softness=model.softness,
             next_softness=softness,
             trials=not (traits.quadratic or (traits.third and state.steady)),
             dual=self._nearly(model, step, cross is not None),
             shrink=step.shrink,
             separation=self.separable,
-            inverse=self._inverse(model) if unproven else None,
+            inverse=bounds.inverse_factor(self.penalty, model) if self._unproven(step) else None,
             flat=self._look(model, there),
             majorant_flat=state.gram is not None,
         )
+
+    def _step(self, model: NewtonModel) -> NewtonStep:
+        """Return the step to the minimum of a model, damped as much as it takes that the model does not mislead."""
+        state = self.state
+        step = minimum(self.penalty, model, self._bend(model, state.damping))
+        while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
+            self._damp(LEAST_DAMPING)
+            step = minimum(self.penalty, model, self._bend(model, state.damping))
+        return step
+
+    def _unknown(self, columns: Indices, model: NewtonModel | None) -> Indices:
+        """Return the columns of the Hessian to ask for: none if it is constant and the model has them all."""
+        known = model is not None and self.traits.quadratic and bool(np.isin(columns, model.columns).all())
+        return columns[:0] if known else columns
+
+    def _cap(self, model: NewtonModel, there: Vector, softness: float) -> float:
+        """Return the largest loss that a node need tell: with a larger one the trial point is refused in any case."""
+        penalty = self.penalty
+        least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
+        return (model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300
+
+    def _unproven(self, step: NewtonStep) -> bool:
+        """Return whether leverages are to be asked for, because a proof by self-concordance is near but not made."""
+        return self.separable and not np.isfinite(self.state.distance) and step.decrement < 1.0
 
     def _nearly(self, model: NewtonModel, step: NewtonStep, again: bool) -> bool:
         """Return whether a dual point is worth asking for: a gap is at least of the size of the decrement before.
@@ -451,16 +468,6 @@ class _Round:
             return not again and step.decrement < DUAL_FROM * abs(model.value)
         return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
 
-    def _inverse(self, model: NewtonModel) -> Matrix:
-        """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
-        d = len(model.point)
-        out = np.zeros((d, d))
-        out[np.ix_(model.columns, model.columns)] = self._factored(model).inverse
-        return out
-
-    def _factored(self, model: NewtonModel) -> Factored:
-        return Factored.of(model.hessian + np.diag(self.penalty.table.l2[model.columns]))
-
     def _look(self, model: NewtonModel, there: Vector) -> Matrix | None:
         """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
         penalty, state = self.penalty, self.state
@@ -472,17 +479,11 @@ class _Round:
         """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
         state = self.state
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
-        if not known or model.majorant or len(model.columns) < len(self.penalty.movable):
-            return
         R = state.concordance if self.traits.third else 0.0
-        if not np.isfinite(R) or R * np.sqrt(max(step.decrement, 0.0)) > bounds.PROVEN:
+        proof = bounds.proof(self.penalty, model, step, R, state.noise, state.flat) if known else None
+        if proof is None:
             return
-        factored = self._factored(model)
-        if not state.flat.trusts(factored, model.columns):
-            return
-        length = np.sqrt(max(step.decrement, 0.0)) + state.noise * float(factored.deviations.sum())
-        length *= 1.0 + factored.error
-        gap, state.distance = bounds.self_concordance(length**2, R)
+        gap, state.distance = proof
         gap += state.rounding
         state.gap = min(state.gap, gap)
         state.lower = max(state.lower, model.value - gap)
