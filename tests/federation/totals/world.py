@@ -11,17 +11,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from glmesh.core import Violation
-from glmesh.federation.totals import Asked, Beginning, Bundle, Facts, Machine, Memory, Runner
+from glmesh.federation.totals import Asked, Beginning, Bundle, Facts, Machine, Memory, Program, Runner
 from glmesh.federation.totals.flood import Flood, Part
 from glmesh.federation.totals.machine import Question
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.statements import Asking
-from glmesh.federation.totals.views import View
+from glmesh.federation.totals.views import View, is_connected
 from glmesh.types import Unsigned
 
 TOTALS = 4  # of one fit
 LENGTH = 3  # [numbers] of a contribution
 BEAT = 1.0  # [s]
+WRONGS = ["crash", "return", "backup", "data", "lost", "cut", "apart", "heal", "clone"]
 
 
 class SharedSecrets:
@@ -133,16 +134,13 @@ class WatchedMachine(Machine):
         return super()._frozen_part(view, question, about, name)
 
 
-def toy(me: int, data: int, off: bool = False):  # noqa: ANN201
-    """A program of TOTALS totals whose points follow from all before; `off`: this member's second is another."""
+def toy(data: int, totals: int = TOTALS) -> Program:
+    """A program of some totals whose points follow from all before."""
 
     def program(beginning: Beginning) -> Generator[Asked, Unsigned, bytes]:
         history = beginning.start.encode()
-        for number in range(TOTALS):
+        for number in range(totals):
             point = hashlib.sha256(history + bytes([number])).digest()
-            if off and number == 1:
-                point = hashlib.sha256(b"another").digest()
-            point = beginning.requests.get(number, point)
             value = yield Asked(point, content_of(point, data))
             history = point + value.tobytes()
         who = " ".join(str(one) for one in beginning.members).encode()
@@ -175,6 +173,8 @@ class World:
     """Members, links and an adversary with a random plan; `run` returns after everything has healed and time passed."""
 
     machine: type[WatchedMachine] = WatchedMachine
+    keys: type[SharedSecrets] = SharedSecrets
+    watched: tuple[str, ...] | None = None  # properties that are looked at; None: all
 
     def __init__(self, seed: int, *, without: bool, n: int | None = None, hostile: bool = True) -> None:
         self.rng = rng = np.random.default_rng(seed)
@@ -186,6 +186,7 @@ class World:
             for k in range(self.n)
         )
         self.without, self.hostile = without, int(rng.integers(self.n)) if hostile else -1
+        self.least = 2 if rng.random() < 0.3 else 3
         self.oracle = Oracle()
         self.now, self.count = 0.0, 0
         self.queue: list[tuple[float, int, int, int, bytes]] = []  # (due, tie, sender, receiver, content)
@@ -195,6 +196,7 @@ class World:
         self.cloned: set[int] = set()
         self.gone: set[int] = set()  # for ever
         self.cut: set[frozenset[int]] = set()
+        self.deaf: set[tuple[int, int]] = set()  # (sender, receiver) that does not hear it
         self.caught: list[bytes] = []  # what the hostile router has kept
         self.keeper = int(rng.choice([k for k in range(self.n) if k not in self.late]))  # its disk is never lost
         self.loss, self.calm = float(rng.choice([0.0, 0.05, 0.3])), False
@@ -209,19 +211,30 @@ class World:
             memory = Memory(self.new_pin(disk.data), facts.voters)
         elif disk.pinned != disk.data:
             memory = replace(memory, pin=self.new_pin(disk.data))
-        machine = self.machine(facts, SharedSecrets(member), self.secret(member), self.stamp(), memory, self.now)
+        machine = self.machine(facts, self.keys(member), self.secret(member), self.stamp(), memory, self.now)
         machine.watch(self.oracle)
-        process = Process(machine, Runner(machine, toy(member, disk.data)), member, disk.data)
+        process = Process(machine, Runner(machine, self.program(member, disk.data)), member, disk.data)
         if clone:
             self.cloned.add(member)
             self.clones.append(process)
         else:
             self.up[member] = process
 
+    def program(self, member: int, data: int) -> Program:
+        return toy(data)
+
     def facts(self, member: int) -> Facts:
         names = tuple(f"site{k}" for k in range(self.n))
         return Facts(
-            "federation", names, self.neighbours, member, self.late, without=self.without, gone_after=12.0, beat=BEAT
+            "federation",
+            names,
+            self.neighbours,
+            member,
+            self.late,
+            without=self.without,
+            gone_after=12.0,
+            least=self.least,
+            beat=BEAT,
         )
 
     def secret(self, member: int) -> bytes:
@@ -242,7 +255,7 @@ class World:
         """Let time pass, with all deliveries and polls in it."""
         end = self.now + seconds
         while self.now < end:
-            self.now += 0.25 * BEAT
+            self.now += 0.5 * BEAT
             while self.queue and self.queue[0][0] <= self.now:
                 _, _, sender, receiver, content = heapq.heappop(self.queue)
                 self.deliver(sender, receiver, content)
@@ -250,7 +263,7 @@ class World:
                 self.poll(process)
 
     def deliver(self, sender: int, receiver: int, content: bytes) -> None:
-        if frozenset((sender, receiver)) in self.cut:
+        if frozenset((sender, receiver)) in self.cut or (sender, receiver) in self.deaf:
             return
         for process in [one for one in [*self.up.values(), *self.clones] if one.member == receiver]:
             try:
@@ -266,8 +279,9 @@ class World:
             self.save(process)
             self.send(process.member, peer, bundle)
         self.oracle.judge(process.machine, self.n - len(self.late))
-        if self.oracle.wrong:
-            raise Unlucky(self.oracle.wrong[0])
+        wrong = [one for one in self.oracle.wrong if self.watched is None or one in self.watched]
+        if wrong:
+            raise Unlucky(wrong[0])
 
     def save(self, process: Process) -> None:
         disk = self.disks[process.member]
@@ -310,7 +324,7 @@ class World:
     def disturb(self) -> None:
         """Let one thing go wrong."""
         member = int(self.rng.integers(self.n))
-        what = str(self.rng.choice(["crash", "return", "backup", "data", "lost", "cut", "heal", "clone", "none"]))
+        what = str(self.rng.choice(WRONGS))
         if what in ("backup", "lost") and member == self.keeper:
             return
         if what in ("crash", "backup", "data", "lost") and member in self.up:
@@ -327,6 +341,9 @@ class World:
         elif what == "cut":
             other = int(self.rng.integers(self.n))
             self.cut.add(frozenset((member, other)))
+        elif what == "apart":
+            side = [k for k in range(self.n) if self.rng.random() < 0.5]
+            self.cut |= {frozenset((a, b)) for a in side for b in range(self.n) if b not in side}
         elif what == "heal":
             self.cut.clear()
         elif what == "clone" and disk.memory is not None and not self.clones:
@@ -338,7 +355,7 @@ class World:
             if member not in self.late or self.rng.random() < 0.5:
                 self.start(member)
         for _ in range(trouble):
-            self.step(float(self.rng.choice([0.5, 1.0, 3.0, 15.0], p=[0.4, 0.3, 0.2, 0.1])))
+            self.step(float(self.rng.choice([0.5, 1.0, 3.0, 15.0], p=[0.35, 0.25, 0.2, 0.2])))
             self.disturb()
         self.calm = True
         self.cut.clear()
@@ -364,8 +381,6 @@ class World:
 
     def connected(self) -> bool:
         """Whether those that are up are connected among themselves: a ring that has lost two may not be."""
-        from glmesh.federation.totals.views import is_connected
-
         return bool(self.up) and is_connected(list(self.up), self.neighbours)
 
     def waiting(self) -> list[int]:

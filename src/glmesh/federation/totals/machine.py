@@ -389,7 +389,7 @@ class Machine:
             bundle = self._replies.pop(peer, Bundle())
             bundle.statuses = [self.agreement.signed[one] for one in sorted(self._news[peer])]
             self._news[peer] = set()
-            bundle.views = self._views(bundle.statuses)
+            bundle.views = self._views(bundle.statuses) if bundle.statuses else []
             bundle.parts = list(parts.get(peer, ()))
             if beat:
                 self._request(bundle, peer, now)

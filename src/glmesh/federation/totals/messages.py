@@ -15,8 +15,8 @@ from glmesh.core import Reader, Violation
 from glmesh.federation.totals.flood import Ask, Part
 from glmesh.federation.totals.machine import Bundle, GiveTotals, WantTotals
 from glmesh.federation.totals.memory import Entry
-from glmesh.federation.totals.statements import Signed, built, canonical, plain, read
-from glmesh.federation.totals.views import View
+from glmesh.federation.totals.statements import Signed, built, plain
+from glmesh.federation.totals.views import read_view
 
 _HEAD = struct.Struct("<I")  # [bytes] of the head
 _LISTS = ("statuses", "views", "parts", "asks", "entries", "want_content", "content")
@@ -34,7 +34,7 @@ def pack(bundle: Bundle) -> bytes:
     given = bundle.totals
     tree: dict[str, Any] = {
         "statuses": [[one.author, *map(blob, (one.body, one.signature, one.certificate))] for one in bundle.statuses],
-        "views": [blob(canonical(one)) for one in bundle.views],
+        "views": [blob(one.body) for one in bundle.views],
         "parts": [
             [one.view, one.number, one.attempt, one.request, one.author, blob(one.body), blob(one.signature)]
             for one in bundle.parts
@@ -70,15 +70,19 @@ def unpack(content: bytes | bytearray, n_members: int) -> Bundle:
     try:
         bundle = Bundle(
             statuses=[Signed(_member(who, n_members), *map(blob, sizes)) for who, *sizes in tree["statuses"]],
-            views=[read(View, blob(one)) for one in tree["views"]],
+            views=[read_view(blob(one)) for one in tree["views"]],
         )
         bundle.parts = [
-            Part(_text(view), _whole(number), _whole(attempt), _text(request), _member(who, n_members), *map(blob, sizes))
+            Part(
+                _text(view), _whole(number), _whole(attempt), _text(request), _member(who, n_members), *map(blob, sizes)
+            )
             for view, number, attempt, request, who, *sizes in tree["parts"]
         ]
         bundle.asks = [built(Ask, one) for one in tree["asks"]]
         bundle.want_totals = None if tree.get("want_totals") is None else built(WantTotals, tree["want_totals"])
-        entries = tuple(Entry(blob(a), np.frombuffer(blob(b), dtype="<u8").astype(np.uint64)) for a, b in tree["entries"])
+        entries = tuple(
+            Entry(blob(a), np.frombuffer(blob(b), dtype="<u8").astype(np.uint64)) for a, b in tree["entries"]
+        )
         if tree.get("totals") is not None:
             fit, first = tree["totals"]
             bundle.totals = GiveTotals(_text(fit), _whole(first), entries)

@@ -20,6 +20,7 @@ LONGEST_TEXT = 1000  # [characters] of any text in a statement
 WHOLE = 1 << 62  # whole numbers are from 0 to below this
 
 T = TypeVar("T")
+_KNOWN_HINTS: dict[type[object], dict[str, Any]] = {}
 
 
 class Keys(Protocol):
@@ -57,10 +58,11 @@ def built(kind: type[T], tree: object, where: str = "") -> T:
     return kind(**{key: _value(hint, tree[key], f"{name}, {key}") for key, hint in hints.items()})
 
 
-@lru_cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: type[object]) -> dict[str, Any]:
     """Return the types of a dataclass's fields by name."""
-    return get_type_hints(kind)
+    if kind not in _KNOWN_HINTS:
+        _KNOWN_HINTS[kind] = get_type_hints(kind)
+    return _KNOWN_HINTS[kind]
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
@@ -169,8 +171,7 @@ def signed_part(federation: str, body: bytes) -> bytes:
     return digest("glmesh/status/1", federation, body)
 
 
-@lru_cache(maxsize=1024)  # everybody passes the same statuses and views on
-def read(kind: type[T], body: bytes) -> T:
+def parsed(kind: type[T], body: bytes) -> T:
     """Return the dataclass that `canonical` made bytes of; raise Violation for anything else."""
     try:
         tree = json.loads(body)
@@ -179,9 +180,14 @@ def read(kind: type[T], body: bytes) -> T:
     return built(kind, tree)
 
 
+@lru_cache(maxsize=1024)  # everybody passes the same statuses on
+def _status(body: bytes) -> Status:
+    return parsed(Status, body)
+
+
 def read_status(signed: Signed) -> Status:
     """Return the status in a signed statement; raise Violation for one that is malformed or about another author."""
-    status = read(Status, signed.body)
+    status = _status(signed.body)
     if status.author != signed.author:
         raise Violation(f"a status of {status.author} in the name of {signed.author}")
     return status

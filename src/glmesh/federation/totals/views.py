@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from glmesh.federation.totals.names import digest
-from glmesh.federation.totals.statements import Held, Record, Status, Vote, canonical
+from glmesh.federation.totals.statements import Held, Record, Status, Vote, canonical, parsed
 from glmesh.types import Vector
 
 
@@ -41,7 +41,12 @@ class View:
     @cached_property
     def digest(self) -> str:
         """Digest of all of the view, in hexadecimal."""
-        return digest("glmesh/view/1", canonical(self)).hex()
+        return digest("glmesh/view/1", self.body).hex()
+
+    @cached_property
+    def body(self) -> bytes:
+        """The view as bytes."""
+        return canonical(self)
 
     @cached_property
     def keys(self) -> str:
@@ -61,6 +66,12 @@ class View:
     def is_made(self, statuses: Mapping[int, Status]) -> bool:
         """Return whether all members say yes to the view, by the newest that is known of them."""
         return all(one.id in statuses and statuses[one.id].yes == self.digest for one in self.members)
+
+
+@lru_cache(maxsize=256)  # everybody passes the same views on
+def read_view(body: bytes) -> View:
+    """Return the view with these bytes; raise Violation for bytes that are none."""
+    return parsed(View, body)
 
 
 def drawn_seed(number: int, members: Sequence[ViewMember]) -> str:
