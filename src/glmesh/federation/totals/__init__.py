@@ -12,6 +12,7 @@
 | `machine`    | one member: contributions, totals, votes                                                  |
 | `fit`        | a fit as a program that asks for totals, which a member that was away repeats             |
 | `messages`   | all of it as bytes                                                                        |
+| `signatures` | signatures by the keys of certificates                                                    |
 
 **What holds**, whatever is lost, copied, delayed or restored from a backup, as long as members sign what they did:
 
@@ -35,8 +36,8 @@ signed, and repeats its program on them. With the same members and data a view g
 point.
 """
 
-from glmesh.federation.totals.fit import Asked, Beginning, Program, Runner, Unequal
+from glmesh.federation.totals.fit import Asked, Beginning, Program, Refusal, Runner, Unequal
 from glmesh.federation.totals.machine import Bundle, Machine
 from glmesh.federation.totals.memory import Facts, Memory
 
-__all__ = ["Asked", "Beginning", "Bundle", "Facts", "Machine", "Memory", "Program", "Runner", "Unequal"]
+__all__ = ["Asked", "Beginning", "Bundle", "Facts", "Machine", "Memory", "Program", "Refusal", "Runner", "Unequal"]

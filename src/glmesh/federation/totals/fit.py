@@ -14,7 +14,15 @@ from glmesh.federation.totals.machine import Conflict, Machine, Question
 from glmesh.types import Unsigned
 
 
-class Unequal(GlmeshError):
+class Refusal(GlmeshError):
+    """A program will not contribute; `public` is what other members may read, the message is for its own user."""
+
+    def __init__(self, message: str, *, public: str = "") -> None:
+        super().__init__(message)
+        self.public = public or message
+
+
+class Unequal(Refusal):
     """The request of another member is too far from this member's own to be taken in its place."""
 
 
@@ -24,7 +32,7 @@ class Asked:
 
     request: bytes  # equal at all members
     content: Unsigned  # (numbers,) this member's contribution
-    is_maximum: bool = False
+    marks: int = 0  # numbers at its beginning that are 0 or 1, of which it is asked where any member has a 1
     again: bool = False  # the total before had a misfit: the same once more in larger units
 
 
@@ -49,6 +57,7 @@ class Runner:
         self._requests: dict[int, bytes] = {}
         self._running: Generator[Asked, Unsigned, bytes] | None = None
         self._asked: Asked | None = None
+        self.refusal: Refusal | None = None  # why the program ended without a model
         self._at = 0  # place of the total that is asked for, from 0
         self._numbers = (0, 0)  # (number, attempt) of that total
 
@@ -57,15 +66,21 @@ class Runner:
         view, memory = self.machine.view, self.machine.memory
         if view is None or memory.held is None or self.machine.agreement.refused:
             return
-        if memory.held.fit != self._fit:
-            self._fit, self._requests = memory.held.fit, {}
-            self._begin()
-        if self.machine.conflict is not None:
-            self._take(self.machine.conflict)
         try:
+            if memory.held.fit != self._fit:
+                self._fit, self._requests = memory.held.fit, {}
+                self._begin()
+            if self.machine.conflict is not None:
+                self._take(self.machine.conflict)
             self._run(now)
-        except Unequal as error:
-            self.machine.refuse(str(error))
+        except Refusal as error:
+            self.refusal = error
+            self.machine.refuse(error.public)
+
+    @property
+    def totals(self) -> int:
+        """Totals that the program has been sent."""
+        return self._at
 
     def _begin(self) -> None:
         """Begin the program, up to its first question."""
@@ -92,7 +107,7 @@ class Runner:
         """Return what the program asks for as a question to the machine."""
         asked = self._asked
         assert asked is not None
-        return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.is_maximum)
+        return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.marks)
 
     def _send(self, value: Unsigned) -> None:
         """Send a total to the program and take its next question, or vote for the model that it ends with."""
@@ -111,11 +126,7 @@ class Runner:
         """Repeat the program with the request of another member in place of its own."""
         self._requests[self._at] = conflict.request
         place = self._at
-        try:
-            self._begin()
-            for entry in self.machine.entries[:place]:
-                self._send(entry.value)
-        except Unequal as error:
-            self.machine.refuse(str(error))
-            return
+        self._begin()
+        for entry in self.machine.entries[:place]:
+            self._send(entry.value)
         self.machine.resolve(self._question(conflict.attempt), conflict.attempt)

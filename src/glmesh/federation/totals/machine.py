@@ -30,12 +30,12 @@ class Question:
     """A total that a fit asks for, with this member's contribution to it."""
 
     request: bytes  # what is asked for, equal at all members: point, columns, units
-    content: Unsigned  # (numbers,) this member's contribution; for a maximum 1 at each edge that its number exceeds
+    content: Unsigned  # (numbers,) this member's contribution
     fit: str  # name of the fit that asks
     place: int  # totals of the fit before it
     number: int  # of the total, from 1; one that did not fit and is made again has the same
     attempt: int = 1  # one more for each misfit before it
-    is_maximum: bool = False  # whether a random word stands for each 1
+    marks: int = 0  # numbers at its beginning that are 0 or 1 (`masks.edges_below`): a random word is sent for a 1
 
     @property
     def length(self) -> int:
@@ -325,9 +325,8 @@ class Machine:
         if name not in self._frozen:
             key, me = self.agreement.mask_key, self.facts.me
             publics = {one.id: bytes.fromhex(one.key) for one in view.members}
-            content = question.content
-            if question.is_maximum:
-                content = content * key.words(name, question.length)
+            content = question.content.copy()
+            content[: question.marks] *= key.words(name, question.marks)
             body = (content + key.mask(me, publics, name, question.length)).astype("<u8").tobytes()
             signature = self._keys.sign(signed_contribution(name, me, body))
             self._frozen[name] = Part(view.digest, about.number, about.attempt, about.request, me, body, signature)

@@ -43,11 +43,8 @@ def rows_of(problem: Problem, partition: Partition, ids: Indices, summary: DataS
     where data is apart, None: the data is pooled.
     """
     if summary is not None:
-        parts = [problem.parts[int(k)] for k in ids]
-        for k, part in zip(ids.tolist(), parts, strict=True):
-            part.check(summary, k)
-        X = [_by_rows(part.columns.widen(summary.width)) for part in parts]
-        return X, [part.targets(summary) for part in parts], [part.weight for part in parts]
+        own_rows = [rows_of_part(problem.parts[int(k)], summary, int(k)) for k in ids]
+        return [X for X, _, _ in own_rows], [y for _, y, _ in own_rows], [weight for _, _, weight in own_rows]
     data, starts = problem.parts[0], partition.starts[ids[0] : ids[-1] + 2]
     if isinstance(problem, Shard):
         own = np.arange(starts[0], starts[-1]) - partition.starts[problem.first]
@@ -60,6 +57,12 @@ def rows_of(problem: Problem, partition: Partition, ids: Indices, summary: DataS
     ends = (starts - starts[0]).tolist()
     spans = [slice(a, b) for a, b in pairwise(ends)]
     return [matrix[span] for span in spans], [y[span] for span in spans], [weight[span] for span in spans]
+
+
+def rows_of_part(part: NodeData, summary: DataSummary, node: int) -> tuple[SampleMatrix, Vector, Vector]:
+    """Return (rows (m_k, p), targets (m_k,), weights (m_k,)) of a node whose data is apart; `summary`: of all nodes."""
+    part.check(summary, node)
+    return _by_rows(part.columns.widen(summary.width)), part.targets(summary), part.weight
 
 
 def plain(matrix: SampleMatrix) -> list[object]:

@@ -18,7 +18,7 @@ from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
 
@@ -69,6 +69,20 @@ class TotalMethod(ABC, Generic[StateT]):
     @abstractmethod
     def round(self, block: Rows, state: StateT) -> AnyRounds:
         """Make one round of a block: yield each Total (or Largest) and be sent the Sums (or maxima) over all nodes."""
+
+    def take(self, state: StateT, at: Vector) -> float:
+        """Go to the trial point of another node instead of one's own; return their distance, infinite if it cannot be.
+
+        `at` is that of the `Total` at the other node, where this node has another `at` in its last bits.
+        """
+        return np.inf
+
+    def trial(self, block: Rows, state: StateT) -> tuple[Vector, float] | None:
+        """Return (coefficients (p,), intercept) at which the coming total is made; None where it is not at a point."""
+        return None
+
+    def rescale(self, state: StateT, exponents: Indices) -> None:
+        """Take the exponents of the columns' norms, shape (d,), the largest of all nodes; here they are not needed."""
 
     def retarget(self, block: Rows, state: StateT) -> None:
         """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
