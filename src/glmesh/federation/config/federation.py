@@ -7,6 +7,8 @@ loss = "logistic"
 penalty = "l2"
 alpha = 1.0
 split = "samples"
+method = ""               # "totals": masked sums, the default split by samples; "gossip": the default split by features
+rare = "refuse"           # totals: a column with under 5 rows of one of its two values ends the run; "drop": without
 aligned = false           # true: split by features without names of rows, the rows stand in the same order everywhere
 tol = 1e-6                # relative gap to be proven
 max_rounds = 100000
@@ -16,7 +18,10 @@ topology = "ring"         # over the members in their order, or "links" with lin
 seed = 0
 wire = "float64"          # or "float32": half the bytes, and about six digits
 gone_after = 600.0        # seconds without a sign of a member until its neighbours give it up
-gone = "freeze"           # the share of a member that was given up stays counted; "reset": it does not
+gone = ""                 # totals: "wait" for a member that is away (default), or go on "without" it after gone_after;
+                          # gossip: "freeze", its share stays counted (default), or "reset": it does not
+wait_at_most = 0.0        # totals: seconds after which a node stops to wait and ends; 0: never
+reveal = false            # totals: true allows two members, of which each learns what the other contributes
 refused = "end"           # a member whose data or file does not fit ends the run; "without": the others go on
 meet_within = 600.0       # seconds to wait at the start for members that are not late
 salt = "..."              # random text: key of the digest of row names, split by features
@@ -56,6 +61,7 @@ from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, Unsuitab
 from glmesh.federation.config.keys import check_name
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Cola
+from glmesh.methods.totals.choice import method_on_totals
 from glmesh.network import Mixing
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
@@ -66,6 +72,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Part = TypeVar("Part", bound="DataclassInstance")
+GONE = ("wait", "without", "freeze", "reset")  # what becomes of a member that stays away
 LINKS = "links"  # name of the topology that is listed link by link
 
 
@@ -78,22 +85,42 @@ class ProblemPart:
     alpha: float = 1.0  # strength of the penalty
     l1_ratio: float = 0.5  # share of L1 in the elastic net; of no effect on other penalties
     split: str = "samples"  # or "features": what a site holds
-    fit_intercept: bool = False  # unpenalised; split by features only
+    fit_intercept: bool = False  # unpenalised
+    method: str = ""  # "totals" or "gossip"; empty: "totals" split by samples, "gossip" split by features
+    rare: str = "refuse"  # what a two-valued column with few rows of one value does to totals; "drop": without it
     aligned: bool = False  # split by features: rows without names stand in the same order at all sites
     tol: float = 1e-6  # relative gap to be proven
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
     def model(self) -> ProblemSpec:
         """Return the specification of the objective; raise UnsuitablePair or InvalidInput if peers cannot train it."""
-        if self.fit_intercept and self.split == "samples":
-            raise UnsuitablePair(
-                "an unpenalised intercept needs split='features' between peers; sites that hold rows can add a column "
-                "of ones to all files instead, which is penalised"
-            )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
-        spec.require_form()  # peers make no totals
+        if self.by_totals:
+            self._require_totals(spec)
+            return spec
+        if self.fit_intercept and self.split == "samples":
+            raise UnsuitablePair(
+                "an unpenalised intercept needs method='totals' or split='features' between peers; with gossip, sites "
+                "that hold rows can add a column of ones to all files instead, which is penalised"
+            )
+        spec.require_form()
         return spec
+
+    @property
+    def by_totals(self) -> bool:
+        """Whether sites make masked totals; otherwise they gossip."""
+        return self.method == "totals" or (self.method == "" and self.split == "samples")
+
+    def _require_totals(self, spec: ProblemSpec) -> None:
+        """Raise UnsuitablePair, which says what would do, unless there is a method on totals for the objective."""
+        if self.split != "samples":
+            raise UnsuitablePair("method='totals' is for sites that hold rows; split by features use method='gossip'")
+        if method_on_totals(spec.loss, spec.penalty_of(None), 1) is None:
+            raise UnsuitablePair(
+                f"there is no method on totals for the {self.loss} loss with penalty {self.penalty!r} and alpha "
+                f"{self.alpha:g}; a loss with kinks needs an L1 or L2 penalty with alpha > 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -105,7 +132,9 @@ class NetworkPart:
     seed: int = 0  # of random graphs and of the certificate's random vector
     wire: str = "float64"  # or "float32": precision of the vectors in MAIL
     gone_after: float = 600.0  # [s] without a message until neighbours give a member up
-    gone: str = "freeze"  # the share of a member that was given up stays counted; "reset": it does not
+    gone: str = ""  # "wait" or "without" (totals), "freeze" or "reset" (gossip); empty: the first of each
+    wait_at_most: float = 0.0  # [s] that a node on totals waits for others before it ends; 0: without limit
+    reveal: bool = False  # whether two members may make totals, which tell each what the other contributes
     refused: str = "end"  # a member that does not fit ends the run of all; "without": the others go on without it
     meet_within: float = 600.0  # [s] that members which are not late are waited for at the start
     salt: str = ""  # random text, with which the names of rows are digested; `glmesh federation init` draws it
@@ -182,9 +211,16 @@ class Federation:
             raise InvalidInput(f"tol must be > 0 and max_rounds >= 1, got {part.tol} and {part.max_rounds}")
         if network.wire not in ("float64", "float32"):
             raise InvalidInput(f"wire must be 'float64' or 'float32', got {network.wire!r}")
-        if network.gone not in ("freeze", "reset") or not network.gone_after > 0:
+        if network.gone not in ("", *GONE) or not network.gone_after > 0 or network.wait_at_most < 0:
             raise InvalidInput(
-                f"gone must be 'freeze' or 'reset' and gone_after > 0, got {network.gone!r}, {network.gone_after}"
+                f"gone must be one of {', '.join(map(repr, GONE))}, gone_after > 0 and wait_at_most >= 0, got "
+                f"{network.gone!r}, {network.gone_after} and {network.wait_at_most}"
+            )
+        if network.gone in ("wait", "without") and not part.by_totals:
+            raise InvalidInput(f"gone = {network.gone!r} is for method 'totals'; with gossip use 'freeze' or 'reset'")
+        if part.method not in ("", "totals", "gossip") or part.rare not in ("refuse", "drop"):
+            raise InvalidInput(
+                f"method must be 'totals' or 'gossip' and rare 'refuse' or 'drop', got {part.method!r}, {part.rare!r}"
             )
         if network.refused not in ("end", "without") or not network.meet_within > 0:
             raise InvalidInput(
@@ -199,10 +235,37 @@ class Federation:
         names = [check_name(member.name) for member in self.members]
         if len(names) < 2:
             raise InvalidInput(f"a federation has two members or more, this one has {len(names)}; add some")
+        if self.problem.by_totals and not self.network.reveal and len(names) < 3:
+            raise InvalidInput(
+                "two sites are too few: each would learn from the total what the other contributes; add a third, or "
+                "write reveal = true into [network] if both may know"
+            )
         for what, values in (("name", names), ("fingerprint", [member.fingerprint for member in self.members])):
             twice = [value for value in values if values.count(value) > 1]
             if twice:
                 raise InvalidInput(f"two members have the {what} {twice[0]}; each needs its own")
+
+    @property
+    def gone(self) -> str:
+        """What becomes of a member that is away: "wait" or "without" with totals, "freeze" or "reset" with gossip."""
+        if not self.problem.by_totals:
+            return self.network.gone or "freeze"
+        return "without" if self.network.gone == "without" else "wait"
+
+    def remarks(self) -> list[str]:
+        """Return sentences on what the file reveals, and on what it says that is read as something else."""
+        out = []
+        if self.problem.by_totals and self.network.gone in ("freeze", "reset"):
+            out.append(f"gone = {self.network.gone!r} is for gossip; with totals it is read as 'wait'")
+        if self.problem.by_totals and self.network.reveal and len(self.members) < 3:
+            out.append("reveal = true: two sites make totals, so each learns what the other contributes")
+        if not self.problem.by_totals:
+            held = "rows" if self.problem.split == "samples" else "columns"
+            out.append(
+                f"gossip is not masked: a neighbour that keeps what this site sends learns the space of its {held}, "
+                "and with few of them which ones they are"
+            )
+        return out
 
     def id_of(self, name: str) -> int:
         """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""

@@ -15,6 +15,7 @@ from glmesh.federation.node.agreement import other_targets, scale_warnings, sett
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
+from glmesh.federation.node.totalling import public_summary
 from glmesh.federation.wire import (
     DISTINCT,
     OFFER,
@@ -87,6 +88,8 @@ class Meeting:
             saved = store.load()
         except (GlmeshError, OSError) as caught:
             error = caught
+        for remark in site.federation.remarks():
+            self._log.warning("federation", extra={"why": remark})
         neighbourhood.links.start()
         remove_parts(site.state)
         neighbourhood.phase = "meeting"
@@ -104,6 +107,8 @@ class Meeting:
             self._withdraw(caught)
         self._remark(own, fitted, contract)
         summary = summary_of(data)
+        if federation.problem.by_totals:
+            summary = public_summary(summary, fitted.labels)
         if not (self._late or federation.members[site.me].late):
             gossip.publish(GossipEntry(SUMMARY, site.me, 1, numbers=summary.to_vector().tolist()))
         federation, merged = self._summaries(federation)

@@ -141,7 +141,7 @@ class Participant:
                 self._counters[peer], timing.heard = counter, now  # it has joined: its time begins anew
             away = now - timing.heard
             if trainer.view.is_member(peer) and away > network.gone_after and not timing.finished:
-                about = {"peer": self.neighbourhood.name(peer), "away": away, "model": network.gone}
+                about = {"peer": self.neighbourhood.name(peer), "away": away, "model": self.federation.gone}
                 self.neighbourhood.log.warning("gone", extra=about)
                 trainer.learn(peer, counter + 1)
                 self._say_membership(peer)
@@ -167,7 +167,7 @@ class Participant:
         self.saved_round = trainer.state.round
         links = neighbourhood.links
         successors = [peer for peer in self.timing if links.links[peer].up and trainer.view.is_member(peer)]
-        if successors and self.federation.network.gone == "freeze":
+        if successors and self.federation.gone == "freeze":
             successor = successors[0]
             if self.timing[successor].is_ready:
                 links.send(successor, Kind.HANDOVER, pack_vector({}, trainer.share()))

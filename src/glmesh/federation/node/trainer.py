@@ -186,7 +186,7 @@ class Trainer:
         The share of a node that left is counted by its successor from now on; that of a node that came back, by itself
         again.
         """
-        freeze = self.federation.network.gone == "freeze"
+        freeze = self.federation.gone == "freeze"
         for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
                 continue

@@ -31,8 +31,8 @@ from glmesh.errors import InvalidInput
 from glmesh.gossip import DIGEST_BYTES, OFFER_BYTES, Membership, Offer
 from glmesh.types import Vector
 
-# version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed. 3: offers
-PROTOCOL = 3
+# version of frames and messages; nodes of different versions refuse each other. 2: kinds renamed. 3: offers. 4: totals
+PROTOCOL = 4
 CHUNK = 1 << 20  # [bytes] payload of a frame; a quarter of the 4 MB that gRPC accepts by default
 CONTROL = 4 << 20  # [bytes] longest message before d is known; a GOSSIP message with 10,000 summaries has 2 MB
 _CHECKED = 1 << 12  # [bytes] prefix under the checksum, which finds mistakes of ours; TLS guards all of the message
@@ -51,6 +51,7 @@ class Kind(enum.IntEnum):
     BYE = 6  # JSON {}: the sender has ended its run
     PART = 7  # a vector: one site's part of a prediction
     ROWS = 9  # digests of names of rows, for a site that compares them with the sender's
+    TOTALS = 10  # bytes of `federation.totals.messages.pack`: statuses, contributions and totals
     READY = 8  # JSON: `messages.Ready`, the sender knows d and is in this exchange
 
 
