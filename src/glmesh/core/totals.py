@@ -168,8 +168,8 @@ def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[I
     """Return the sums over all K nodes of the contributions of this process's blocks and those of other processes.
 
     Yields lists of exponents, each of shape (n_hosted, n), and is sent their maxima over all nodes, (n,); or yields
-    `Whole` and is sent the sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once more,
-    with 2^20 times the unit for the fields that it is in.
+    `Whole` and is sent the sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once
+    more, with 2^20 times the unit for the fields that it is in.
     """
     first = totals[0]
     units: Units = {}

@@ -228,8 +228,8 @@ def test_who_waits_says_for_whom_and_goes_on_when_it_returns() -> None:
 
 
 class SeesEverybody(Agreement):
-    def there(self, now: float) -> list[int]:
-        return sorted([*self.statuses, self.facts.me])
+    def is_silent(self, member: int, now: float) -> bool:
+        return False
 
 
 class Silent(Waits):

@@ -235,15 +235,15 @@ class Federation:
         names = [check_name(member.name) for member in self.members]
         if len(names) < 2:
             raise InvalidInput(f"a federation has two members or more, this one has {len(names)}; add some")
+        for what, values in (("name", names), ("fingerprint", [member.fingerprint for member in self.members])):
+            twice = [value for value in values if values.count(value) > 1]
+            if twice:
+                raise InvalidInput(f"two members have the {what} {twice[0]}; each needs its own")
         if self.problem.by_totals and not self.network.reveal and len(names) < 3:
             raise InvalidInput(
                 "two sites are too few: each would learn from the total what the other contributes; add a third, or "
                 "write reveal = true into [network] if both may know"
             )
-        for what, values in (("name", names), ("fingerprint", [member.fingerprint for member in self.members])):
-            twice = [value for value in values if values.count(value) > 1]
-            if twice:
-                raise InvalidInput(f"two members have the {what} {twice[0]}; each needs its own")
 
     @property
     def gone(self) -> str:

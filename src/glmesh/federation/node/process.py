@@ -20,6 +20,7 @@ class Node:
         self.neighbourhood = self._meeting.neighbourhood
         self.participant: Participant | None = None  # None until all members' summaries are known, and with totals
         self.totals: Totalling | None = None  # None until all members have met, and with gossip
+        self.seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round on totals
 
     def run(
         self, *, patient: bool = False, max_rounds: int | None = None, record: Callable[[], None] = lambda: None
@@ -36,7 +37,7 @@ class Node:
             agreed = self._meeting.run()
             if agreed is not None and agreed.federation.problem.by_totals:
                 self.totals = agreed.prepare_totals()
-                ending = self.totals.run(limit, record)
+                ending = self.totals.run(limit, record, self.seen)
             elif agreed is not None:
                 training = agreed.prepare(patient=patient)
                 self.participant = training.participant

@@ -126,7 +126,7 @@ class _Fit:
             yield from self._round(method, block, state)
             rounds += 1
             proof = Certificate(rounds, state.gap, state.objective - state.gap, state.objective)
-            certified = bool(np.isfinite(state.gap)) and proof.relative <= program.tol
+            certified = bool(np.isfinite(state.gap) and proof.relative <= program.tol)
             program.seen(state.objective, proof.relative)
         coef = np.zeros(program.block.p)
         coef[[k for k in range(program.block.p) if k not in self._dropped]] = state.w
@@ -194,7 +194,7 @@ class _Fit:
         """Raise Refusal if the site's rules forbid a contribution at the coming point."""
         point = method.trial(block, state)
         if point is not None:
-            self._program.rules.check_point(block, self._scale[: block.p + 1], *point)
+            self._program.rules.check_point(block, self._scale[: block.p + 1], point)
 
     def _largest(self, numbers: Indices) -> Steps:
         """Return the largest of all sites' exponents, shape (n,)."""

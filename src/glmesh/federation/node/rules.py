@@ -27,16 +27,24 @@ class RuleBook:
     name: str  # of the site
     constant: bool  # whether totals of two sets of members differ by what the others contribute, at whatever point
     may_change: bool  # whether members may be left out, or come late
+    kinked: str = ""  # name of the loss if it has kinks
+    rows_changed: int = 0  # rows of the file that differ from those of the last contribution
 
     def _refuse(self, why: str) -> Refusal:
-        return Refusal(f"refused by the rules of {self.name}: {why}", public=f"refused by {self.name}")
+        return Refusal(why, public=f"refused by {self.name}")
 
     def check_data(self, block: Rows, *, changed: bool) -> None:
-        """Raise Refusal if the site has too few rows, by themselves, in a class or for so many coefficients.
+        """Raise Refusal if the site has too few rows, or too few others than before, or a loss that shows single rows.
 
         `changed`: members or data are others than at an earlier contribution.
         """
         rules, n, d = self.rules, len(block.y[0]), block.p + block.fit_intercept
+        if self.kinked and not rules.reveal_support:
+            raise self._refuse(
+                f"the {self.kinked} loss has kinks, and its totals show the rows at the kink; use squared_hinge or "
+                "huber, or let every site write reveal_support = true into [rules] of its node file"
+            )
+        self._check_change(d)
         if n < rules.least_rows:
             raise self._refuse(f"{n} rows, least_rows = {rules.least_rows}")
         counts = [int((block.y[0] == side).sum()) for side in (-1.0, 1.0)] if block.loss.classifies else []
@@ -54,26 +62,27 @@ class RuleBook:
             )
             raise self._refuse(f"{d} coefficients for {n} rows are {d / n:.2f} a row, at most {most:g}{why}")
 
-    def check_change(self, rows: int, d: int) -> None:
+    def _check_change(self, d: int) -> None:
         """Raise Refusal if so few rows of the file have changed that the totals before and after tell what they are."""
-        least = max(10, 3 * d)
+        rows, least = self.rows_changed, max(10, 3 * d)
         if 0 < rows < least and not self.rules.small_changes:
             raise self._refuse(
                 f"{rows} rows of the data file have changed since the last fit; from {least} on the difference of two "
                 "totals tells nothing of single rows. Write small_changes = true into [rules] if that may be"
             )
 
-    def check_point(self, block: Rows, scale: Vector, w: Vector, intercept: float) -> None:
-        """Raise Refusal if the Hessian at a point is mostly that of one row, or of few.
+    def check_point(self, block: Rows, scale: Vector, point: tuple[Vector, float, bool]) -> None:
+        """Raise Refusal if the Hessian at a point is mostly that of one row, or of few; one that is zero tells nothing.
 
-        `scale` divides the columns and ones, shape (p + 1,).
+        `scale` divides the columns and ones, shape (p + 1,); `point` is that of `TotalMethod.trial`.
         """
         rules, X = self.rules, block.X[0]
+        w, intercept, majorant = point
         z = np.asarray(X @ w) + intercept
-        h = np.asarray(block.dual.conjugate_curvature(-z))
+        h = np.asarray(block.dual.conjugate_majorant(-z) if majorant else block.dual.conjugate_curvature(-z))
         traces = h * squared_norms(X, scale)
-        if not traces.sum() > 0 or not h.sum() > 0:
-            raise self._refuse("no row has any curvature at the point that is asked for")
+        if not h.any():
+            return
         share, spread = float(traces.max() / traces.sum()), float(h.sum() ** 2 / (h**2).sum())
         if share > rules.largest_share:
             raise self._refuse(f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}")

@@ -20,7 +20,7 @@ from glmesh.federation.node.program import Answer, SiteProgram
 from glmesh.federation.node.rules import RuleBook
 from glmesh.federation.node.totals_store import TotalsStore
 from glmesh.federation.node.training import Ending, TrainingOutcome
-from glmesh.federation.totals import Facts, Machine, Refusal, Runner
+from glmesh.federation.totals import Facts, Machine, Runner
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
@@ -65,7 +65,7 @@ class Totalling:
         self.facts = _facts(federation, site)
         self._store = TotalsStore(site, self.facts)
         self._kept = self._store.load(self._block)
-        self._rules = _rules(federation, site, self._block)
+        self._rules = _rules(federation, site, self._block, self._kept.changed)
         self._saved: object = None
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = int(time.time() * 1000)  # [ms] since 1970: larger than before a restart
@@ -73,6 +73,13 @@ class Totalling:
         self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
         self._runner: Runner | None = None
+
+    @staticmethod
+    def check(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> None:
+        """Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes."""
+        block = _rows(federation, site, data, summary)
+        kept = TotalsStore(site, _facts(federation, site)).load(block)
+        _rules(federation, site, block, kept.changed).check_data(block, changed=False)
 
     @property
     def figures(self) -> FitFigures:
@@ -93,14 +100,16 @@ class Totalling:
             "done": [names[k] for k, one in sorted(statuses.items()) if one.vote is not None],
         }
 
-    def run(self, max_rounds: int, record: Callable[[], None]) -> Ending:
+    def run(
+        self, max_rounds: int, record: Callable[[], None], seen: Callable[[float, float], None] = lambda *_: None
+    ) -> Ending:
         """Make totals until the model is final, then write it and leave; return how it ended.
 
-        `record` is called about twice a second. Mismatch is raised if this or another site refuses to go on.
+        `record` is called about twice a second, `seen` after each round with objective and relative gap. Mismatch is
+        raised if this or another site refuses to go on.
         """
-        self._rules.check_change(self._kept.changed, self._block.p + self._block.fit_intercept)
         self._neighbourhood.links.allow(_LONGEST)
-        self._runner = Runner(self.machine, self._program(max_rounds))
+        self._runner = Runner(self.machine, self._program(max_rounds, seen))
         for peer in self.facts.neighbours[self.facts.me]:
             self.machine.greet(peer)
         self._neighbourhood.phase = "training"
@@ -109,7 +118,7 @@ class Totalling:
             self._turn()
             now = time.monotonic()
             if self.machine.is_final:
-                return self._finish()
+                return self._finish(record)
             if (ending := self._ends_early(now)) is not None:
                 return ending
             if now >= looked + 0.5:
@@ -119,7 +128,7 @@ class Totalling:
         self._save()
         return Ending(TrainingOutcome.STOPPED)
 
-    def _program(self, max_rounds: int) -> SiteProgram:
+    def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> SiteProgram:
         """Return the program of this site: the method that suits the objective, on its rows."""
         spec, block = self._federation.problem.model(), self._block
         method = method_on_totals(spec.loss, spec.penalty_of(None), block.p)
@@ -130,12 +139,13 @@ class Totalling:
             )
         names = self._fitted.table.names or [f"column {k}" for k in range(block.p)]
 
-        def seen(objective: float, gap: float) -> None:
+        def told(objective: float, gap: float) -> None:
             self._progress = objective, gap
+            seen(objective, gap)
 
         part = self._federation.problem
         return SiteProgram(
-            method, block, len(self.facts.names), part.tol, max_rounds, self._rules, names, part.rare, seen
+            method, block, len(self.facts.names), part.tol, max_rounds, self._rules, names, part.rare, told
         )
 
     # messages
@@ -222,7 +232,7 @@ class Totalling:
             self._turn()
         self._save()
 
-    def _finish(self) -> Ending:
+    def _finish(self, record: Callable[[], None]) -> Ending:
         """Write the model, stay until the others know that it is final, and say good-bye."""
         answer = Answer.of_bytes(self.machine.model)
         self._progress = answer.objective, answer.certificate.relative
@@ -235,6 +245,7 @@ class Totalling:
         self._neighbourhood.phase = outcome.name.lower()
         self._neighbourhood.waiting = None
         about = {"round": answer.totals, "gap": answer.certificate.relative}
+        record()
         self._neighbourhood.log.info("certified" if answer.certified else "ended", extra=about)
         end = time.monotonic() + _LINGER
         while time.monotonic() < end and not self._neighbourhood.stop.is_set() and not self._all_know():
@@ -315,18 +326,13 @@ def _facts(federation: Federation, site: Site) -> Facts:
     )
 
 
-def _rules(federation: Federation, site: Site, block: Rows) -> RuleBook:
-    """Return the site's rules; raise Refusal for a loss with kinks unless the site's file allows it."""
-    has_kinks = not block.dual.has_smooth_conjugate
-    if has_kinks and not site.rules.reveal_support:
-        raise Refusal(
-            f"the {federation.problem.loss} loss has kinks, and its totals show the rows at the kink; use "
-            "squared_hinge or huber, or let every site write reveal_support = true into [rules] of its node file",
-            public=f"refused by {site.file.name}: the loss has kinks (reveal_support)",
-        )
-    constant = has_kinks or Traits.of(block.loss).quadratic
+def _rules(federation: Federation, site: Site, block: Rows, changed: int) -> RuleBook:
+    """Return the site's rules, for a file in which so many rows have changed since the last contribution."""
+    kinked = "" if block.dual.has_smooth_conjugate else federation.problem.loss
+    constant = bool(kinked) or Traits.of(block.loss).quadratic
     late = any(member.late for member in federation.members)
-    return RuleBook(site.rules, site.file.name, constant, federation.gone == "without" or late)
+    may_change = federation.gone == "without" or late
+    return RuleBook(site.rules, site.file.name, constant, may_change, kinked, changed)
 
 
 def public_summary(summary: DataSummary, labels: tuple[float | str, ...]) -> DataSummary:

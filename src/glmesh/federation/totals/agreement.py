@@ -274,7 +274,7 @@ class Agreement:
 
     def there(self, now: float) -> list[int]:
         """Return the members that gave a sign of life lately, this one among them, ascending."""
-        lately = [one for one in self.statuses if now - self.heard[one] < self.facts.present]
+        lately = [one for one in self.statuses if not self.is_silent(one, now)]
         return sorted([*lately, self.facts.me])
 
     def _must_propose(self, ids: list[int], now: float) -> bool:
@@ -324,8 +324,11 @@ class Agreement:
     def absent(self, now: float) -> dict[int, float]:
         """Return the members that are waited for, and since when [s]: those of the view, or all voters without one."""
         needed: Collection[int] = self.memory.voters if self.view is None else self.view.ids
-        there = self.there(now)
-        return {one: self.heard[one] for one in needed if one not in there}
+        return {one: self.heard[one] for one in needed if self.is_silent(one, now)}
+
+    def is_silent(self, member: int, now: float) -> bool:
+        """Return whether another member has given no sign of life for some beats, or none since this process began."""
+        return member != self.facts.me and now - self.heard[member] >= self.facts.present
 
 
 def member_of(status: Status) -> ViewMember:

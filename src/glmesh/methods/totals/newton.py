@@ -78,13 +78,13 @@ class ProximalNewton(TotalMethod[NewtonState]):
         state.query = replace(query, point=at[:d].copy(), step=at[d : 2 * d].copy())
         return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
 
-    def trial(self, block: Rows, state: NewtonState) -> tuple[Vector, float] | None:
-        """Return (coefficients (p,), intercept) at which the coming total is made; None before scales are known."""
+    def trial(self, block: Rows, state: NewtonState) -> tuple[Vector, float, bool] | None:
+        """Return (coefficients (p,), intercept, majorant) of the coming total; None before scales are known."""
         if state.scale is None:
             return None
         rounds = _Round(block, state)
         query = rounds.query()
-        return rounds.penalty.to_user(query.point + query.step)
+        return *rounds.penalty.to_user(query.point + query.step), query.majorant
 
     def rescale(self, state: NewtonState, exponents: Indices) -> None:
         """Divide columns by powers of two that are known already, the largest exponents of all nodes, shape (d,)."""

@@ -77,8 +77,11 @@ class TotalMethod(ABC, Generic[StateT]):
         """
         return np.inf
 
-    def trial(self, block: Rows, state: StateT) -> tuple[Vector, float] | None:
-        """Return (coefficients (p,), intercept) at which the coming total is made; None where it is not at a point."""
+    def trial(self, block: Rows, state: StateT) -> tuple[Vector, float, bool] | None:
+        """Return (coefficients (p,), intercept, majorant) of the coming total; None where it is not at a point.
+
+        `majorant`: its Hessian has the curvatures of a quadratic upper bound.
+        """
         return None
 
     def rescale(self, state: StateT, exponents: Indices) -> None:
