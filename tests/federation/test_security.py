@@ -173,7 +173,7 @@ def test_only_listed_certificates_take_part(running: Sites) -> None:
     [
         ("another's name", "has the certificate of n1 and calls itself 'n2'"),
         ("another configuration", "problem.alpha is '1.0' here and '2.0' there"),
-        ("a future protocol", "protocol version 9, this node speaks 3"),
+        ("a future protocol", "protocol version 9, this node speaks 4"),
         ("no hello", "does not begin with a HELLO"),
         ("a repeated message", "message 0 where 1 was due"),
         ("a message out of order", "message 5 where 1 was due"),
