@@ -232,7 +232,7 @@ def on_small(
     problem = Problem.glm(X, y, loss=loss, alpha=1.0, split=split)
 
     def error(run: Run) -> float:
-        coef = run.x if split == "features" else problem.composite.f.gradient(run.estimates[0])
+        coef = run.nodes.coefficients(run.x, run.estimates, run.members)[0]
         return float(np.linalg.norm(coef - right) / np.linalg.norm(right))
 
     goals = (CLOSE, 0.0) if to_the_end else (CLOSE,)

@@ -40,7 +40,7 @@ class _SoakReport:
     """A row per file: tests, failures, seconds, and the figures that tests leave with `record_property`.
 
     Files that did not run keep their rows from before, with the commit that they are about: a whole soak takes most of
-    an hour, and one file of it (GLMESH_SOAK=1 pytest FILE) may be soaked alone.
+    an hour, and one file of it (GLMESH_SOAK=1 pytest FILE) may be soaked alone. Rows of files that are gone go.
     """
 
     _HEAD = "| file | tests | failed | seconds | commit |"
@@ -64,6 +64,9 @@ class _SoakReport:
         table, figures = before.partition(self._HEAD)[2].partition("\n## ")[::2]
         rows = {line.split(" | ")[0][2:]: line for line in table.splitlines() if line.startswith("| tests/")}
         said = dict(part.split("\n\n", 1) for part in figures.split("\n## ") if "\n\n" in part)
+        root = _REPORT.parents[2]
+        rows = {file: line for file, line in rows.items() if (root / file).exists()}
+        said = {file: text for file, text in said.items() if (root / file).exists()}
         for file, (tests, failed, seconds) in self.rows.items():
             rows[file] = f"| {file} | {tests:.0f} | {failed:.0f} | {seconds:.0f} | {commit} |"
             said[file] = "\n".join(sorted(self.figures.get(file, [])))

@@ -108,7 +108,7 @@ def seeds() -> list[bytes]:
         Mail(1, 0, [offer, Membership(3, np.ones(4, int)), record, digest]),
     ]
     content = [b"".join(pack_mail(6, mail, LAYOUT)) for mail in mails]
-    content += [pack_json({"entries": [["summary", 1, 1, [0.0] * 7], ["done", 2, 5, 5]]})]
+    content += [pack_json({"entries": [["fits", 1, 1, 1], ["compared", 1, 1, [[0, True]]], ["done", 2, 5, 5]]})]
     (frame,) = frames(Kind.BYE, 0, b"{}")
     return [*content, bytes([len(frame) - 1]) + frame]
 

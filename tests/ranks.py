@@ -99,7 +99,8 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
     )
     free = {"loss": "logistic", "split": "samples", "fit_intercept": True}
     found["free intercept"] = lambda: Problem.glm(X, SIGNS, **free), {"max_rounds": 40, "tol": 1e-2, "record_every": 5}
-    found["warm start"] = logistic, {"warm_start": 0.1 * SIGNS, "max_rounds": 15, "record_every": 5}
+    momentum = {"method": Cola(acceleration="momentum"), "max_rounds": 15, "record_every": 5}
+    found["warm start"] = logistic, {"warm_start": 0.1 * SIGNS} | momentum
     brief = {"max_rounds": 12, "record_every": 4, "stop": "rounds"}
     for kind in CONSENSUS:
         found[f"consensus {kind.__name__}"] = ridge, {"method": kind()} | brief
@@ -110,6 +111,9 @@ def cases() -> dict[str, tuple[Any, dict[str, Any]]]:
     for topology in ("ring", "complete"):
         newton = {"method": methods.ProximalNewton(), "topology": topology, "tol": 1e-9, "stop": "certificate"}
         found[f"totals, {topology}"] = lambda: Problem.glm(X, SIGNS, penalty="l1", **rows), newton
+    for kind in (methods.RowSpace, methods.LimitedMemory):
+        wide = {"method": kind(), "tol": 1e-6, "stop": "certificate"}
+        found[f"totals, {kind.__name__}"] = lambda: Problem.glm(X, SIGNS, **rows), wide
     found["totals along a tree"] = lambda: Problem.glm(TALL, TALL_Y, penalty="l1", alpha=0.1), {
         "method": methods.ProximalNewton(), "max_rounds": 3, "stop": "rounds",
     }  # fmt: skip
@@ -132,13 +136,31 @@ def flat(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {f"{case}: {name}": value for case, found in results.items() for name, value in found.items()}
 
 
+def fits(runtime: str) -> dict[str, dict[str, Any]]:
+    """A path by features and one by rows, and estimators: one problem, several classes, cross-validation."""
+    found: dict[str, dict[str, Any]] = {}
+    brief = {"n_nodes": 16, "max_rounds": 20, "tol": 1e-2, "runtime": runtime, "record_every": 5}
+    by_rows = Problem.glm(X, Y, penalty="l1", split="samples", fit_intercept=True)
+    paths = {"path": (lasso(), Cola()), "path on totals": (by_rows, methods.ProximalNewton())}
+    for name, (problem, method) in paths.items():
+        path = solve_path(problem, [8.0, 4.0, 2.0], method=method, **brief)
+        found[name] = {"coefs": path.coefs, "bytes": np.asarray(path.bytes)}
+    thirds = np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3]))
+    models = {
+        "estimator": Lasso(alpha=0.1, tol=1e-2, runtime=runtime).fit(X, Y),
+        "several classes": LogisticRegression(runtime=runtime).fit(X, thirds),
+        "several classes, hinge": LinearSVC(loss="hinge", tol=1e-2, runtime=runtime).fit(X, thirds),
+        "cross-validation": LassoCV(alphas=8, cv=3, runtime=runtime).fit(X, Y),
+    }
+    for name, model in models.items():
+        found[name] = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
+    return found
+
+
 def equal(folder: Path) -> None:
     """All cases; every rank writes what it was given."""
     results = {name: figures(solve(make(), runtime="mpi", **options)) for name, (make, options) in cases().items()}
-    path = solve_path(lasso(), [8.0, 4.0, 2.0], n_nodes=16, max_rounds=20, tol=1e-2, runtime="mpi", record_every=5)
-    results["path"] = {"coefs": path.coefs, "bytes": np.asarray(path.bytes)}
-    fit = Lasso(alpha=0.1, tol=1e-2, runtime="mpi").fit(X, Y)
-    results["estimator"] = {"coef": fit.coef_, "intercept": np.asarray(fit.intercept_)}
+    results |= fits("mpi")
     with ranks() as all_ranks:
         np.savez(folder / f"equal-{all_ranks.rank}.npz", **flat(results))
 
@@ -257,7 +279,7 @@ def hold(folder: Path) -> None:
                 held = shard.parts[0].columns
                 weight = np.asarray([rows.nnz, held.nnz, held.n])
                 result = solve(shard, runtime=all_ranks, n_nodes=8, max_rounds=5, stop="rounds")
-                np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.x)
+                np.savez(folder / f"hold-{split}-{how}-{all_ranks.rank}.npz", weight=weight, x=result.estimates)
 
 
 def resume(folder: Path) -> None:

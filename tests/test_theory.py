@@ -101,7 +101,7 @@ def test_no_support_is_made_up_where_the_argument_fails() -> None:
     dual = Problem.glm(X, y, loss="squared_epsilon_insensitive", split="samples")
     away = Problem.glm(X, np.zeros(20), penalty=functions.L1(lo=2.0))
     for problem in (dual, away):
-        c = theory.constants(Run(problem, n_nodes=3))
+        c = theory.constants(Run(problem, n_nodes=3, method=Cola(acceleration="momentum")))
         assert c.support == np.inf
         with pytest.raises(UnsuitablePair, match="bounded support"):
             theory.rounds_convex(c, 1.0, 0.1)

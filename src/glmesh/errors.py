@@ -25,6 +25,8 @@ class GlmeshError(Exception):
     InvalidData
     """
 
+    public = "its data or its state folder cannot be used; its own log says why"  # what other sites may read
+
 
 class InvalidInput(GlmeshError, ValueError):
     """Data, options or configuration of the caller cannot be used; also a ValueError."""
@@ -55,6 +57,8 @@ class UnsuitablePair(InvalidInput):
 
 class UnreadableFile(GlmeshError, ValueError):
     """A data, model, plan or checkpoint file is missing, damaged or of another format; also a ValueError."""
+
+    public = "its data file cannot be read; its own log says why"
 
 
 class RankFailed(GlmeshError):

@@ -10,9 +10,33 @@ from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, TypeVar
 
-from glmesh.errors import InvalidInput
+import numpy as np
+
+from glmesh.errors import InvalidData, InvalidInput
+from glmesh.types import Vector
 
 T = TypeVar("T")
+LARGEST = 1e150  # |value| of data up to which its square, and a sum of 10^8 of them, is a finite float64 (1.8e308)
+
+
+def are_usable(values: Vector) -> bool:
+    """Return whether all values of an array of any shape are finite numbers whose squares are finite too."""
+    return values.size == 0 or bool(values.max() <= LARGEST and values.min() >= -LARGEST)  # False for NaN
+
+
+def unusable(value: float, holds: str, place: str) -> str:
+    """Return the refusal of a value that is not `are_usable`: "X holds" NaN "at row 3", and what would do."""
+    if math.isnan(value) or math.isinf(value):
+        return f"{holds} {'NaN' if math.isnan(value) else 'infinity'} {place}; impute or drop it first"
+    return f"{holds} {value:g} {place}, whose square is not finite; use another unit, or drop it first"
+
+
+def refuse_masks(values: object, name: str) -> None:
+    """Raise InvalidData for a masked array, whose masked values would be used as if they were not."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidData(
+            f"{name} is a masked array, and masks are not heeded; impute what is masked, or drop its rows"
+        )
 
 
 def whole_number(

@@ -174,8 +174,9 @@ def test_every_node_concludes_the_same() -> None:
 def test_records_ride_along() -> None:
     """A certificate costs bytes, but no communication of its own."""
     problem = ring_problem("lasso")
-    plain = glmesh.solve(problem, stop="rounds", max_rounds=100)
-    certified = glmesh.solve(problem, stop="certificate", tol=0.0, max_rounds=100)
+    momentum = glmesh.Cola(acceleration="momentum")
+    plain = glmesh.solve(problem, method=momentum, stop="rounds", max_rounds=100)
+    certified = glmesh.solve(problem, method=momentum, stop="certificate", tol=0.0, max_rounds=100)
     assert plain.communications == certified.communications == 100
     assert plain.bytes < certified.bytes < 1.2 * plain.bytes
     assert np.array_equal(plain.x, certified.x)

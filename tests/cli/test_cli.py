@@ -217,7 +217,7 @@ def test_a_reader_that_leaves_is_no_error(data, capsys, monkeypatch):
         ("train short.svm.xz --model svm", "short.svm.xz: cannot be read to its end"),
         ("train words.csv --model ridge", "write numbers instead"),
         ("train nan.csv --model ridge", "the first is in line 1"),
-        ("train numbers.csv --model svm", "the hinge loss needs two classes"),
+        ("train numbers.csv --model svm", "a classification needs two"),
         ("train numbers.csv --model ridge --target cost", "target='cost' names 0 columns"),
         ("train labels.svm --model svm --target 1", "picks a column of a .csv, .tsv, .parquet or .feather"),
         ("predict model.npz", "required: DATA"),

@@ -65,10 +65,13 @@ def test_the_second_example_of_the_readme(
     assert main(["doctor", "alice.toml"]) == 0
     told = capsys.readouterr().out
     assert "120 samples, 6 features" in told
+    assert re.search(r"ok +privacy +Totals are masked", told)
     assert "nobody listens there yet" in told
     assert "about 15 totals" in told
     assert main(commands[-1]) == 0
     told = capsys.readouterr().out
+    assert told.count("a neighbour reads sums over your rows in every round") == 1
+    assert "a neighbour reads sums over your rows" in Path("bob.state/log.jsonl").read_text()
     for name in ("alice", "bob", "carol"):
         assert f"{name}: relative gap proven to be at most" in told
     assert main(["predict", "bob.state/model.npz", "carol.csv"]) == 0
@@ -89,7 +92,9 @@ def test_the_doctor_finds_what_is_wrong(
     assert main(["federation", "init", "fed.toml", "--model", "lasso", "--method", "gossip"]) == 2
     assert "--split features can do it" in capsys.readouterr().err
     assert main(["federation", "init", "fed.toml", "--model", "lasso", "--split", "features", "--aligned"]) == 0
-    assert "split by features" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "split by features" in told
+    assert "Gossip by features cannot be masked: a neighbour reads sums over your columns" in told
     assert main(["federation", "add", "fed.toml", "alice=alice.csv", "bob=missing.csv"]) == 0
     capsys.readouterr()
     assert main(["doctor", "bob.toml"]) == 2
@@ -123,6 +128,7 @@ def _hospital(folder: Path, name: str, header: str = "age,bmi,sbp,ill") -> None:
         (["--model", "svm", "--alpha", "0"], "needs an L1 or L2 penalty"),
         (["--method", "gossip", "--model", "ridge", "--alpha", "0"], "--split features can do it"),
         (["--aligned"], "--aligned goes with --split features"),
+        (["--method", "gossip", "--gone", "freeze"], "who is among them; split by samples write --gone reset"),
         (["--target", "ill"], "about the file of --like"),
         (["--like", "nowhere.csv"], "no such file"),
         (["--like", "alice.csv", "--target", "sick"], "sick"),
@@ -191,7 +197,7 @@ def test_up_ends_at_every_site_when_one_does_not_fit(
     assert main(["up", "fed.toml"]) == 2
     told = capsys.readouterr().out
     for name in ("alice", "bob", "carol"):
-        assert f"{name} ended with code 2: bob cannot take part: has the columns age, weight, sbp; alice: has" in told
+        assert f"{name} ended with code 2: bob cannot take part: lacks the column bmi, which alice has; has" in told
     assert main(["status", "carol.toml"]) == 0
     assert "carol: refused. bob cannot take part" in capsys.readouterr().out
 

@@ -39,7 +39,7 @@ def test_culprits_are_told_what_they_have_and_what_another_has() -> None:
     assert verdict.contract is None
     assert list(verdict.culprits) == ["ben"]
     assert verdict.culprits["ben"].startswith(
-        "has the columns a, c; ann: has the columns a, b; give all files the same"
+        "lacks the column b, which ann has; has the columns a, c; ann: has the columns a, b; give all files the same"
     )
     offers["ben"] = _offer("a", "b", weight="w")
     said = agree(offers, classifies=True).culprits["ben"]

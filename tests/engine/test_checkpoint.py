@@ -421,7 +421,8 @@ def test_a_killed_solve_goes_on_to_the_last_bit(seed, tmp_path, uninterrupted):
 @pytest.mark.parametrize("stop", ["gap", "certificate", "rounds"])
 @pytest.mark.parametrize("faults", [None, HEAVY])
 def test_a_solve_that_was_stopped_goes_on_as_if_it_had_not_been(stop, faults, tmp_path):
-    options = {"stop": stop, "tol": 1e-3, "n_nodes": NODES, "faults": faults, "network": CLOCK}
+    method = Cola(acceleration="momentum")  # which takes long enough to be stopped
+    options = {"stop": stop, "tol": 1e-3, "n_nodes": NODES, "faults": faults, "network": CLOCK, "method": method}
     whole = solve(ridge(), max_rounds=40, **options)
     straight = outcome(whole)
     for last in ({"max_rounds": 11}, {"callback": lambda run: run.rounds == 11}):
@@ -441,6 +442,7 @@ def test_a_solve_that_was_stopped_goes_on_as_if_it_had_not_been(stop, faults, tm
 @pytest.mark.parametrize("faults", [None, {"random": [{"loss": 0.1, "until": 40}]}])
 def test_a_solve_goes_on_with_a_tighter_tolerance(stop, faults, tmp_path):
     options = {"stop": stop, "n_nodes": NODES, "faults": faults, "checkpoint": tmp_path / "run"}
+    options["method"] = Cola(acceleration="momentum")
     rough = solve(ridge(), tol=0.1, **options)
     fine = solve(ridge(), tol=1e-9, **options)
     status = Status.CONVERGED if stop == "gap" else Status.CERTIFIED

@@ -79,7 +79,7 @@ def test_negative_control_matrix_gossip_drifts_under_one_way_loss(split):
     plan = {"random": [{"loss": 0.1, "until": 200}]}
     problem = problem_of(split=split)
     plain = advance(Run(problem, n_nodes=6, faults=plan, method=Cola(gossip="matrix")), 400)
-    gossip = advance(Run(problem, n_nodes=6, faults=plan), 400)
+    gossip = advance(Run(problem, n_nodes=6, faults=plan, method=Cola(acceleration="momentum")), 400)
     assert violation(plain) > 1e-3
     assert violation(gossip) < 1e-12
 
@@ -202,7 +202,8 @@ def test_everything_at_once_ends_certified_and_equals_scikit_learn(penalty, reco
 def test_a_node_leaves_for_good(model, split):
     problem = problem_of("l2", split)
     plan = {"leave": [{"node": 2, "round": 30, "model": model}]}
-    run = advance(Run(problem, n_nodes=6, faults=plan, certify=True), 30)
+    momentum = Cola(acceleration="momentum")
+    run = advance(Run(problem, n_nodes=6, faults=plan, certify=True, method=momentum), 30)
     own = run.partition.columns_of(2)
     x_before, share = run.x[own], run.nodes.by_id.share(2)
     assert np.abs(x_before).max() > 0

@@ -12,7 +12,8 @@ KEYS = {"round", "communications", "bytes", "seconds", "objective", "h", "gap", 
 @pytest.mark.parametrize("every", [1, 7])
 @pytest.mark.parametrize("stop", ["rounds", "gap", "certificate"])
 def test_history(every, stop):
-    result = solve(PROBLEMS["lasso"](), n_nodes=5, tol=0.0, max_rounds=24, stop=stop, record_every=every)
+    options = {"tol": 0.0, "max_rounds": 24, "stop": stop, "record_every": every}
+    result = solve(PROBLEMS["lasso"](), n_nodes=5, method=Cola(acceleration="momentum"), **options)
     history = result.history
     assert set(history) >= KEYS
     assert len({len(column) for column in history.values()}) == 1

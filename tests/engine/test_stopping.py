@@ -67,7 +67,7 @@ def test_every_status_is_a_sentence():
         assert status.value[0].isupper()
         assert status.value.endswith(".")
         assert len(status.value.split()) >= 4
-    result = solve(PROBLEMS["lasso"](), n_nodes=4, max_rounds=2, tol=0.0)
+    result = solve(PROBLEMS["lasso"](), n_nodes=4, max_rounds=2, tol=0.0, method=Cola(acceleration="momentum"))
     assert "2 rounds, 2 communications" in result.message
     assert "raise max_rounds" in result.message
     assert result.message in repr(result)

@@ -29,8 +29,8 @@ from glmesh.federation.wire.frames import (
     pack_mail,
     unpack_json,
 )
+from glmesh.federation.wire.listed import listed_certificate
 from glmesh.federation.wire.messages import Hello
-from glmesh.federation.wire.probe import probe
 from glmesh.gossip.edge import Offer
 from glmesh.gossip.membership import Membership
 from tests.peers import Sites, sites
@@ -149,7 +149,7 @@ def test_a_connection_without_a_good_certificate_is_refused(running: Sites, who:
         files = (folder / f"{name}.crt", folder / f"{name}.key")
         wrong = replace(site, identity=replace(site.identity, files=files))
         with pytest.raises((Violation, ConnectionError), match="accept this node's certificate"):
-            probe(f"127.0.0.1:{running.ports[0]}", wrong, "n0", site.federation.members[0].fingerprint)
+            listed_certificate(f"127.0.0.1:{running.ports[0]}", wrong, "n0", site.federation.members[0].fingerprint)
 
 
 def test_only_listed_certificates_take_part(running: Sites) -> None:
@@ -165,7 +165,7 @@ def test_only_listed_certificates_take_part(running: Sites) -> None:
     assert "is not listed in the federation" in _talk(running, "n1", [_hello(running, "n1")], again)
     site = Site.read(running.folder / "n1.toml")
     with pytest.raises(Violation, match="the federation lists sha256"):
-        probe(f"127.0.0.1:{running.ports[0]}", site, "n0", "sha256:0000")
+        listed_certificate(f"127.0.0.1:{running.ports[0]}", site, "n0", "sha256:0000")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_message_that_breaks_the_protocol_is_refused(running: Sites, what: str
         "NaN": [hello, *frames(Kind.MAIL, 1, _mail(value=np.nan))],
         "infinity": [hello, *frames(Kind.MAIL, 1, _mail(value=np.inf))],
         "another dimension": [hello, *frames(Kind.MAIL, 1, _mail(d=12))],
-        "gossip about nobody": [hello, *frames(Kind.GOSSIP, 1, pack_json({"entries": [["summary", 99, 1, []]]}))],
+        "gossip about nobody": [hello, *frames(Kind.GOSSIP, 1, pack_json({"entries": [["fits", 99, 1, 1]]}))],
     }[what]
     assert words in _talk(running, "n1", messages)
     _await_logged(running, "violation", words)

@@ -158,7 +158,7 @@ def test_npz_sparse(tmp_path: Path, layout: str | None) -> None:
         ("a.svm.xz", SVM, "cannot be read to its end"),
         ("t.csv", b"", "holds no samples"),
         ("t.csv", b"a,b\n", "holds no samples"),
-        ("t.csv", b"a,b\n1,2\n3\n", "t.csv, line 3: has 1 cells, expected 2"),
+        ("t.csv", b"a,b\n1,2\n3\n", "t.csv, line 3: has 1 cell, expected 2"),
         ("t.csv", b"a,b\n1,2\nx,3\n", r"line 3, column 0 \(a\): expected a number, got 'x'"),
         ("t.csv", b"a,y\n1,2\n3,x\n", "line 3, target 'y': expected a number, got 'x'"),
         ("t.csv", b"1:2\n3:4\n", "has 1 column and no feature beside the target; expected columns separated by"),

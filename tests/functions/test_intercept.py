@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from glmesh import Problem, Run, solve
+from glmesh import Cola, Problem, Run, solve
 from glmesh.engine.path import solve_path
 from glmesh.errors import InvalidInput
 from glmesh.linalg.columns import Columns
 from tests.cases import SOAK
 
+MOMENTUM = Cola(acceleration="momentum")
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(60, 7))
 Y = X[:, 0] - 2.0 + 0.3 * RNG.normal(size=60)
@@ -51,7 +52,7 @@ def test_the_gap_is_never_below_the_truth():
     problem = Problem.glm(X, LABELS, loss="logistic", split="samples", fit_intercept=True)
     best = solve(Problem.glm(X, LABELS, loss="logistic", fit_intercept=True), n_nodes=1, tol=1e-13).objective
     seen = []
-    with Run(problem, n_nodes=5) as run:
+    with Run(problem, n_nodes=5, method=MOMENTUM) as run:
         for _ in range(80):
             next(run)
             run.move_anchor()
@@ -62,7 +63,7 @@ def test_the_gap_is_never_below_the_truth():
 
 def test_the_same_bits_in_any_blocks_and_after_a_checkpoint(tmp_path):
     problem = Problem.glm(X, LABELS, loss="logistic", split="samples", fit_intercept=True)
-    runs = [Run(problem, n_nodes=6, n_blocks=n) for n in (1, 2, 6)]
+    runs = [Run(problem, n_nodes=6, n_blocks=n, method=MOMENTUM) for n in (1, 2, 6)]
     for run in runs:
         for _ in range(40):
             next(run)
@@ -87,7 +88,7 @@ def test_data_that_is_apart():
 @pytest.mark.parametrize("options", [{"stop": "certificate"}, {"faults": {"random": [{"loss": 0.1}]}}])
 def test_what_does_not_go_with_a_free_intercept_is_refused(options):
     with pytest.raises(InvalidInput, match=r"free intercept.*split='features'.*column of ones"):
-        solve(Problem.glm(X, Y, split="samples", fit_intercept=True), n_nodes=3, **options)
+        solve(Problem.glm(X, Y, split="samples", fit_intercept=True), n_nodes=3, method=MOMENTUM, **options)
 
 
 @pytest.mark.parametrize("dense", [True, False])

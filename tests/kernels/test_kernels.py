@@ -26,6 +26,8 @@ from glmesh.functions import (
     Table,
 )
 from glmesh.kernels.columns import products, transposed_products
+from glmesh.kernels.faces import eliminate, invert, minimise
+from glmesh.kernels.gram import add_gram
 from glmesh.kernels.mix import mix
 from glmesh.kernels.order import hash64, shuffle
 from glmesh.kernels.terms import logistic_step
@@ -568,3 +570,66 @@ def test_the_best_shift_is_a_root_of_the_slopes(loss, seed, spread, near):
     root = brentq(slope, low, high, xtol=1e-300, rtol=1e-15)
     size = np.abs(e * f.gradient(v + b * e)).sum() + np.abs(f.curvature(v + b * e) * e * (v + b * e)).sum()
     assert abs(slope(b)) <= 1e-12 * size + abs(slope(root))  # flat stretches have many roots
+
+
+# --- Gram matrices, and quadratic functions with kinks and bounds -----------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(cases(60)))
+def test_a_gram_matrix_of_sparse_rows_on_some_columns(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m, p = rng.integers(0, 20), int(rng.integers(1, 12))
+    X = sp.csr_array(rng.standard_normal((m, p)) * (rng.random((m, p)) < 0.4))
+    h = rng.random(m) * (rng.random(m) < 0.8)
+    columns = np.flatnonzero(rng.random(p) < 0.7)
+    n = len(columns)
+    position = np.full(p, -1)
+    position[columns] = np.arange(n)
+    before = rng.standard_normal((n, n))
+    out = before.copy()
+    indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
+    add_gram(indptr, indices, X.data, h, position, np.empty(n, dtype=np.uint64), np.empty(n), out)
+    dense = X.toarray()[:, columns]
+    expected = before + np.triu((dense.T * h) @ dense)
+    np.testing.assert_allclose(out, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(cases(100)))
+def test_a_factor_and_its_inverse(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d, rank = int(rng.integers(1, 30)), int(rng.integers(1, 30))
+    root = rng.standard_normal((d, min(rank, d)))
+    root[rng.random(d) < 0.2] = 0.0
+    S, rank = root @ root.T, np.linalg.matrix_rank(root)
+    L, inverse = S.copy(), np.empty((d, d))
+    eliminate(L, np.uint64(d), 1e-12 * np.diag(S), np.empty((8, d)))
+    invert(L, inverse)
+    L = np.tril(L)
+    np.testing.assert_allclose(L @ L.T, S, atol=1e-9 * np.abs(S).max())
+    live = np.diag(L) > 0
+    assert live.sum() == rank
+    sizes = np.abs(inverse).max() ** 2 * np.abs(S).max()
+    np.testing.assert_allclose(inverse[live] @ S @ inverse[live].T, np.eye(live.sum()), atol=1e-13 * sizes)
+    np.testing.assert_allclose(inverse[~live] @ S, 0.0, atol=1e-13 * sizes)
+    assert (np.diag(inverse)[~live] == 1.0).all()
+
+
+@pytest.mark.parametrize("seed", range(cases(300)))
+def test_a_quadratic_function_with_kinks_and_bounds_is_minimised(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d, free = int(rng.integers(1, 12)), int(rng.integers(0, 4))
+    free = min(free, d)
+    root = rng.standard_normal((d, d + 2))
+    S, b, w = root @ root.T, 3.0 * rng.standard_normal(d), rng.standard_normal(d)
+    l1 = np.where(rng.random(d) < 0.7, 2.0 * rng.random(d), 0.0)
+    lo, hi = np.where(rng.random((2, d)) < 0.5, [[-np.inf], [np.inf]], rng.random((2, d)) * [[-0.5], [0.5]])
+    l1[:free], lo[:free], hi[:free] = 0.0, -np.inf, np.inf
+    w = np.clip(w, lo, hi)
+    u, space = w.copy(), np.empty((2, d, d))
+    limits = np.ascontiguousarray([l1, lo, hi])
+    arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
+    minimise(S, b, limits, w, u, np.uint64(free), space[0], space[1], *arrays)
+    assert ((u >= lo) & (u <= hi)).all()
+    table, step = Table(l1=l1, lo=lo, hi=hi), 1.0 / np.linalg.eigvalsh(S)[-1]
+    slopes = b + S @ (u - w)
+    np.testing.assert_allclose(table.prox(u - step * slopes, step), u, atol=1e-12 * (1 + np.abs(u).max()))

@@ -18,7 +18,8 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 8))
 RIDGE = Problem.glm(X, X @ RNG.normal(size=8), alpha=5.0)
 CONSENSUS = [methods.DAdmm, methods.Dapg, methods.Dgd, methods.Diging, methods.Extra, methods.Nids, methods.PgExtra]
-METHODS = {kind.__name__: kind for kind in [methods.Cola, methods.Cocoa, *CONSENSUS, methods.ProximalNewton]}
+TOTALS = [methods.LimitedMemory, methods.ProximalNewton, methods.RowSpace]
+METHODS = {kind.__name__: kind for kind in [methods.Cola, methods.Cocoa, *CONSENSUS, *TOTALS]}
 STRANGERS = {"GradientDescent": lambda: gradient_descent()(1e-3), "NormalEquations": lambda: normal_equations()()}
 ALL = METHODS | STRANGERS
 ELSEWHERE = {"Consensus", "TotalMethod", "InteriorPoint"}  # bases, and a method that is not for this problem
@@ -90,7 +91,7 @@ def test_a_run_that_begins_anew_keeps_its_variables_and_goes_on(name):
 )
 def test_what_only_cola_can_do_is_refused_with_a_reason(name, what, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if (name, what) == ("ProximalNewton", "save"):
+    if what == "save" and name in {kind.__name__ for kind in TOTALS}:
         return  # which it can
     with pytest.raises(InvalidInput, match=r"certificate" if what == "certified_state" else name):
         call(run_of(name))

@@ -100,20 +100,20 @@ REFUSED = {
     # columns
     "fit_nodes: a missing column": (
         lambda: logistic(changed(1, lambda X: X.drop(columns="crp"))),
-        r"^part 1 does not fit: part 1 has the columns age, bmi, sex; part 0: has the columns age, bmi, crp, sex; "
-        r"give all parts the same columns",
+        r"^part 1 does not fit: part 1 lacks the column crp, which part 0 has; has the columns age, bmi, sex; "
+        r"part 0: has the columns age, bmi, crp, sex; give all parts the same columns",
     ),
     "fit_nodes: an extra column": (
         lambda: logistic(changed(2, lambda X: X.assign(icu=1.0))),
-        "part 2 does not fit: part 2 has the columns age, bmi, crp, sex, icu; part 0: has",
+        "part 2 does not fit: part 2 has the column icu, which part 0 has not; has the columns age, bmi, crp, sex, icu",
     ),
     "fit_nodes: another name": (
         lambda: logistic(changed(0, lambda X: X.rename(columns={"bmi": "BMI"}))),
-        "part 0 does not fit: part 0 has the columns age, BMI, crp, sex; part 1: has the columns age, bmi",
+        r"part 0 lacks the column bmi, which part 1 has \(is 'BMI' meant to be 'bmi'\? rename it\); has",
     ),
     "fit_nodes: another name, two parts": (
         lambda: logistic(changed(0, lambda X: X.rename(columns={"bmi": "BMI"}))[:2]),
-        "part 0, part 1 do not fit: part 0 has the columns age, BMI",
+        "part 0, part 1 do not fit: part 0 lacks the column bmi",
     ),
     "fit_nodes: a doubled column": (
         lambda: logistic(changed(1, lambda X: X.set_axis(["age", "bmi", "age", "sex"], axis=1))),
@@ -134,6 +134,54 @@ REFUSED = {
     "fit_nodes: another target": (
         lambda: logistic(changed(1, y=lambda y: y.rename("dead"))),
         "part 1 does not fit: part 1 has the target 'dead'; part 0: has the target 'ill'",
+    ),
+    "fit_nodes: a blank behind a name": (
+        lambda: logistic(changed(1, lambda X: X.rename(columns={"age": "age "}))),
+        r"part 1 lacks the column age, which part 0 has \(is 'age ' meant to be 'age'\? .*has the columns 'age ', bmi",
+    ),
+    "fit_nodes: a name with an accent in two signs": (
+        lambda: logistic(
+            [(X.rename(columns={"age": "a\u0302ge" if k else "\u00e2ge"}), y) for k, (X, y) in enumerate(parts())]
+        ),
+        r"part 0 lacks the column 'a\\u0302ge', which part 1 has",
+    ),
+    "fit_nodes: a blank behind labels": (
+        lambda: logistic(with_texts(1, lambda y: y + " ")),
+        "part 1 has the labels 'no ', 'yes '; part 0: no, yes",
+    ),
+    "fit_nodes: a value whose square is infinite": (
+        lambda: logistic(changed(1, lambda X: X.assign(crp=1e200))),
+        "part 1: X holds 1e[+]200 at row 0, column 'crp', whose square is not finite; use another unit",
+    ),
+    "fit: a masked array": (
+        lambda: glmesh.Ridge().fit(np.ma.masked_less(ROWS.to_numpy(), -1.0), COST),
+        "X is a masked array, and masks are not heeded; impute",
+    ),
+    "fit: a masked target": (
+        lambda: glmesh.Ridge().fit(ROWS, np.ma.masked_less(COST.to_numpy(), -1.0)),
+        "y is a masked array",
+    ),
+    "fit: a sparse index outside the shape": (
+        lambda: glmesh.Ridge().fit(sp.csr_array((np.ones(60), np.full(60, 7), np.arange(61)), shape=(60, 4)), COST),
+        "X is no whole csr matrix: .*build it anew",
+    ),
+    "Problem.glm: a sparse index outside the shape": (
+        lambda: Problem.glm(
+            sp.csr_array((np.ones(60), np.full(60, 7), np.arange(61)), shape=(60, 4)), COST, loss="squared", alpha=1.0
+        ),
+        "no whole csr matrix",
+    ),
+    "Problem.glm: a target whose square is infinite": (
+        lambda: Problem.glm(ROWS, COST.where(COST.index != 7, 1e200), loss="squared", alpha=1.0),
+        "y holds 1e[+]200 at position 7, whose square is not finite",
+    ),
+    "Problem.from_nodes: targets in another order than their rows": (
+        lambda: problem(changed(1, y=lambda y: y[::-1])),
+        r"y of part 1 has the rows of X of part 1 in another order \(row 0 is 39, expected 20\); sort both",
+    ),
+    "Problem.from_nodes: rows in another order, split by features": (
+        lambda: problem([(ROWS[["age"]], ILL), (ROWS[["bmi"]][::-1], ILL[::-1])], split="features"),
+        r"part 1 has the rows of part 0 in another order \(row 0 is 59, expected 0\)",
     ),
     "fit_nodes: text in a column": (
         lambda: logistic(changed(1, lambda X: X.assign(sex="male"))),
@@ -264,7 +312,7 @@ REFUSED = {
     # Problem
     "Problem.from_nodes: a missing column": (
         lambda: problem(changed(1, lambda X: X.drop(columns="crp"))),
-        "part 1 does not fit: part 1 has the columns age, bmi, sex; part 0: has the columns age, bmi, crp, sex",
+        "part 1 lacks the column crp, which part 0 has; has the columns age, bmi, sex; part 0: has",
     ),
     "Problem.from_nodes: one part without names": (
         lambda: problem(changed(1, lambda X: X.to_numpy())),

@@ -21,7 +21,7 @@ def summaries(parts, split):
 def test_a_vector_gives_the_summary_back(split):
     for summary in summaries(PARTS, split):
         vector = summary.to_vector()
-        assert vector.shape == (DataSummary.SIZE,)
+        assert vector.shape == (7,)
         assert DataSummary.from_vector(vector) == summary
         assert DataSummary.from_vector(vector.tolist()) == summary
 
@@ -49,23 +49,3 @@ def test_nodes_that_hold_other_rows_or_targets_are_noticed():
     assert not DataSummary.merge(other).same_targets
     shorter = summaries([(X, Y), (X[:7], Y[:7])], "features")
     assert not DataSummary.merge(shorter).same_width
-
-
-def test_a_late_node_is_admitted_within_the_extremes_only():
-    early = DataSummary.merge(summaries(PARTS, "samples"))
-    for late in summaries(PARTS, "samples"):
-        assert early.admits(late)
-    assert early.admits(DataSummary.of(2, Y[:2], WEIGHT[:2])), "fewer features are zeros"
-    assert not early.admits(DataSummary.of(4, Y, WEIGHT))
-    assert not early.admits(DataSummary.of(3, Y + 100.0, WEIGHT))
-    assert not early.admits(DataSummary.of(3, Y - 100.0, WEIGHT))
-    same_rows = DataSummary.merge(summaries([(X, Y), (X[:, :1], Y)], "features"))
-    assert not same_rows.admits(summaries([(X, Y[::-1])], "features")[0])
-
-
-def test_old_names_of_a_problem_warn_and_work():
-    problem = Problem.glm(X, Y)
-    with pytest.warns(DeprecationWarning, match=r"Problem\.spec"):
-        assert problem.model is problem.spec
-    with pytest.warns(DeprecationWarning, match=r"Problem\.composite"):
-        assert problem.form is problem.composite

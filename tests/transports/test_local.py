@@ -19,7 +19,8 @@ def test_communications_and_bytes(network, edges, steps):
 
 def test_certificates_ride_along():
     """Records cost bytes but no communication."""
-    runs = [advance(Run(PROBLEMS["lasso"](), n_nodes=6, certify=certify), 30) for certify in (False, True)]
+    method = Cola(acceleration="momentum")
+    runs = [advance(Run(PROBLEMS["lasso"](), n_nodes=6, method=method, certify=yes), 30) for yes in (False, True)]
     assert runs[0].communications == runs[1].communications == 30
     assert runs[0].bytes < runs[1].bytes < 2 * runs[0].bytes
     assert np.array_equal(runs[0].x, runs[1].x)

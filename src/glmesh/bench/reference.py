@@ -44,7 +44,7 @@ def reference(problem: Problem, *, tol: float = 1e-9, max_rounds: int = _ROUNDS)
     if gap > tol * abs(objective):
         alone = Cola(local_passes=10, solver=CoordinateDescent(order="shuffled"))
         more = solve(
-            problem, method=alone, n_nodes=1, tol=tol, max_rounds=max_rounds, record_every=5, warm_start=result.x
+            problem, method=alone, n_nodes=1, tol=tol, max_rounds=max_rounds, record_every=5, warm_start=result
         )
         objective, gap = min((objective, gap), (more.objective, more.gap), key=lambda pair: pair[1])
     return Reference(objective, gap, problem.objective(np.zeros_like(result.coef)))

@@ -12,7 +12,6 @@ from glmesh.bench.draw import Panel
 from glmesh.bench.trace import KEYS, Trace
 from glmesh.files.archive import write_text
 from glmesh.formatting import size
-from glmesh.methods.cola import newton
 
 TARGET = 0.25  # our bytes over those of the best tuned rival, at most
 
@@ -166,7 +165,7 @@ def _reasons(races: list[Race]) -> list[str]:
         m, p = race.data.X.shape
         length = f"{m if race.default.endswith('features') else p:,} numbers"
         if "newton" in race.traces[race.default][0].setting:
-            length += f" ({newton.width(p):,} in the sums of Newton's method)"
+            length += f" ({p * (p + 1) // 2:,} more in a total with a Hessian)"
         rival, ours = race.best_rival(goal, "bytes"), race.cost(race.default, goal, "communications")
         theirs = (
             "no rival got there"

@@ -142,9 +142,9 @@ def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, fl
 def _setting(run: Run) -> str:
     """Return what the method chose by itself, as text: CoLA's accelerations, or the step and passes of a rival."""
     words = [way if not start else f"{way} from round {start:,}" for start, way, _ in run.story]
-    step = getattr(run.states[0], "step", np.nan)
-    words += [f"step {step:.3g}"] if np.isfinite(step) else []
-    if run.nodes.replicates:
+    if run.nodes.replicates and not run.nodes.primal:
+        step = getattr(run.states[0], "step", np.nan)
+        words += [f"step {step:.3g}"] if np.isfinite(step) else []
         counts = {key: getattr(run.method, key, None) for key in ("gossip_steps", "local_passes")}
         words += [f"{count} {key.replace('_', ' ')}" for key, count in counts.items() if count]
     return ", ".join(words)

@@ -30,7 +30,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from glmesh.certificate.measures import best_scale
-from glmesh.collectives.totals import Gather, gather
+from glmesh.collectives.totals import Gather, exchanges_per_sum, gather
 from glmesh.core import Block, Certificate, Halo, PerColumn, PerNode, Rounds, Shared
 from glmesh.functions import Separable
 from glmesh.solvers import local_gap
@@ -39,7 +39,7 @@ from glmesh.types import Matrix, Vector
 
 _SLACK = 1.25  # radius of the next record over the last delta_w: delta_w may rise a little between two records
 _ROUNDING = 1e-13  # allowance for rounding, relative to the size of what cancels in a bound
-# [rounds, part of the rounds so far] between two records: a record costs about two passes over the data
+# [exchanges, part of those so far] between two records: a record costs about two passes over the data
 _PERIOD, _PATIENCE = 10, 0.02
 
 
@@ -262,7 +262,10 @@ class Certifier:
         `v`, shape (n_hosted, d), are the estimates that the neighbours were sent; without vectors in the halo all v_k
         are equal. `q` are the curvatures sigma'/tau of the subproblems, shape (n_hosted,).
         """
-        due = self.latest is None or state.round >= self.state.round + max(_PERIOD, _PATIENCE * state.round)
+        per_round = exchanges_per_sum(self.block.info, self.block.d) if state.sums_exactly else 1
+        since = per_round * (state.round - self.state.round)  # [exchanges]
+        period = _PERIOD / 2 if state.sums_exactly else _PERIOD  # nodes agree at once, so records soon prove something
+        due = self.latest is None or since >= max(period, _PATIENCE * per_round * state.round)
         if self.state.gather is None and due:
             self.state.gather = gather(self.block, self._records(halo, v, state, q), SMALLEST)
             self.state.heard, self.state.round = 0, state.round

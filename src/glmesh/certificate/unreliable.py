@@ -284,9 +284,10 @@ class AsyncCertifier:
         ]
 
     def _add_own_row(self, k: int, snapshot: RoundSnapshot, state: FlowState, curvature: Callable[[], Vector]) -> None:
-        """Compute the k-th hosted node's own row, once the final s at round T of all its neighbours have come.
+        """Add the k-th hosted node's own terms of the bound to its snapshot of the certificate's round T.
 
-        Once there is a certificate, also sets within which radius of w_k the node may skip its subproblem.
+        Nothing is added before the share s_l that each neighbour l had in round T, without messages on their way, has
+        come. Once there is a certificate, also set the radius around w_k within which the node may skip its subproblem.
         """
         block = self.block
         me = int(block.ids[k])

@@ -87,5 +87,5 @@ def _columns(table: DataTable) -> list[str]:
         f"  {a[: widths[0]]:<{widths[0]}}   {b:<{widths[1]}}   {c:>{widths[2]}}   {d:>{widths[3]}}   {e:>{widths[4]}}"
         for a, b, c, d, e in lines
     ]
-    rest = len(table.columns) - _SHOWN
-    return [line.rstrip() for line in out] + ([f"  ... and {count(rest, 'more column')}"] if rest > 0 else [])
+    more = len(table.columns) - _SHOWN
+    return [line.rstrip() for line in out] + ([f"  ... and {count(more, 'more column')}"] if more > 0 else [])

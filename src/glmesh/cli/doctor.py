@@ -20,9 +20,9 @@ def add_options(parser: Parser) -> None:
         "glmesh doctor alice.toml --distinct bob",
     )
     parser.add_argument("file", metavar="NODE.toml")
-    asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--rows", metavar="SITE", help="split by features: the first row that is another one at SITE")
-    asked.add_argument("--distinct", metavar="SITE", help="split by samples: rows that SITE has too, by their names")
+    purpose = parser.add_mutually_exclusive_group()
+    purpose.add_argument("--rows", metavar="SITE", help="split by features: the first row that is another one at SITE")
+    purpose.add_argument("--distinct", metavar="SITE", help="split by samples: rows that SITE has too, by their names")
 
 
 def run(options: Namespace) -> int:
@@ -31,8 +31,8 @@ def run(options: Namespace) -> int:
     from glmesh.federation.monitor.doctor import compare, examine
 
     bad = False
-    asked = [(name, getattr(options, name)) for name in ("rows", "distinct") if getattr(options, name) is not None]
-    for finding in compare(options.file, *asked[0]) if asked else examine(options.file):
+    purposes = [(name, getattr(options, name)) for name in ("rows", "distinct") if getattr(options, name) is not None]
+    for finding in compare(options.file, *purposes[0]) if purposes else examine(options.file):
         bad |= finding.level == "error"
         print(f"{finding.level:<8} {finding.what:<20} {finding.seen}", flush=True)
     return USAGE if bad else REACHED

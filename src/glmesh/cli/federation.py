@@ -97,7 +97,7 @@ def run(options: Namespace) -> int:
 
 def _init(options: Namespace) -> int:
     """Write a new federation file without members; return the exit code."""
-    from glmesh.federation.config import Federation, NetworkPart, ProblemPart
+    from glmesh.federation.config import LINKS, Federation, NetworkPart, ProblemPart
 
     path = Path(options.file)
     if path.exists():
@@ -123,6 +123,13 @@ def _init(options: Namespace) -> int:
         raise UnsuitablePair(f"{str(error).rstrip('.')}{_other_split(problem)}") from None
     if options.aligned and options.split != "features":
         raise InvalidInput("--aligned goes with --split features, where every site holds the same rows")
+    if options.gone == "freeze" and options.split == "samples":
+        raise InvalidInput(
+            "--gone freeze leaves a site's sum over its rows with a neighbour, which can tell who is among them; "
+            "split by samples write --gone reset"
+        )
+    if options.topology != LINKS:
+        topology.check_name(options.topology)
     network = NetworkPart(
         topology=options.topology,
         wire=options.wire,
@@ -134,11 +141,12 @@ def _init(options: Namespace) -> int:
         meet_within=options.meet_within,
         salt=secrets.token_hex(16),
     )
-    Federation(path.stem, problem, network, (), _like(options, problem)).write(path)
+    federation = Federation(path.stem, problem, network, (), _like(options, problem))
+    federation.write(path)
     held = "rows" if options.split == "samples" else "columns of the same rows"
     print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {options.split} (a site holds {held})")
-    how = "masked totals" if problem.by_totals else "gossip, which is not masked"
-    print(f"{path}: {'a free' if fits else 'no'} intercept, by {how}")
+    print(f"{path}: {'a free' if fits else 'no'} intercept, by {'masked totals' if problem.by_totals else 'gossip'}")
+    print(federation.disclosure)
     print("now add members")
     return REACHED
 

@@ -19,8 +19,8 @@ def duration(seconds: float) -> str:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
+    minutes, left = divmod(round(seconds), 60)
+    return f"{minutes} min {left} s"
 
 
 def count(n: int, what: str) -> str:

@@ -26,8 +26,8 @@ from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
 from glmesh.cli.predict import score
 from glmesh.cli.progress import Progress, certified
-from glmesh.cli.train_data import Rows, read
-from glmesh.cli.train_options import add_options
+from glmesh.cli.train_data import RowsRead, read
+from glmesh.cli.train_options import RECORD_EVERY, add_options
 from glmesh.contract import Contract
 from glmesh.contract.fitting import spoken
 from glmesh.engine.result import Result
@@ -97,7 +97,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
         stop=options.stop,
         seed=options.seed,
         callback=progress,
-        record_every=options.record_every,
+        record_every=options.record_every or RECORD_EVERY[split],
         network=Network(**clock) if clock else None,
         mixing=options.mixing,
         partition=options.partition,
@@ -116,7 +116,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     return exit_code(result)
 
 
-def _problem(options: Namespace, choice: Choice, rows: Rows, processes: ProcessGroup) -> tuple[Problem, Shape]:
+def _problem(options: Namespace, choice: Choice, rows: RowsRead, processes: ProcessGroup) -> tuple[Problem, Shape]:
     """Return (problem, (samples, features, nonzeros or None)) of the samples of all processes."""
     fit: dict[str, Any] = {
         "loss": choice.loss,
@@ -155,7 +155,7 @@ def _tell(options: Namespace, text: str) -> None:
         print(text, file=sys.stdout, flush=True)
 
 
-def _introduction(options: Namespace, choice: Choice, shape: Shape, split: Split, rows: Rows) -> str:
+def _introduction(options: Namespace, choice: Choice, shape: Shape, split: Split, rows: RowsRead) -> str:
     """Return lines for people on the data, the objective and the network, before the run."""
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.contract import Contract, DataTable, agree, fit
+from glmesh.contract.fitting import spoken
 from glmesh.engine.scatter import load_based
 from glmesh.errors import InvalidData, InvalidInput, Mismatch
 from glmesh.files.data_files import is_table, read_table
 from glmesh.files.describe import describe
 from glmesh.parallel import ProcessGroup
+from glmesh.problem.named import check_finite, check_known
 from glmesh.types import Labels, SampleMatrix, Vector
+from glmesh.validation import LARGEST
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowsRead:
     """Samples of this process, in the order of the contract that the tables of all processes keep."""
 
     X: SampleMatrix  # (m, p)
@@ -28,21 +31,14 @@ class Rows:
     remarks: tuple[str, ...] = ()  # for people: what was done to the file's columns, and what `describe` finds in them
 
 
-def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Rows:
+def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> RowsRead:
     """Read DATA, or this rank's part of it; put its columns in the order that all ranks share, by name.
 
     What is missing or no number is refused with its line and column.
     """
     path = options.data.replace("{rank}", str(processes.rank)) if options.runtime == "mpi" else options.data
     if options.runtime == "mpi" and not (is_table(path) and path != options.data):
-        for option in ("sample_weight", "ids"):
-            if getattr(options, option) is not None:
-                raise InvalidInput(
-                    f"{path}: --{option.replace('_', '-')} names a column of a table; give one table for each rank, "
-                    "with {rank} in its name"
-                )
-        X, y, base = load_based(options.data, processes, target=options.target, index_base=options.index_base)
-        return Rows(X, y, y, contract=_nameless(base))
+        return _read_part(options, processes, path)
     table = read_table(
         path,
         target=options.target,
@@ -53,16 +49,39 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
         index_base=options.index_base,
     )
     if not is_table(path):
-        y = np.asarray(table.y, dtype=np.float64)
-        return Rows(table.X, y, y, table.weight, _nameless(table.index_base))
+        return _plain(table, classifies=classifies)
     keys = {"ids": options.ids or "", "weight": options.sample_weight or ""}
     _check(table)
     offer = Contract.like(table, classifies=classifies, **keys)
     contract = _agreed(offer, processes, classifies=classifies)
     fitted = fit(table, contract)
+    if classifies:
+        _check_labels(table, contract.labels, "line", first=table.line(0))
     assert table.y is not None  # as a target was asked for
     found = [f"{'warning: ' if one.warns else ''}{one}" for one in describe(table) if one.kind != "labels"]
-    return Rows(fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + found))
+    return RowsRead(fitted.table.X, fitted.y, table.y, table.weight, contract, tuple(fitted.remarks() + found))
+
+
+def _read_part(options: Namespace, processes: ProcessGroup, path: str) -> RowsRead:
+    """Return this rank's part of svmlight text or of an .npz; refuse options that name columns of a table."""
+    for option in ("sample_weight", "ids"):
+        if getattr(options, option) is not None:
+            raise InvalidInput(
+                f"{path}: --{option.replace('_', '-')} names a column of a table; give one table for each rank, "
+                "with {rank} in its name"
+            )
+    X, y, base = load_based(options.data, processes, target=options.target, index_base=options.index_base)
+    return RowsRead(X, y, y, contract=_nameless(base))
+
+
+def _plain(table: DataTable, *, classifies: bool) -> RowsRead:
+    """Return the rows of svmlight text or of an .npz; InvalidData names a row that cannot be used."""
+    y = np.asarray(table.y, dtype=np.float64)
+    check_finite(table.X, f"{table.where}: X", None)
+    check_known(y, f"{table.where}: y")
+    if classifies:
+        _check_labels(table, table.labels, "row", first=0)
+    return RowsRead(table.X, y, y, table.weight, _nameless(table.index_base))
 
 
 def _nameless(index_base: int | None) -> Contract | None:
@@ -82,17 +101,33 @@ def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Co
     return verdict.contract
 
 
-def _check(table: DataTable) -> None:
-    """Raise InvalidData for an infinite value or a weight that is none, with its line."""
-    endless = np.argwhere(np.isinf(table.X))
-    if len(endless):
-        row, column = endless[0].tolist()
+def _check_labels(table: DataTable, labels: tuple[str | float, ...], place: str, first: int) -> None:
+    """Raise InvalidData unless there are two labels over all files; name the one of the fewest rows, and its place.
+
+    A `place` is a "line" of a file or a "row" of a matrix; `first` is that of the first sample.
+    """
+    what = f"{table.where}: {'y' if table.target is None else f'the target {table.target!r}'} has"
+    if len(labels) == 1:
+        raise InvalidData(f"{what} one label only, {spoken(labels)}; a classification needs two")
+    if len(labels) > 2 and table.y is not None:
+        own, counts = np.unique(table.y, return_counts=True)
+        rare = own[np.argmin(counts)]
         raise InvalidData(
-            f"{table.where}, line {table.line(row)}, column {table.columns[column]!r}: expected a finite number, got "
-            f"{table.X[row, column]:g}; mend it, or take the row out"
+            f"{what} the labels {spoken(labels)}, and a classification needs two; code them as two ({place} "
+            f"{first + table.line(int(np.argmax(table.y == rare))) - table.line(0)} holds {spoken((rare.item(),))}), "
+            "say --target if it is another column, or --model ridge if it is a quantity"
         )
+
+
+def _check(table: DataTable) -> None:
+    """Raise InvalidData for a weight that is none, with its line."""
     weight = np.ones(1) if table.weight is None else table.weight
-    wrong = ~((weight >= 0) & (weight < np.inf))
+    wrong = ~((weight >= 0) & (weight <= LARGEST))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InvalidData(f"{table.where}, line {table.line(row)}: expected a sample weight >= 0, got {weight[row]:g}")
+        raise InvalidData(
+            f"{table.where}, line {table.line(row)}: expected a sample weight >= 0 and <= {LARGEST:g}, got "
+            f"{weight[row]:g}"
+        )
+    if not weight.any():
+        raise InvalidData(f"{table.where}: all sample weights are 0, so that no row counts; expected one > 0")

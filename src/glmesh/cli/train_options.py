@@ -6,7 +6,8 @@ from glmesh.cli.failures import CHECKPOINT, EVERY
 from glmesh.cli.models import MODELS
 from glmesh.cli.options import Parser, add_network, number, whole
 
-_RECORD_EVERY = 10  # [rounds] measuring the gap costs as much as a few rounds
+# [rounds] between looks at the gap: measuring it costs as much as a few rounds, unless it comes with a total
+RECORD_EVERY = {"features": 10, "samples": 1}
 
 _DESCRIPTION = """\
 Spread a data file over the nodes of a simulated network, fit a linear model there by CoLA, and save it. Nodes keep \
@@ -89,8 +90,9 @@ def add_options(parser: Parser) -> None:
     add("--max-rounds", type=whole(0), default=10_000, metavar="N", help="give up after so many (default 10000)")
     add("--stop", choices=("gap", "certificate", "rounds"), default="gap", help="gap: measured from above (default); "
         "certificate: the nodes find out by themselves, from neighbours; rounds: do all of --max-rounds")  # fmt: skip
-    add("--record-every", type=whole(1), default=_RECORD_EVERY, metavar="N",
-        help=f"rounds between two looks at the gap, and lines of the history (default {_RECORD_EVERY})")  # fmt: skip
+    add("--record-every", type=whole(1), metavar="N",
+        help="rounds between two looks at the gap, and lines of the history (default "
+        f"{RECORD_EVERY['features']} split by features; 1 by samples, where a total brings the gap along)")  # fmt: skip
     add("--runtime", choices=("simulation", "mpi"), default="simulation", help="mpi: the nodes are hosted by the ranks "
         "of `mpiexec -n P glmesh train ...`, each of which reads its part of DATA only: plain svmlight text, or one "
         "file per rank with {rank} in its name (pip install 'glmesh[mpi]')")  # fmt: skip

@@ -47,6 +47,7 @@ def run(options: Namespace) -> int:
     missing = [str(file) for file in files.values() if not file.is_file()]
     if missing:
         raise InvalidInput(f"{missing[0]}: no such file; `glmesh federation add {path} NAME=DATA` writes it")
+    print(federation.disclosure, flush=True)
     running = _Federation({name: Site.read(file) for name, file in files.items()})
     try:
         running.start(files, verbose=options.verbose)

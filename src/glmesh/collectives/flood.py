@@ -5,7 +5,7 @@ Flooding needs no structure, and finds its way around any failure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,10 @@ class FloodGather:
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> FloodGather:
-        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers)."""
+        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers).
+
+        `smallest` are the columns of which the minimum over all nodes is wanted instead of the sum.
+        """
         shape = (block.info.n_nodes, rows.shape[1])
         known = np.full((block.size, *shape), -np.inf)
         known[np.arange(block.size), block.ids.astype(np.int64)] = rows
@@ -90,28 +93,38 @@ def _news(
             yield Mail(int(block.ids[k]), peer, [PartialSum(round, *split)])
 
 
+def _take_in(
+    mail: Sequence[Mail], first: int, round: int, known: list[dict[int, tuple[Vector, Vector]]]
+) -> list[dict[int, int]]:
+    """Add the parts of a round that arrived to `known`, and return those that were new, with the node they came from.
+
+    Both lists have an entry per hosted node, the first of which is node `first`; `known` is changed in place.
+    """
+    fresh: list[dict[int, int]] = [{} for _ in known]
+    for one in mail:
+        part, k = one.part(PartialSum), one.receiver - first
+        if part is None or part.round != round:
+            continue
+        for node, vector in part.vectors.items():
+            if node not in known[k]:
+                known[k][node] = vector, part.numbers[node]
+                fresh[k][node] = one.sender
+    return fresh
+
+
 def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
     """Return (sum of vectors, sum of numbers) over all K nodes by flooding, or None if a part is missing.
 
     `vectors` and `numbers` have a row per hosted node. Takes `diameter` exchanges, at least one; parts are added up in
     ascending order of ids, so the sums are bitwise equal everywhere.
     """
-    first = int(block.ids[0])
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(own, -1) for own in known]  # parts heard in the last exchange, and from whom
     for _ in range(max(block.info.diameter, 1)):
         halo = yield Outbox(
             mail=[mail for k in range(block.size) for mail in _news(block, k, round, known[k], fresh[k])]
         )
-        fresh = [{} for _ in range(block.size)]
-        for one in halo.mail:
-            part, k = one.part(PartialSum), one.receiver - first
-            if part is None or part.round != round:
-                continue
-            for node, vector in part.vectors.items():
-                if node not in known[k]:
-                    known[k][node] = vector, part.numbers[node]
-                    fresh[k][node] = one.sender
+        fresh = _take_in(halo.mail, int(block.ids[0]), round, known)
     if any(len(own) < block.info.n_nodes for own in known):
         return None
     parts = [known[0][node] for node in sorted(known[0])]

@@ -30,7 +30,7 @@ class RoutedTotal(Protocol):
         """Return whether all these nodes, a mask of shape (K,), hold all contributions or the total itself."""
 
     def complete_among(self, nodes: Flags) -> bool:
-        """Return whether these nodes, a mask of shape (K,), have nothing more to tell each other."""
+        """Return whether no message among these nodes, a mask (K,), could bring one a contribution that it lacks."""
 
     def result(self, node: int) -> Unsigned:
         """Return the total at a node that holds it, shape (numbers,)."""

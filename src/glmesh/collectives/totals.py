@@ -8,7 +8,8 @@ import numpy as np
 from glmesh.collectives.flood import FloodGather, flood_sum
 from glmesh.collectives.messages import PartialSum
 from glmesh.collectives.tree import TreeGather, tree_sum
-from glmesh.core import Block, Contents, Halo, Rounds, Shared
+from glmesh.core import Block, Contents, Halo, Rounds
+from glmesh.core.block import NetworkInfo
 from glmesh.types import Matrix, Vector
 
 # [nodes] beyond which rows are summed along the tree, because together they would weigh as much as a vector
@@ -49,14 +50,14 @@ def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
     return kind.of(block, rows, smallest)
 
 
-def floods(block: Block, width: int) -> bool:
+def floods(info: NetworkInfo, width: int) -> bool:
     """Return whether vectors of length `width` are summed by flooding; otherwise along the spanning tree."""
-    return block.info.diameter <= 1 or 8 * width * block.info.n_nodes <= SHORT_VECTORS
+    return info.diameter <= 1 or 8 * width * info.n_nodes <= SHORT_VECTORS
 
 
-def exchanges_per_sum(block: Block, width: int) -> int:
+def exchanges_per_sum(info: NetworkInfo, width: int) -> int:
     """Return the number of exchanges that one exact sum of `width` numbers per node takes."""
-    return max(block.info.diameter, 1) if floods(block, width) else 2 * block.info.depth
+    return max(info.diameter, 1) if floods(info, width) else 2 * info.depth
 
 
 @dataclass
@@ -65,15 +66,13 @@ class AllReduce:
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({PartialSum}))
 
-    width: Shared[int] = 0  # length of the vectors, by which flooding or the tree is chosen; 0: that of Ax
-
     def sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
         """Return (sum of vectors, sum of numbers) over all K nodes, or None if a part is missing.
 
         Sums are bitwise equal everywhere. `vectors` and `numbers` have a row per hosted node, and may be overwritten.
         `round` marks the messages of this sum.
         """
-        way = flood_sum if floods(block, self.width or block.d) else tree_sum
+        way = flood_sum if floods(block.info, block.d) else tree_sum
         return (yield from way(block, round, vectors, numbers))
 
     def product(self, block: Block, round: int, x: Vector) -> Rounds:

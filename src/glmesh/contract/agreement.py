@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from glmesh.contract.contract import Column, Contract
-from glmesh.contract.fitting import listed, spoken
+from glmesh.contract.fitting import listed, nearest, spoken
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,10 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "")
     culprits: dict[str, str] = {}
     for aspect, said, remedy in _ASPECTS:
         for site, other in outliers({site: aspect(offers[site]) for site in sites}).items():
-            culprits.setdefault(site, f"{said(offers[site])}; {other}: {said(offers[other])}; {advice or remedy}")
+            differs = _lacks(offers[site], offers[other], other) if aspect is _names else ""
+            culprits.setdefault(
+                site, f"{differs}{said(offers[site])}; {other}: {said(offers[other])}; {advice or remedy}"
+            )
     labels = tuple(sorted({label for offer in offers.values() for label in offer.labels}, key=_order))
     if classifies and len(labels) > 2 and not culprits:
         culprits = _other_labels(offers, advice or "code the labels alike in all files")
@@ -86,6 +89,21 @@ def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]
 def _names(offer: Contract) -> tuple[str, ...]:
     """Return the names of the features as a set that is put in order; one per position where they have none."""
     return tuple(sorted(offer.names)) if offer.header else tuple(str(k) for k in range(len(offer.columns)))
+
+
+def _lacks(offer: Contract, other: Contract, site: str) -> str:
+    """Return words on the columns that one offer lacks or has besides those of `site`; "" where they have no names."""
+    if not (offer.header and other.header):
+        return ""
+    missing = [name for name in other.names if name not in offer.names]
+    spare = [name for name in offer.names if name not in other.names]
+    lacks = f"lacks {_column_list(missing)}, which {site} has{nearest(missing, spare)}; " if missing else ""
+    return lacks or f"has {_column_list(spare)}, which {site} has not; "
+
+
+def _column_list(names: list[str]) -> str:
+    """Return "the column bmi", or "the columns bmi, age"."""
+    return f"the column{'s' if len(names) > 1 else ''} {listed(names)}"
 
 
 def _said_names(offer: Contract) -> str:

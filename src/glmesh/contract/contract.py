@@ -75,7 +75,8 @@ class Contract:
         No value of a feature goes into it. Features of a sparse table are numbers, whatever they hold. Mismatch is
         raised if two columns have one name.
         """
-        if twice := doubled(table.names or ()):
+        named = (table.target, ids, weight)
+        if twice := doubled((*(table.names or ()), *(name for name in named if name and table.names is not None))):
             raise Mismatch(f"{table.where}: has the column {twice[0]!r} twice; keep one of them")
         dense = isinstance(table.X, np.ndarray)
         columns = () if split == "features" else enumerate(table.columns)
@@ -108,11 +109,11 @@ class Contract:
         """Return the contract that plain data describes; InvalidInput names what is wrong in it."""
         try:
             columns = tuple(Column(**one) for one in tree.get("columns", ()))
-            rest: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 key: tuple(v) if isinstance(v, list) else v for key, v in tree.items() if key != "columns"
             }
-            rest["labels"] = tuple(_label(one) for one in rest.get("labels", ()))
-            return Contract(columns=columns, **rest)
+            fields["labels"] = tuple(_label(one) for one in fields.get("labels", ()))
+            return Contract(columns=columns, **fields)
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"{where}: {str(error).split('__init__() ')[-1]}") from None
 

@@ -1,16 +1,21 @@
 """A table put in the order of a contract by name, or refused with what does not fit and what would do."""
 
+import re
+import unicodedata
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import numpy as np
+from scipy.sparse import issparse
 
 from glmesh.contract.contract import Contract, doubled
-from glmesh.contract.table import DataTable
+from glmesh.contract.table import DataTable, TextColumn
 from glmesh.errors import Mismatch
 from glmesh.types import Labels, Vector
+from glmesh.validation import LARGEST
 
 _LISTED = 12  # [names] that a message lists of a long list
+_LIKE_NUMBER = re.compile(r"[^\w]*\d[\d\s.,_'\u2019\u066b\u066c]*[^\w]*|[^\w]*0x[\da-f.]+[^\w]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,7 @@ def fit(table: DataTable, contract: Contract) -> Fitted:
         )
     fitted = fit_features(table, contract)
     _refuse_missing(fitted.table)
+    _refuse_large(fitted.table)
     y, labels = _labels(fitted.table, contract)
     return replace(fitted, table=replace(fitted.table, y=y), labels=labels)
 
@@ -86,7 +92,7 @@ def _by_name(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.
     if table.names is None:
         raise Mismatch(
             f"{table.where}: has no header, so its columns cannot be found by name; expected {listed(contract.names)}; "
-            "write the names into the first line"
+            "give a table whose first line has the names"
         )
     twice = [name for name in doubled(table.names) if name in contract.names]
     if twice:
@@ -96,13 +102,13 @@ def _by_name(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.
         spare = [name for name in table.names if name not in contract.names]
         raise Mismatch(
             f"{table.where}: lacks the column{'s' if len(missing) > 1 else ''} {listed(missing)}"
-            f"{_nearest(missing, spare)}; expected {listed(contract.names)}; the file has {listed(table.names)}"
+            f"{nearest(missing, spare)}; expected {listed(contract.names)}; the file has {listed(table.names)}"
         )
     places = {name: k for k, name in enumerate(table.names)}
     return np.array([places[name] for name in contract.names], dtype=np.int64)
 
 
-def _nearest(missing: list[str], spare: list[str]) -> str:
+def nearest(missing: list[str], spare: list[str]) -> str:
     """Return words on a column whose name is nearly that of a missing one; empty if there is none."""
     for name in missing:
         close = get_close_matches(name, spare, n=1, cutoff=0.75)
@@ -119,8 +125,19 @@ def _refuse_text(table: DataTable) -> None:
         raise Mismatch(
             f"{table.where}: {_columns(held)} text; write numbers instead (one "
             "0/1 column per level, the same levels in all files), or take the columns out",
-            private=next((f"line {one.line} holds {one.cell!r}" for one in table.text_columns if one.name in held), ""),
+            private=next((_first_text(one) for one in table.text_columns if one.name in held), ""),
         )
+
+
+def _first_text(column: TextColumn) -> str:
+    """Return words on the first cell of a column that is text, for the site itself; what would do if it is a number."""
+    said = f"line {column.line} holds {column.cell!r}"
+    if not _LIKE_NUMBER.fullmatch(column.cell):
+        return said
+    return (
+        f"{said}; if that is a number, write it with the decimal mark of the whole file, without thousands "
+        "separators, blanks or units"
+    )
 
 
 def _refuse_missing(table: DataTable) -> None:
@@ -136,6 +153,22 @@ def _refuse_missing(table: DataTable) -> None:
             f"{'or columns ' if names else ''}out",
             private=f"the first is in line {table.line(int(rows[0]))}",
         )
+
+
+def _refuse_large(table: DataTable) -> None:
+    """Raise Mismatch if a feature or a target is infinite, or so large that its square is; sparse X is left out."""
+    columns = [(name, table.column(k)) for k, name in enumerate(table.columns)] if not issparse(table.X) else []
+    if table.y is not None and table.y.dtype.kind == "f":
+        columns.append((table.target or "the target", np.asarray(table.y, dtype=np.float64)))
+    for name, values in columns:
+        wrong = np.abs(values) > LARGEST
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise Mismatch(
+                f"{table.where}: {_columns([name])} a value that is not finite or whose square is not; mend it, take "
+                "the row out, or write the column in another unit",
+                private=f"line {table.line(row)} holds {values[row]:g}",
+            )
 
 
 def _refuse_kinds(table: DataTable, contract: Contract) -> None:
@@ -180,12 +213,25 @@ def _columns(names: tuple[str, ...] | list[str]) -> str:
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:
-    """Return names in a row, the first ones where there are many: "age, bmi, ... (30 in all)"."""
-    if len(names) <= _LISTED:
-        return ", ".join(names)
-    return f"{', '.join(names[:_LISTED])}, ... ({len(names)} in all)"
+    """Return names in a row, the first ones where there are many: "age, bmi, ... (30 in all)".
+
+    A name with a blank at an end, an invisible sign or a letter in two parts is quoted and spelled out: 'age '.
+    """
+    said = ", ".join(_visible(name) for name in names[:_LISTED])
+    return said if len(names) <= _LISTED else f"{said}, ... ({len(names)} in all)"
+
+
+def _visible(name: str) -> str:
+    """Return a name as it is, or as a quoted ASCII literal if it does not look like what it holds."""
+    plain = name == name.strip() and name.isprintable() and unicodedata.is_normalized("NFC", name)
+    return name if plain else ascii(name)
 
 
 def spoken(labels: tuple[str | float, ...]) -> str:
     """Return labels as a person writes them: whole numbers without a point."""
-    return listed([label if isinstance(label, str) else f"{label:.17g}" for label in labels])
+    return listed([label if isinstance(label, str) else plain_number(label) for label in labels])
+
+
+def plain_number(value: float) -> str:
+    """Return the shortest decimal number that float64 reads as `value`: 0.3, and 1 for 1.0."""
+    return repr(float(value)).removesuffix(".0")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+import networkx as nx
 import numpy as np
 
 from glmesh.functions import Separable, Smooth
@@ -16,6 +17,7 @@ from glmesh.kernels.columns import products
 from glmesh.kernels.subproblem import Design, node_terms
 from glmesh.linalg import Columns, spectral_norm
 from glmesh.network import Mixing, topology
+from glmesh.network.mixing import metropolis
 from glmesh.parallel import SERIAL, ThreadPool
 from glmesh.problem import CompositeObjective
 from glmesh.types import Flags, Indices, Matrix, Unsigned, Vector
@@ -71,6 +73,12 @@ class NetworkInfo:
             (MOMENTUM_DAMPING if diameter > 2 else 1.0) / top if top > 0 else 1.0,
             speeds,
         )
+
+    @staticmethod
+    def of_graph(graph: nx.Graph, seed: int) -> NetworkInfo:
+        """Return the constants of a graph with Metropolis weights."""
+        weights = metropolis(graph)
+        return NetworkInfo.of(weights, topology.diameter(weights.matrix), seed)
 
     @property
     def consensus_gap(self) -> float:

@@ -7,12 +7,12 @@ order, and all are given the same bits.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 import numpy as np
 
 from glmesh.core.messages import AnyRounds
-from glmesh.core.records import Certificate, Event, Measures
+from glmesh.core.records import Certificate, Event, Measures, PathSolutions
 from glmesh.core.setup import Setup
 from glmesh.core.state import Extent
 from glmesh.core.transport import Transport, drive
@@ -78,6 +78,19 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Conclude round `number` after all its exchanges; here there is nothing to do."""
 
     # what can be seen
+
+    @property
+    def failure(self) -> str:
+        """Why no more rounds are worth it, in a word that all processes know; "": they are.
+
+        "separated": there is no optimum; "collinear": columns almost depend on each other; "rounding" hides progress.
+        """
+        return ""
+
+    @property
+    def remark(self) -> str:
+        """A sentence on the optimum for people, such as that there are several; "" where there is nothing to say."""
+        return ""
 
     @property
     @abstractmethod
@@ -162,11 +175,26 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Go on with the functions f and g of another problem on the same columns."""
         self.refuse("set_alpha")
 
-    def mark(self) -> Any:
-        """Return the present variables and estimates, for `go_ahead` on a path; None if the method needs none."""
+    def beside(self, problem: Problem, warm_start: object) -> Self:
+        """Return nodes of another problem on the same rows, whose rounds can be made together with those of these."""
+        raise InvalidInput(
+            f"several problems at once are for methods on totals; {self.name} solves one after the other"
+        )
+
+    def along(
+        self, others: Sequence[Self], alphas: Sequence[Vector], tol: float, max_rounds: int
+    ) -> list[PathSolutions] | None:
+        """Solve this problem and others on the same rows, each for many weights of its penalty, all at once.
+
+        `alphas` are the weights for each problem. None: the method goes from one weight to the next.
+        """
         return None
 
-    def go_ahead(self, before: Any, step: float) -> None:
+    def mark(self) -> list[tuple[Vector, Matrix]]:
+        """Return the present (x, v) of each block, for `go_ahead` on a path; empty if the method needs none."""
+        return []
+
+    def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
         """Extrapolate: add `step` times the change since `before`, which `mark` returned; here do nothing."""
 
     def replace_data(self, problem: Problem, partition: Partition) -> None:
@@ -185,11 +213,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return [Extent(len(ids), 0, 0) for ids in self.setup.node_ids]
 
     @property
-    def watching(self) -> list[Any]:
+    def watching(self) -> list[object]:
         """States of what watches the rounds of each block, such as certifiers; empty if nothing does."""
         return []
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, object]:
         """Return what a file holds of these nodes beside the states of blocks, by name, as plain data."""
         return {}
 

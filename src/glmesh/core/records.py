@@ -5,8 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.errors import InvalidInput
+from glmesh.types import Indices, Matrix, Vector
 
 _NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can gain less are screened, more costs rounds
+
+
+@dataclass(frozen=True, eq=False)
+class PathSolutions:
+    """Solutions of one problem for n weights of its penalty, which were solved at once."""
+
+    coefs: Matrix  # (n, p)
+    intercepts: Vector  # (n,)
+    objective: Vector  # (n,)
+    gap: Vector  # (n,) proven upper bound of objective - optimum
+    rounds: Indices  # (n,) totals that were made for each
 
 
 @dataclass(frozen=True)

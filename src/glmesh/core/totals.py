@@ -86,7 +86,10 @@ class Total:
     largest: dict[str, Vector] = field(init=False)  # (n_hosted,) largest absolute entry of each node, by field
 
     def __post_init__(self) -> None:
-        largest = {name: np.abs(rows).max(axis=1, initial=0.0) for name, rows in self.fields.items()}
+        largest = {
+            name: np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))  # without an array of abs
+            for name, rows in self.fields.items()
+        }
         for name, each in largest.items():
             if not np.isfinite(each).all():
                 raise InvalidInput(f"field {name!r} of a total holds NaN or infinity")
@@ -119,12 +122,13 @@ class Total:
         out = np.zeros((n_hosted, self.numbers), dtype=np.int64)
         at = 0
         for number, (name, rows) in enumerate(self.fields.items()):
-            size, unit = rows.shape[1], np.ldexp(1.0, units[name])
-            with np.errstate(over="ignore", invalid="ignore"):  # of what does not fit
-                largest = self.largest[name] / unit
-                fits = largest <= limit
-                scaled = rows / unit
-            out[fits, at : at + size] = np.rint(scaled[fits])
+            size, inverse = rows.shape[1], np.ldexp(1.0, -units[name])
+            with np.errstate(over="ignore"):  # of what does not fit
+                largest = self.largest[name] * inverse
+            fits = largest <= limit
+            for k in np.flatnonzero(fits):  # node by node: a node's numbers stay in the cache
+                scaled = rows[k] * inverse
+                out[k, at : at + size] = np.rint(scaled, out=scaled)
             out[fits, at + size] = np.ceil(largest[fits])
             out[:, number - len(self.fields)] = ~fits
             at += size + 1

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from glmesh.errors import Mismatch
 from glmesh.parallel import ProcessGroup
-from glmesh.problem import Problem, Shard
+from glmesh.problem import Problem
 
 ALIKE = "give all ranks the same"  # what would do, where ranks differ
 _LONGEST = 60  # [characters] of a value in a message
@@ -61,15 +61,7 @@ def of_problem(problem: Problem) -> dict[str, object]:
         "fit_intercept": spec.fit_intercept,
         "penalties": spec.penalty if spec.penalty_name == "custom" else None,
     }
-    if isinstance(problem, Shard):
-        return said | {"variables": problem.n, "partition": [problem.dealt.order, problem.dealt.starts]}
-    shapes = [(part.columns.d, part.columns.n) for part in problem.parts]
-    return said | {
-        "parts": len(shapes),
-        "data of shape": shapes[0] if len(shapes) == 1 else shapes,
-        "names of features": getattr(problem, "feature_names", None),
-        "data": [(part.columns, part.y, part.weight) for part in problem.parts],
-    }
+    return said | problem.in_common()
 
 
 def of_fields(name: str, value: object) -> dict[str, object]:

@@ -25,9 +25,9 @@ from glmesh.engine.setup import RunOptions
 from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import archive
 from glmesh.network import Mixing
-from glmesh.problem import NodeData, Problem, ProblemSpec, Shard
+from glmesh.problem import NodeData, Problem, ProblemSpec
 
-KIND, VERSION, PACKAGE = "checkpoint", 5, "glmesh"  # a file may hold classes of this package only
+KIND, VERSION, PACKAGE = "checkpoint", 6, "glmesh"  # a file may hold classes of this package only
 
 
 def write(path: str | PathLike[str], tree: dict[str, object]) -> None:
@@ -55,7 +55,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
     nodes = driver.nodes
     nodes.require_saving()
     problem, method, processes = nodes.problem, nodes.method, nodes.processes
-    if data and isinstance(problem, Shard):
+    if data and not problem.holds_all:
         raise InvalidInput("no process holds all the data; save without it: run.save(path, data=False)")
     if own := own_classes(method, getattr(method, "solver", method)):
         raise InvalidInput(
@@ -175,13 +175,13 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
     names = [digest(nodes.data_of(k)) for k in range(hosted)]
     parts = {
         "problem": [_spec(nodes.problem), nodes.problem.pooled, nodes.problem.n],
-        "method": nodes.method,
         "seed": setup.seed,
         "network": [matrix.indptr, matrix.indices, matrix.data],
         "partition": [nodes.partition.order, nodes.partition.starts],
         "clock": setup.timing,
         "way to stop (certificate or not)": setup.certify,
         "fault plan": nodes.plan.to_dict(),
+        "method": nodes.method,  # after all that it may have been chosen by
         # last, because another partition deals it out in another way
         "data": [name for part in nodes.processes.all_gather([names]) for name in part],
     }
@@ -214,7 +214,7 @@ def _spec(problem: Problem) -> ProblemSpec:
     return replace(problem.spec, anchor=0.0)
 
 
-def problem_tree(problem: Problem) -> dict[str, Any]:
+def problem_tree(problem: Problem) -> dict[str, object]:
     """Return a problem with its data as a dict that a checkpoint can hold; `problem_of` is the inverse."""
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where, "names": part.names}

@@ -147,8 +147,6 @@ def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Cal
     nodes = driver.nodes
     if not isinstance(nodes, ColaNodes) or not isinstance(f := nodes.blocks[0].f, Anchored):
         return False
-    if nodes.states[0].solves_for_coefficients:
-        return False
     m = measure()
     if m.inner > 0.5 * m.pull:
         return False

@@ -1,10 +1,15 @@
 """Rounds, one after the other: the nodes of this process, the transport between them, and the clock."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from glmesh.core import Event, HostedNodes
+import numpy as np
+
+from glmesh.collectives.together import together
+from glmesh.core import Event, HostedNodes, drive
 from glmesh.engine.membership import PlannedChanges
 from glmesh.methods.cola.nodes import ColaNodes
 
@@ -50,6 +55,18 @@ class Driver(Iterator[int]):
         nodes.finish_round(self.made - 1)
         self.elapsed += time.perf_counter() - began
         return self.made
+
+    def next_of_all(self, others: Sequence[Driver]) -> None:
+        """Make one round of this run and others on the same transport at once: all their totals travel in one."""
+        drivers, transport, began = [self, *others], self.nodes.transport, time.perf_counter()
+        rounds = [driver.nodes.rounds(driver.made) for driver in drivers]
+        drive(transport, [together(of_block) for of_block in zip(*rounds, strict=True)])
+        if transport.clock is not None:
+            transport.clock.compute(np.sum([driver.nodes.visited for driver in drivers], axis=0))
+        seconds = time.perf_counter() - began
+        for driver in drivers:
+            driver.nodes.finish_round(driver.made)
+            driver.made, driver.elapsed = driver.made + 1, driver.elapsed + seconds
 
     def resume(self, made: int, elapsed: float) -> None:
         """Set the counters of a run that was restored: rounds made so far, and the seconds of wall time they took."""

@@ -92,4 +92,5 @@ class Observer:
             thetas=np.array([entry["thetas"] for entry in history]),
             story=tuple(run.story),
             copies=nodes.replicates,
+            remark=nodes.remark,
         )

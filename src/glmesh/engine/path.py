@@ -1,21 +1,27 @@
-"""One problem for many weights of its penalty, each starting from where the one before it ended.
+"""One problem for many weights of its penalty, all at once or each starting from where the one before it ended.
 
-The run goes on: variables, estimates and what the nodes agreed on stay, only the penalty's weight changes. So the nodes
-need not come to agree anew, which is what a warm start from coefficients alone would cost. And every node goes ahead
-along the line through its last two solutions: with L1 penalties and a squared loss that is where the next solution is,
-as long as no coefficient becomes zero or stops being zero.
+On totals many weights are solved together, least squares all at once from one total of Gram matrices. Else the run
+goes on: variables, estimates and what the nodes agreed on stay, only the penalty's weight changes. So the nodes need
+not come to agree anew, which is what a warm start from coefficients alone would cost. And every node goes ahead along
+the line through its last two solutions: with L1 penalties and a squared loss that is where the next solution is, as
+long as no coefficient becomes zero or stops being zero.
 """
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glmesh.core import Certificate
+from glmesh.core.records import PathSolutions
 from glmesh.engine.agreement import require_same, versions
-from glmesh.engine.result import Result
+from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
+from glmesh.engine.together import advance_together, group_size, require_same_problems
 from glmesh.errors import InvalidInput
 from glmesh.problem import Problem
 from glmesh.types import Matrix, Vector
@@ -25,11 +31,14 @@ from glmesh.types import Matrix, Vector
 class Path:
     """Solutions of one problem for a sequence of weights of its penalty, one Result per weight.
 
-    Rounds, communications, bytes and seconds of a result are what its own weight took.
+    Rounds of a result are what its own weight took. Communications, bytes and seconds are too, but for weights that
+    were solved together: there they are those of all of them.
     """
 
-    alphas: Vector  # (n_alphas,) weights of the penalty, in the order in which they were solved
+    alphas: Vector  # (n_alphas,) weights of the penalty, in the order in which they were given
     results: tuple[Result, ...]  # one per weight
+    communications: int  # exchanges with their neighbours that nodes waited for along the whole path
+    bytes: int  # sent over all links along the whole path
 
     @property
     def coefs(self) -> Matrix:
@@ -41,15 +50,51 @@ class Path:
         """Return the intercepts of all solutions, shape (n_alphas,)."""
         return np.array([result.intercept for result in self.results])
 
-    @property
-    def communications(self) -> int:
-        """Return the number of exchanges with their neighbours that nodes waited for along the whole path."""
-        return sum(result.communications for result in self.results)
 
-    @property
-    def bytes(self) -> int:
-        """Return the bytes sent over all links along the whole path."""
-        return sum(result.bytes for result in self.results)
+@dataclass(frozen=True)
+class Paths:
+    """Solutions of several problems on the same rows, each for many weights of its penalty."""
+
+    solutions: list[PathSolutions]  # one per problem
+    communications: int
+    bytes: int
+
+
+def solve_paths(
+    problems: Sequence[Problem],
+    alphas: Sequence[Vector],
+    *,
+    tol: float = 1e-4,
+    max_rounds: int = 10_000,
+    runtime: Runtime = "simulation",
+    **options: Any,
+) -> Paths:
+    """Solve several problems on the same rows by a method on totals, each for the weights of its penalty in alphas[k].
+
+    All problems have as many weights. Least squares with up to 500 coefficients are solved for all at once; else some
+    weights of all problems are solved together, and the next begin where these ended. The options are those of
+    `solve_path`.
+    """
+    with process_group(runtime) as processes:
+        require_same(processes, versions() | {"tol": tol, "max_rounds": max_rounds, "alphas": list(alphas)})
+        require_same_problems(processes, problems, [None] * len(problems))
+        with Run(problems[0], processes=processes, **options) as run:
+            found = run.nodes.along([run.nodes.beside(one, None) for one in problems[1:]], alphas, tol, max_rounds)
+            if found is None:
+                loop = {"tol": tol, "max_rounds": max_rounds, "stop": "gap", "record_every": 1}
+                found = [_solutions_of(results) for results in _in_groups(run, problems, alphas, loop)]
+            return Paths(found, run.communications, run.bytes)
+
+
+def _solutions_of(results: Sequence[Result]) -> PathSolutions:
+    """Return the results of one problem for several weights as arrays."""
+    return PathSolutions(
+        np.stack([result.coef for result in results]),
+        np.array([result.intercept for result in results]),
+        np.array([result.objective for result in results]),
+        np.array([result.gap for result in results]),
+        np.array([result.rounds for result in results]),
+    )
 
 
 def solve_path(
@@ -63,10 +108,11 @@ def solve_path(
     runtime: Runtime = "simulation",
     **options: Any,
 ) -> Path:
-    """Solve a problem for each weight of its penalty in turn, going on from the solution before; return a Path.
+    """Solve a problem for each weight of its penalty; return a Path.
 
-    `alphas` are best given from large to small. tol, max_rounds (per weight), stop, record_every and runtime are those
-    of `solve`; the other options those of `Run`.
+    Methods on totals solve many weights together, others go on from the solution before. `alphas` are best given from
+    large to small. tol, max_rounds (per weight), stop, record_every and runtime are those of `solve`; the other options
+    those of `Run`.
     """
     with process_group(runtime) as processes:
         loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
@@ -79,7 +125,78 @@ def solve_path(
         first = problem.with_alpha(float(weights[0]))
         certify = stop == "certificate"
         with Run(first, certify=certify, tol=tol if certify else None, processes=processes, **options) as run:
-            return Path(weights, tuple(_along(run, weights, tol, max_rounds, stop, record_every)))
+            results = _path_of(run, weights, loop)
+            return Path(weights, tuple(results), run.communications, run.bytes)
+
+
+def _path_of(run: Run, weights: Vector, loop: dict[str, Any]) -> list[Result]:
+    """Return one Result per weight of the penalty of a run's problem, in the way that suits its method."""
+    if not run.nodes.primal or run.nodes.transport.fails:
+        return _along(run, weights, **loop)
+    began = time.perf_counter()
+    made = run.nodes.along([], [weights], loop["tol"], loop["max_rounds"])
+    if made is None:
+        return _in_groups(run, [run.problem], [weights], loop)[0]
+    return _results(run, weights, made[0], time.perf_counter() - began, loop)
+
+
+def _in_groups(
+    run: Run, problems: Sequence[Problem], alphas: Sequence[Vector], loop: dict[str, Any]
+) -> list[list[Result]]:
+    """Return the results of each problem for its weights: as many weights at once as a total has space for.
+
+    The problems have the rows of `run`, whose own problem is the first of them; each group of weights begins where the
+    one before it ended.
+    """
+    found: list[list[Result]] = [[] for _ in problems]
+    size = max(1, group_size(run) // len(problems))
+    for at in range(0, len(alphas[0]), size):
+        starts = [results[-1] if results else None for results in found]
+        runs = [
+            run.beside(problem.with_alpha(float(alpha)), start)
+            for problem, each, start in zip(problems, alphas, starts, strict=True)
+            for alpha in each[at : at + size]
+        ]
+        cost = {name: getattr(run, name) for name in ("communications", "bytes")}
+        made = iter(advance_together(runs, **loop))
+        for results, each in zip(found, alphas, strict=True):
+            some = [next(made) for _ in each[at : at + size]]
+            results += [replace(r, **{name: getattr(r, name) - spent for name, spent in cost.items()}) for r in some]
+    return found
+
+
+def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, loop: dict[str, Any]) -> list[Result]:
+    """Return one Result per weight of solutions that were found at once, in so many seconds."""
+    status, tol = Status.CERTIFIED if loop["stop"] == "certificate" else Status.CONVERGED, float(loop["tol"])
+    cost: dict[str, Any] = {"communications": run.communications, "bytes": run.bytes, "seconds": seconds}
+    results = []
+    for k, alpha in enumerate(weights):
+        coef, objective, gap = found.coefs[k], float(found.objective[k]), float(found.gap[k])
+        rounds, proof = int(found.rounds[k]), None
+        if status is Status.CERTIFIED and np.isfinite(gap):
+            proof = Certificate(rounds, gap, objective - gap, objective)
+        bound = np.nan if proof is None else gap
+        record = {"round": rounds, **cost, "objective": objective, "h": np.nan, "gap": gap, "consensus": np.nan}
+        record |= {"certificate": bound, "theta": np.nan}
+        results.append(
+            Result(
+                x=None,
+                coef=coef,
+                intercept=float(found.intercepts[k]),
+                rounds=rounds,
+                **cost,
+                gap=gap,
+                objective=objective,
+                status=status if gap <= tol * abs(objective) else Status.OUT_OF_ROUNDS,
+                tol=tol,
+                history={name: np.array([value]) for name, value in record.items()},
+                certificate=proof,
+                estimates=np.broadcast_to(coef, (run.n_nodes, len(coef))),
+                problem=run.problem.with_alpha(float(alpha)),
+                copies=True,
+            )
+        )
+    return results
 
 
 def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:

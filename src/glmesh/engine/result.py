@@ -24,6 +24,18 @@ class Status(enum.Enum):
     CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
     ROUNDS_DONE = "Finished the rounds asked for."
     OUT_OF_ROUNDS = "Stopped at max_rounds before the tolerance was reached; raise max_rounds or relax tol."
+    NO_OPTIMUM = (
+        "There is no optimum: the classes can be separated, so without a penalty coefficients grow for ever; "
+        "add a penalty (alpha > 0)."
+    )
+    COLLINEAR = (
+        "Stopped without a proof: columns almost depend on each other, so that rounding decides without a penalty; "
+        "add one (alpha > 0), or leave columns out."
+    )
+    STALLED = (
+        "Stopped before the tolerance was reached, because rounding hides any further progress; relax tol, raise the "
+        "penalty, or scale the columns and drop those that nearly repeat others."
+    )
     INTERRUPTED = "Interrupted; the result is what there was after the last complete round."
     STOPPED_BY_CALLBACK = "Stopped by the callback."
     DIVERGED = "Diverged: the objective is no longer finite; raise sigma, or lower the step (None is safe)."
@@ -84,6 +96,8 @@ class Result:
         (round, acceleration from then on, why), as the method chose.
     copies : bool, default False
         Whether x and coef are the mean of all copies, as after a consensus method.
+    remark : str, default ""
+        A sentence on the optimum, such as that it is not unique.
 
     Examples
     --------
@@ -117,6 +131,7 @@ class Result:
     thetas: Matrix = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
     story: tuple[tuple[int, str, str], ...] = ()
     copies: bool = False
+    remark: str = ""
 
     @property
     def spared(self) -> float:
@@ -152,9 +167,10 @@ class Result:
 
     @property
     def message(self) -> str:
-        """Return one line for people: status, rounds, communications, bytes, objective and relative gap."""
+        """Return one line for people: status, rounds, communications, bytes, objective, relative gap and remark."""
         cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
-        return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g})"
+        remark = f" {self.remark}" if self.remark else ""
+        return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g}){remark}"
 
     def __repr__(self) -> str:
         return f"<Result {self.message}>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Mapping
 from os import PathLike
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from glmesh.core import Certificate, Event, HostedNodes, Measures, Method, Transport
 from glmesh.engine import checkpoint, data_changes
+from glmesh.engine.driver import Driver
 from glmesh.engine.membership import PlannedChanges
 from glmesh.engine.result import Result
 from glmesh.engine.setup import DEFAULT_NODES, RunOptions, start
@@ -30,8 +32,9 @@ class Run(Iterator[int]):
     problem : Problem
         Objective and data; pooled data is dealt out to the nodes.
     method : Method, default Cola()
-        `Cola(...)`, `Cocoa()`, a consensus method such as `Nids()`, or any class with `prepare` and `round`. For a
-        consensus method nodes hold samples whatever the split, and `partition` deals out samples.
+        `Cola(...)`, `Cocoa()`, a consensus method such as `Nids()`, or any class with `prepare` and `round`. Where
+        nodes hold samples `Cola()` takes a method on totals if that is cheaper. For a consensus method nodes hold
+        samples whatever the split, and `partition` deals out samples.
     topology : str or networkx.Graph, default "ring"
         Connected communication graph; `glmesh topology list` prints the names.
     n_nodes : int, default 16
@@ -44,7 +47,8 @@ class Run(Iterator[int]):
     seed : int, default 0
         Seed of the partition, of random graphs and of local shuffles.
     warm_start : Result or array, optional
-        Variables in the user's order to start from; None is zero.
+        Variables in the user's order to start from, or coefficients for a method on totals, an intercept last; a Result
+        of either kind. None is zero.
     network : Network, optional
         A virtual clock: latency, bandwidth and speed of the nodes.
     certify : bool, default False
@@ -297,6 +301,17 @@ class Run(Iterator[int]):
     def product(self, x: Vector) -> Vector:
         """Return A x, shape (d,), of variables x in the user's order, shape (n,)."""
         return self.nodes.product(x)
+
+    def beside(self, problem: Problem, warm_start: Result | ArrayLike | None = None) -> Run:
+        """Return a run, before round 0, of another problem on the same rows; both can make their rounds together.
+
+        It shares network, transport and threads with this run, which closes them; traffic is that of all together.
+        """
+        other = copy.copy(self)
+        other.driver = Driver(self.nodes.beside(problem, warm_start))
+        other.history, other.anchors = [], []
+        other.forget()
+        return other
 
     # what changes it in mid-run
 

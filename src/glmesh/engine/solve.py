@@ -16,7 +16,7 @@ from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.setup import DEFAULT_NODES
-from glmesh.engine.stopping import Certified, Diverged, RoundLimit, SmallGap, StoppingRule, Wishes
+from glmesh.engine.stopping import Certified, Diverged, NothingToGain, RoundLimit, SmallGap, StoppingRule, Wishes
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Network, Plan
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
@@ -85,7 +85,8 @@ def solve(
     record_every : int, default 1
         Rounds between records of the history, and between looks at the gap.
     warm_start : Result or array, optional
-        Variables in the user's order to start from; None is zero.
+        Variables in the user's order to start from, or coefficients for a method on totals, an intercept last; a Result
+        of either kind. None is zero.
     network : Network, optional
         A virtual clock: latency, bandwidth and speed of the nodes.
     mixing : {"metropolis", "best-constant", "optimal"}, Mixing or matrix, default "metropolis"
@@ -130,12 +131,7 @@ def solve(
         loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
         written = {"checkpoint": checkpoint is not None, "checkpoint_every": checkpoint_every}
         require_same(processes, versions() | loop | written)
-        if stop not in ("gap", "certificate", "rounds"):
-            raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
-        if not isinstance(tol, int | float | np.number) or not tol >= 0:
-            raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
-        max_rounds = whole_number(max_rounds, "max_rounds", 0)
-        record_every = whole_number(record_every, "record_every", 1)
+        max_rounds, record_every = checked_loop(tol, max_rounds, stop, record_every)
         checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
         saved = checkpoint is not None and processes.broadcast(Path(checkpoint).exists())
         run = Run(
@@ -172,6 +168,26 @@ def solve(
             return result
 
 
+def checked_loop(tol: object, max_rounds: object, stop: object, record_every: object) -> tuple[int, int]:
+    """Check the options of `solve` that say how long a run goes on; return (max_rounds, record_every)."""
+    if stop not in ("gap", "certificate", "rounds"):
+        raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
+    if not isinstance(tol, int | float | np.number) or not tol >= 0:
+        raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
+    return whole_number(max_rounds, "max_rounds", 0), whole_number(record_every, "record_every", 1)
+
+
+def rules_of(tol: float, max_rounds: int, stop: str) -> list[StoppingRule]:
+    """Return the rules, in the order in which they are asked, that end a run by what its last record says."""
+    enough: dict[str, list[StoppingRule]] = {
+        "gap": [SmallGap(tol), NothingToGain()],
+        "certificate": [Certified(tol), NothingToGain()],
+        "rounds": [],
+    }
+    limit = RoundLimit(max_rounds, Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS)
+    return [Diverged(), *enough[stop], limit]
+
+
 def advance(
     run: Run,
     *,
@@ -182,11 +198,10 @@ def advance(
     callback: Callable[[Run], object] | None = None,
 ) -> Result:
     """Make rounds of a run that is under way until it ends; return its Result. The options are those of `solve`."""
-    enough: dict[str, list[StoppingRule]] = {"gap": [SmallGap(tol)], "certificate": [Certified(tol)], "rounds": []}
-    limit = RoundLimit(max_rounds, Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS)
     observer, status = Observer(run, record_every, max_rounds), None
+    *enough, limit = rules_of(tol, max_rounds, stop)
     with Wishes(run, callback) as wishes:
-        rules = [Diverged(), *enough[stop], wishes, limit]
+        rules = [*enough, wishes, limit]
         while status is None:
             entry = observer.record()
             status = next((said for rule in rules if (said := rule.check(run, entry)) is not None), None)

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -61,6 +61,16 @@ class Certified:
         """Return CERTIFIED if the newest certificate that all nodes know proves a relative gap of at most tol."""
         proven = run.certificate is not None and run.certificate.relative <= self.tol
         return Status.CERTIFIED if proven else None
+
+
+class NothingToGain:
+    """Ends a run whose method knows that more rounds are in vain: there is no optimum, or all is rounding."""
+
+    _STATUSES: ClassVar = {"separated": Status.NO_OPTIMUM, "collinear": Status.COLLINEAR, "rounding": Status.STALLED}
+
+    def check(self, run: Run, entry: Entry | None) -> Status | None:
+        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say so."""
+        return self._STATUSES.get(run.nodes.failure)
 
 
 @dataclass(frozen=True)

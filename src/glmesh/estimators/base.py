@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from glmesh.core.block import NetworkInfo
 from glmesh.engine.agreement import digest, require_same, versions
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
@@ -24,6 +25,7 @@ from glmesh.engine.solve import process_group
 from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnsuitablePair
 from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
+from glmesh.network import topology
 from glmesh.problem import Split
 from glmesh.problem.named import check_finite, check_known, in_order, named_matrix, target_name
 from glmesh.types import Data, SampleMatrix, Vector
@@ -90,7 +92,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         targets = targets.astype(np.float64) if checks.get("y_numeric") else targets
         rough = TrainingData([(rows, targets, weight)], pooled=True, split="features")
-        split = self._objective(rough).choose(self.split, rows.shape[0], rows.shape[1], self.stop)
+        split = self._objective(rough).choose(self.split, rows.shape[0], rows.shape[1], self.stop, self._network)
         return TrainingData(rough.parts, pooled=True, split=split)
 
     def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
@@ -128,7 +130,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
         UnsuitablePair says what would do where loss and penalty do not allow it.
         """
-        reason = objective.splits(1)["samples"]
+        reason = objective.splits(1, 1)["samples"]
         if self.split == "auto" and reason is not None:
             raise UnsuitablePair(f"{reason} {_BY_FEATURES}")
         return objective.choose("samples" if self.split == "auto" else self.split, 1, 1, self.stop)
@@ -184,7 +186,12 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         data = replace(data, deal={"n_nodes": K, "seed": options["seed"]}, split="features")
         X = data.parts[0][0]
         m = sum(data.processes.all_gather([int(X.shape[0])]))
-        return replace(data, split=self._objective(data).choose(self.split, m, X.shape[1], self.stop))
+        return replace(data, split=self._objective(data).choose(self.split, m, X.shape[1], self.stop, self._network))
+
+    def _network(self) -> NetworkInfo:
+        """Return the network that pooled data is dealt out over, for the choice of a split."""
+        size = self.n_nodes if isinstance(self.topology, str) else None
+        return NetworkInfo.of_graph(topology.build(self.topology, size, 0), 0)
 
     def _start(self, size: int, turn: int = 0) -> Vector | None:
         """Return the variables, shape (size,), with which an earlier fit ended; None: begin at zero.

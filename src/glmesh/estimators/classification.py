@@ -13,7 +13,9 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from glmesh.engine.result import Result
 from glmesh.engine.solve import solve
+from glmesh.engine.together import solve_together
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.estimators.base import NetworkEstimator, run_options, variables_of
 from glmesh.estimators.objective import Objective, TrainingData, catalogue_objective, elastic_net, number
@@ -106,14 +108,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         """Solve one problem per linear function on checked data, set the fitted attributes, and return self."""
         self.classes_ = self._labels(data)
         objective = self._objective(data)
-        report = self._report if self.verbose else None
-        results = []
-        for turn, one in enumerate(self._one_against_rest(data)):
-            start = self._start(one.n_variables(objective), turn)
-            result = solve(
-                one.problem(objective), warm_start=start, callback=report, **run_options(self, one, objective)
-            )
-            results.append(self._checked(result, data.split))
+        results = [self._checked(result, data.split) for result in self._solutions(data, objective)]
         models = [self._coefficients(result, objective) for result in results]
         self.coef_ = np.stack([coef for coef, _ in models])
         self.intercept_ = np.array([intercept for _, intercept in models])
@@ -124,6 +119,17 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         self.split_, self.result_ = data.split, results[0] if single else results
         self._unit, self._variables = objective.unit, [variables_of(result, objective) for result in results]
         return self
+
+    def _solutions(self, data: TrainingData, objective: Objective) -> list[Result]:
+        """Return the result of each linear function's problem; on totals all of them are solved together."""
+        first, *others = self._one_against_rest(data)
+        options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
+        size = first.n_variables(objective)
+        starts = [self._start(size, turn) for turn in range(len(others) + 1)]
+        if data.method(objective) is not None and self.local_passes is None:
+            return solve_together(first.problems(objective, others), warm_starts=starts, **options)
+        each = zip([first, *others], starts, strict=True)
+        return [solve(one.problem(objective), warm_start=start, **options) for one, start in each]
 
     def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:
         """Return the distinct labels of all nodes, ascending, shape (n_classes,); raise ValueError for only one."""

@@ -1,18 +1,19 @@
 """Weights of the elastic net chosen by cross-validation, with folds inside every node."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, check_cv
 
-from glmesh.engine.path import Path
 from glmesh.errors import InvalidInput
 from glmesh.estimators.least_squares import ElasticNetRegressor, net_objective
 from glmesh.estimators.objective import Objective, TrainingData
-from glmesh.estimators.paths import alpha_grid, elastic_net_path
+from glmesh.estimators.paths import alpha_grid, elastic_net_paths
 from glmesh.types import Data, Indices, Matrix, Vector
 
 
@@ -82,7 +83,8 @@ class ElasticNetCV(ElasticNetRegressor):
     mse_path_ : array of shape (n_alphas, n_folds) or (n_l1_ratios, n_alphas, n_folds)
         Mean squared error on the held-out samples.
     communications_ : int
-        Exchanges between neighbours of all paths together.
+        Exchanges between neighbours of all paths together; where nodes hold rows all folds and weights travel in the
+        same few totals.
     coef_ : array of shape (n_features,)
         Coefficients w.
     intercept_ : float
@@ -130,12 +132,19 @@ class ElasticNetCV(ElasticNetRegressor):
         grids = [alpha_grid(self, data, ratio, self.eps, self.alphas) for ratio in ratios]
         folds = list(folds_of(data, self.cv))
         errors = np.empty((len(ratios), len(grids[0]), len(folds)))
-        self.communications_ = 0
-        for r, (ratio, grid) in enumerate(zip(ratios, grids, strict=True)):
-            for f, (train, test) in enumerate(folds):
-                path = elastic_net_path(self, data.rows(train), ratio, grid)
-                self.communications_ += path.communications
-                errors[r, :, f] = _squared_errors(data.rows(test), path)
+        trains, tests = [train for train, _ in folds], [data.rows(test) for _, test in folds]
+        found = elastic_net_paths(self, data, list(zip(ratios, grids, strict=True)), trains)
+        for number, (coefs, intercepts) in enumerate(found.models):
+            r, f = divmod(number, len(folds))
+            errors[r, :, f] = _squared_errors(tests[f], coefs, intercepts)
+        self.communications_ = found.communications
+        if found.unfinished:
+            warnings.warn(
+                f"{found.unfinished} of {errors.size} fits of the cross-validation stopped before the tolerance was "
+                "reached; raise max_rounds or relax tol",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
         mean = errors.mean(axis=2)
         best, chosen = divmod(int(np.argmin(mean)), mean.shape[1])
         self.l1_ratio_, self.alpha_ = ratios[best], float(grids[best][chosen])
@@ -196,8 +205,9 @@ class ElasticNetCV(ElasticNetRegressor):
 class LassoCV(ElasticNetCV):
     """`Lasso` with the alpha that predicts held-out samples best, as scikit-learn's LassoCV.
 
-    Folds are made inside every node, so no node sees another's data. Split by features only: all nodes leave out the
-    same rows of their own columns, and what they predict for those is one more sum of a number per row.
+    Folds are made inside every node, so no node sees another's data. Split by samples each node puts its own rows into
+    folds and tells the sum of its squared errors. Split by features all nodes leave out the same rows of their own
+    columns; what they predict for those is one more sum of a number per row.
 
     Parameters
     ----------
@@ -257,7 +267,8 @@ class LassoCV(ElasticNetCV):
     mse_path_ : array of shape (n_alphas, n_folds) or (n_l1_ratios, n_alphas, n_folds)
         Mean squared error on the held-out samples.
     communications_ : int
-        Exchanges between neighbours of all paths together.
+        Exchanges between neighbours of all paths together; where nodes hold rows all folds and weights travel in the
+        same few totals.
     coef_ : array of shape (n_features,)
         Coefficients w.
     intercept_ : float
@@ -314,14 +325,17 @@ def _own_folds(n: int, n_folds: int) -> list[Indices]:
     return [np.arange(n)[f : f + 1] for f in range(n_folds)]
 
 
-def _squared_errors(data: TrainingData, path: Path) -> Vector:
-    """Return the weighted mean squared error on `data` of each solution of a path, shape (n_alphas,)."""
-    coefs, total = path.coefs, data.total_weight
+def _squared_errors(data: TrainingData, coefs: Matrix, intercepts: Vector) -> Vector:
+    """Return the weighted mean squared error on `data` of each of n models, shape (n,).
+
+    `coefs` has a column per model, shape (p, n).
+    """
+    total = data.total_weight
     if data.split == "features":
         widths = np.cumsum([X.shape[1] for X, _, _ in data.parts])[:-1]
         shares = [X @ own for (X, _, _), own in zip(data.parts, np.split(coefs, widths), strict=True)]
         _, y, weight = data.parts[0]
-        errors = y[:, None] - np.sum(shares, axis=0) - path.intercepts
+        errors = y[:, None] - np.sum(shares, axis=0) - intercepts
         return np.asarray((weight[:, None] * errors**2).sum(axis=0) / total)
-    sums = [(w[:, None] * (y[:, None] - X @ coefs - path.intercepts) ** 2).sum(axis=0) for X, y, w in data.parts]
+    sums = [(w[:, None] * (y[:, None] - X @ coefs - intercepts) ** 2).sum(axis=0) for X, y, w in data.parts]
     return np.asarray(np.sum(sums, axis=0) / total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from glmesh.core.block import NetworkInfo
 from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
-from glmesh.methods import InteriorPoint, ProximalNewton
+from glmesh.methods import TotalMethod
+from glmesh.methods.choice import Task, estimates
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
@@ -61,25 +63,29 @@ class Objective:
             "fit_intercept": self.intercept == "free",
         }
 
-    def on_totals(self, n_features: int) -> ProximalNewton | InteriorPoint | None:
-        """Return the method on totals for nodes that hold rows of so many features; None: CoLA does it."""
+    def on_totals(self, n_features: int, n_samples: int) -> TotalMethod[Any] | None:
+        """Return the method on totals for nodes that hold so many rows of so many features; None: CoLA does it."""
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, "samples", self.intercept == "free")
-        return method_on_totals(spec.loss, spec.penalty_of(None), n_features + int(self.intercept == "penalised"))
+        p = n_features + int(self.intercept == "penalised")
+        return method_on_totals(spec.loss, spec.penalty_of(None), p, n_samples)
 
-    def splits(self, n_features: int) -> dict[Split, UnsuitablePair | None]:
+    def splits(self, n_features: int, n_samples: int) -> dict[Split, UnsuitablePair | None]:
         """Return for each split the error that says why loss and penalty do not allow it, None where they do."""
         refused = refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
-        return refused if self.on_totals(n_features) is None else refused | {"samples": None}
+        return refused if self.on_totals(n_features, n_samples) is None else refused | {"samples": None}
 
-    def choose(self, split: str, n_samples: int, n_features: int, stop: str) -> Split:
-        """Return the split that was asked for or, with "auto", by samples if totals suit, else the shorter message's.
+    def choose(
+        self, split: str, n_samples: int, n_features: int, stop: str, network: Callable[[], NetworkInfo] | None = None
+    ) -> Split:
+        """Return the split that was asked for or, with "auto", the one that is cheaper by the cost model.
 
         UnsuitablePair is raised if the split, or with "auto" any split, is impossible. `stop` matters because without
-        totals there is no certificate for a free intercept split by samples.
+        totals there is no certificate for a free intercept split by samples. `network` returns the network that is
+        split over; None: it is not known, and the split with the shorter message is taken where totals do not suit.
         """
         if split not in ("auto", "samples", "features"):
             raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
-        refused = self.splits(n_features)
+        refused = self.splits(n_features, n_samples)
         if split != "auto":
             reason = refused[split]  # type: ignore[index]
             if reason is not None:
@@ -88,11 +94,21 @@ class Objective:
         allowed = [one for one, reason in refused.items() if reason is None]
         if not allowed:
             raise UnsuitablePair(" ".join(str(reason) for reason in refused.values()))
-        if self.on_totals(n_features) is not None:
-            return "samples"
-        if stop == "certificate" and self.intercept == "free" and "features" in allowed:
+        totals = self.on_totals(n_features, n_samples) is not None
+        if not totals and stop == "certificate" and self.intercept == "free" and "features" in allowed:
             return "features"  # split by samples a free intercept has no certificate
-        return shorter(allowed, n_samples, n_features)
+        if len(allowed) == 1:
+            return allowed[0]
+        if network is None:
+            return "samples" if totals else shorter(allowed, n_samples, n_features)
+        info = network()
+        return min(allowed, key=lambda one: self._seconds(one, n_samples, n_features, info))
+
+    def _seconds(self, split: Split, n_samples: int, n_features: int, info: NetworkInfo) -> float:
+        """Return the seconds of messages that the cost model expects of a fit with this split on a network."""
+        spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
+        width = n_features + int(self.intercept == "penalised") if split == "samples" else n_samples
+        return estimates(Task.on(spec, width, n_samples), info)[0].seconds
 
 
 def catalogue_objective(
@@ -136,6 +152,13 @@ class TrainingData:
         new = [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)]
         return replace(self, parts=new)
 
+    def only(self, chosen: list[Indices]) -> TrainingData:
+        """Return these samples with weight 0 for all rows of part k but chosen[k]."""
+        weights = [np.zeros_like(w) for _, _, w in self.parts]
+        for own, rows, (_, _, w) in zip(weights, chosen, self.parts, strict=True):
+            own[rows] = w[rows]
+        return self.with_targets([y for _, y, _ in self.parts], weights)
+
     def of_all(self, own: list[T]) -> list[T]:
         """Return the entries of all processes where each has rows of its own, else those of this one."""
         return own if self.deal is None else self.processes.all_gather(own)
@@ -170,9 +193,22 @@ class TrainingData:
         """Return the number of features of every part, split by samples."""
         return int(self.parts[0][0].shape[1])
 
-    def method(self, objective: Objective) -> ProximalNewton | InteriorPoint | None:
+    def method(self, objective: Objective) -> TotalMethod[Any] | None:
         """Return the method on totals if nodes hold rows and it suits the objective; None: CoLA does it."""
-        return objective.on_totals(self.n_features) if self.split == "samples" else None
+        if self.split != "samples":
+            return None
+        return objective.on_totals(self.n_features, sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])))
+
+    def problems(self, objective: Objective, others: Iterable[TrainingData]) -> list[Problem]:
+        """Return the problems of these samples and of others that have other targets and weights on the same rows.
+
+        All share one matrix, unless each process has rows of its own, which travel with their targets.
+        """
+        if self.deal is not None:
+            return [self.problem(objective), *(other.problem(objective) for other in others)]
+        first = self.problem(objective)
+        targets = [([y for _, y, _ in o.parts], [objective.weight * w for _, _, w in o.parts]) for o in others]
+        return [first, *(first.with_targets(y, weights) for y, weights in targets)]
 
     def problem(self, objective: Objective) -> Problem:
         """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""

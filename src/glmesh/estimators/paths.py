@@ -1,18 +1,21 @@
 """Regularisation paths: one run over the network for many weights of a penalty."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_X_y
 
-from glmesh.engine.path import Path, solve_path
+from glmesh.engine.path import Path, solve_path, solve_paths
+from glmesh.engine.result import Status
 from glmesh.errors import InvalidInput
 from glmesh.estimators.base import MATRIX_CHECKS, run_options
 from glmesh.estimators.least_squares import ElasticNet, ElasticNetRegressor, Lasso, net_objective
 from glmesh.estimators.objective import TrainingData
 from glmesh.problem.named import check_finite, check_known, named_matrix
-from glmesh.types import Data, Matrix, Vector
+from glmesh.types import Data, Indices, Matrix, Vector
 
 PathResult = tuple[Vector, Matrix, Vector] | tuple[Vector, Matrix, Vector, list[int]]
 
@@ -133,13 +136,66 @@ def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLik
     check_finite(rows, "X", names)
     rough = TrainingData([(rows, targets.astype(np.float64), np.ones(len(targets)))], pooled=True, split="features")
     objective = net_objective(model, rough, 1.0, model.l1_ratio)
-    split = objective.choose(model.split, rows.shape[0], rows.shape[1], model.stop)
+    split = objective.choose(model.split, rows.shape[0], rows.shape[1], model.stop, model._network)
     data = TrainingData(rough.parts, pooled=True, split=split)
     grid = alpha_grid(model, data, model.l1_ratio, eps, alphas)
     path = elastic_net_path(model, data, model.l1_ratio, grid)
     gaps = np.array([result.gap / data.total_weight for result in path.results])
     found = grid, path.coefs, gaps
     return (*found, [result.rounds for result in path.results]) if return_n_iter else found
+
+
+@dataclass(frozen=True)
+class Models:
+    """Solutions of the elastic net on several subsets of the samples, for many weights each."""
+
+    models: list[tuple[Matrix, Vector]]  # (coefficients (p, n_alphas), intercepts (n_alphas,)) of each path
+    communications: int  # of all paths together
+    unfinished: int  # fits that ended before the tolerance was reached
+
+
+def elastic_net_paths(
+    model: ElasticNetRegressor,
+    data: TrainingData,
+    grids: Sequence[tuple[float, Vector]],
+    subsets: Sequence[list[Indices]],
+) -> Models:
+    """Return a path for each (l1_ratio, weights alpha) in `grids` and each subset of the rows, in this order.
+
+    A subset has the numbers of its rows in each part. By rows all travel in the same totals.
+    """
+    together = _paths_together(model, data, grids, subsets)
+    if together is not None:
+        return together
+    found = [elastic_net_path(model, data.rows(rows), ratio, grid) for ratio, grid in grids for rows in subsets]
+    converged = (Status.CONVERGED, Status.CERTIFIED)
+    return Models(
+        [(path.coefs, path.intercepts) for path in found],
+        sum(path.communications for path in found),
+        sum(result.status not in converged for path in found for result in path.results),
+    )
+
+
+def _paths_together(
+    model: ElasticNetRegressor,
+    data: TrainingData,
+    grids: Sequence[tuple[float, Vector]],
+    subsets: Sequence[list[Indices]],
+) -> Models | None:
+    """Return what `elastic_net_paths` returns if the method is one on totals; a subset of the rows is a weighting."""
+    objectives = [net_objective(model, data, 1.0, ratio) for ratio, _ in grids]
+    if data.deal is not None or any(data.method(one) is None for one in objectives):
+        return None
+    chosen = [data.only(rows) for rows in subsets]
+    problems = [one for objective in objectives for one in data.problems(objective, chosen)[1:]]
+    alphas = [one.total_weight * grid for _, grid in grids for one in chosen]
+    options = run_options(model, data, objectives[0])
+    for name in ("stop", "record_every"):
+        del options[name]
+    made = solve_paths(problems, alphas, **options)
+    unfinished = sum(int((one.gap > model.tol * np.abs(one.objective)).sum()) for one in made.solutions)
+    models = [(one.coefs.T, one.intercepts) for one in made.solutions]
+    return Models(models, made.communications, unfinished)
 
 
 def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, grid: Vector) -> Path:

@@ -89,7 +89,7 @@ class RowSearch:
         self.their_rows = 0
         self._differ = 0  # and so many of the first rows are known to differ; their_digest is of them
         self._their_digest = ""
-        self._asked = 0
+        self._prefix = 0
 
     @property
     def done(self) -> bool:
@@ -99,22 +99,25 @@ class RowSearch:
     def begin(self, their_rows: int) -> list[bytes]:
         """Forget what came, and return the digest of as many rows as both sites have."""
         self.their_rows, self.same = their_rows, 0
-        self._asked = min(their_rows, len(self._ids))
-        self._differ, self._their_digest = self._asked + 1, ""
+        self._prefix = min(their_rows, len(self._ids))
+        self._differ, self._their_digest = self._prefix + 1, ""
         return [] if self.done else [self._question()]
 
     def receive(self, content: bytes | bytearray) -> list[bytes]:
-        """Compare the other site's digest with this one's; return the next one, or nothing if the search has ended."""
+        """Compare the other site's digest of some first rows, packed in `content`, with that of the rows here.
+
+        Return the message with the next digest to be compared, as a list of one; an empty list if the search has ended.
+        """
         told = PrefixDigest.from_json(unpack_json(content))
-        if self.done or told.count != self._asked or len(told.digest) != 2 * _DIGEST:
-            raise unexpected("ROWS", f"the digest of the first {self._asked} rows", told)
-        if told.digest == self._digest(self._asked):
-            self.same = self._asked
+        if self.done or told.count != self._prefix or len(told.digest) != 2 * _DIGEST:
+            raise unexpected("ROWS", f"the digest of the first {self._prefix} rows", told)
+        if told.digest == self._digest(self._prefix):
+            self.same = self._prefix
         else:
-            self._differ, self._their_digest = self._asked, told.digest
+            self._differ, self._their_digest = self._prefix, told.digest
         if self.done:
             return []
-        self._asked = (self.same + self._differ) // 2
+        self._prefix = (self.same + self._differ) // 2
         return [self._question()]
 
     def place(self) -> int | None:
@@ -152,8 +155,8 @@ class RowSearch:
         )
 
     def _question(self) -> bytes:
-        """Return the message with the digest of the rows that are asked about."""
-        return pack_json(PrefixDigest(self._asked, self._digest(self._asked)).to_json())
+        """Return the message with the digest of the first rows that are compared next."""
+        return pack_json(PrefixDigest(self._prefix, self._digest(self._prefix)).to_json())
 
     def _digest(self, n_rows: int) -> str:
         """Return the digest of the first names."""
@@ -186,8 +189,8 @@ class NameMatch:
 
     def receive(self, content: bytes | bytearray) -> list[bytes]:
         """Take in digests of the other site; nothing follows from them."""
-        n, rest = divmod(len(content), _DIGEST)
-        if rest or not n or self._came + n > self.their_rows:
+        n, left = divmod(len(content), _DIGEST)
+        if left or not n or self._came + n > self.their_rows:
             raise Violation(f"{len(content)} bytes of digests, where {self.their_rows - self._came} digests are due")
         self._theirs.update(bytes(content[k : k + _DIGEST]) for k in range(0, len(content), _DIGEST))
         self._came += n
@@ -216,7 +219,7 @@ def _rows(n: int) -> str:
 
 
 class RowComparison:
-    """This site's end of a comparison with one other site, before it begins; `run` does it."""
+    """One site's end of a comparison of row names with another site; `run` makes it."""
 
     def __init__(self, site: Site, other: str, purpose: str) -> None:
         """Read the names of the rows; raise InvalidInput if there are none, or if the split does not go with it."""
@@ -271,7 +274,10 @@ class RowComparison:
         return self._comparison.words(self._table, self._other)
 
     def _talk(self, links: PeerLinks, seconds: float) -> None:
-        """Exchange messages with the other site until both know all."""
+        """Exchange messages with the other site until the comparison is done at both.
+
+        InvalidInput is raised if the other site refuses, or has not taken part after `seconds`.
+        """
         link, end, began = links.links[self._peer], time.monotonic() + seconds, False
         while not (began and self._comparison.done):
             if link.refused:

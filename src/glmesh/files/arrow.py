@@ -12,7 +12,7 @@ import numpy as np
 from glmesh.contract import DataTable
 from glmesh.errors import UnreadableFile
 from glmesh.files.assembly import Chosen, FileColumns, Roles
-from glmesh.files.columns import ColumnData, ColumnReader
+from glmesh.files.columns import ColumnData, ColumnReader, clean
 from glmesh.files.layout import no_samples
 from glmesh.files.streams import kind_of, opened, refuse_foreign
 from glmesh.types import Vector
@@ -122,7 +122,7 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
         raise UnreadableFile(f"{path}: not a whole {kind[1:]} file ({error}); write or copy it again") from error
     if not table.num_rows:
         raise no_samples(path)
-    names = ["" if name.startswith("__index_level_") else name for name in table.column_names]
+    names = ["" if name.startswith("__index_level_") else clean(name) for name in table.column_names]
     chosen, marks = roles.find(path, names, len(names)), frozenset(missing)
     columns = [_typed(path, table[k], name, marks, chosen, k) for k, name in enumerate(table.column_names)]
     what = "Parquet" if head == b"PAR1" else "Feather"

@@ -8,7 +8,7 @@ import numpy as np
 
 from glmesh.contract import DataTable, TextColumn
 from glmesh.errors import InvalidData, InvalidInput, UnreadableFile
-from glmesh.files.columns import ColumnData
+from glmesh.files.columns import ColumnData, clean
 from glmesh.types import Indices, Labels, Matrix, Vector
 
 _ROWS = 2048  # [rows] that are put together at a time
@@ -56,8 +56,8 @@ class Roles:
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
         """Return the position of the column of y; None if the file has none and may have none."""
         if self.target is None:
-            rest = [k for k in range(width) if k not in others and _is_named(names, k)]
-            return rest[-1] if rest and self.has_target else None
+            named = [k for k in range(width) if k not in others and _is_named(names, k)]
+            return named[-1] if named and self.has_target else None
         places = _places(names, self.target) or _position(self.target, width)
         if not places and not self.has_target:
             return None
@@ -84,7 +84,10 @@ def _named(path: Path, wanted: str | None, names: Sequence[str] | None) -> int |
 
 def _places(names: Sequence[str] | None, wanted: str | int) -> list[int]:
     """Return the positions of the columns with this name; empty where columns have no names."""
-    return [k for k, name in enumerate(names or ()) if name == wanted]
+    exact = [k for k, name in enumerate(names or ()) if name == wanted]
+    if exact or not isinstance(wanted, str):
+        return exact
+    return [k for k, name in enumerate(names or ()) if name and name == clean(wanted)]
 
 
 def _is_named(names: Sequence[str] | None, k: int) -> bool:
@@ -151,8 +154,10 @@ class FileColumns:
             elif k == 0:
                 left_out.append("the first column, which has no name (numbers or names of rows)")
             elif column.kind != "number" or not np.isnan(column.values).all():
+                after = f"the column after {self.names[k - 1]!r}" if self.names and self.names[k - 1] else f"column {k}"
                 raise UnreadableFile(
-                    f"{self.path}: column {k} has no name in the header, but values; name it, or take it out"
+                    f"{self.path}: {after} has no name in line {self.first_line - 1}, but values below; name it, or "
+                    "take it out (if that line is a title, delete all lines above the names of the columns)"
                 )
         if not features:
             raise UnreadableFile(
@@ -170,12 +175,13 @@ class FileColumns:
 
     def _weights(self, k: int) -> Vector:
         """Return the sample weights in column k; refuse a missing one, and text."""
-        values = self.columns[k].values
-        wrong = np.isnan(values)
+        column = self.columns[k]
+        values, wrong = column.values, np.isnan(column.values)
         if wrong.any():
+            row = int(np.argmax(wrong)) if column.text is None else column.text[0]
             name = f" ({self.names[k]})" if self.names is not None else ""
             raise InvalidData(
-                f"{self.path}, line {self._line(int(np.argmax(wrong)))}, column {k}{name}: a weight must be a number, "
+                f"{self.path}, line {self._line(row)}, column {k}{name}: a weight must be a number, "
                 "and is missing or text; a row that does not count has weight 0"
             )
         return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ class ColumnReader:
     def extend(self, cells: Sequence[str]) -> None:
         """Take in the cells of the next rows."""
         if self._cells is not None:
-            self._cells += ["" if cell in self._missing else cell for cell in map(str.strip, cells)]
+            self._cells += ["" if cell in self._missing else cell for cell in map(clean, cells)]
         whole = "\n".join(cells)
         if whole.isascii() and "_" not in whole and not self._comma:
             try:
@@ -99,6 +100,14 @@ class ColumnReader:
         looks = _NAMES if len(words) == self._texts > 1 and not self._numbers else ""
         looks = "dates" if all(map(_DATE.fullmatch, tried)) else looks
         return ColumnData(np.full(len(values), np.nan), "text", (row, word), len(words), looks, cells)
+
+
+def clean(text: str) -> str:
+    """Return a name or label without blanks around it, in Unicode's composed form (NFC).
+
+    Some systems write an accented letter as one sign, others as a letter and its accent; both look alike.
+    """
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def number(cell: str, decimal: str = ".") -> float | None:

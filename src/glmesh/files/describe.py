@@ -8,7 +8,7 @@ import numpy as np
 
 from glmesh.contract import DataTable
 from glmesh.contract.contract import doubled
-from glmesh.contract.fitting import listed
+from glmesh.contract.fitting import listed, plain_number
 from glmesh.files.columns import number
 from glmesh.types import Vector
 
@@ -16,13 +16,14 @@ _MANY = 20  # [rows] from which on whole numbers that are all distinct are remar
 _ID = re.compile(r"(?:^|[ _.-])(id|ids|nr|no|number|index|key|code|patient|subject|record|case)(?:$|[ _.-])", re.I)
 _SENTINEL = re.compile(r"-9+|99+")
 _CLASSES = 20  # [labels] up to which each is counted
+_EXACT = 2.0**53  # whole numbers up to this are float64 numbers
 
 
 @dataclass(frozen=True)
 class DataFinding:
     """One kind of thing that was found in a table, and the columns that it was found in."""
 
-    kind: str  # "constant", "missing", "id", "date", "sentinel", "text", "header", "left out" or "labels"
+    kind: str  # "constant", "missing", "id", "date", "sentinel", "digits", "text", "header", "left out" or "labels"
     columns: tuple[str, ...]  # names, with what was found in each; empty: it is about the whole table
     says: str  # what was found
     advice: str = ""  # what would do
@@ -80,6 +81,7 @@ _SAID = {  # kind: (what the columns are, what would do)
     "missing": ("missing values", "fill them in, or take the rows or columns out"),
     "constant": ("one value only", "it tells a model nothing; take the columns out"),
     "sentinel": ("far from all other values", "if it stands for 'missing', write NA"),
+    "digits": ("whole numbers beyond 2^53", "their last digits are lost; subtract an offset first"),
 }
 
 
@@ -99,12 +101,20 @@ def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str,
         return
     for extreme in (low, high):
         if times := _times_apart(values, extreme):
-            yield "sentinel", f"{name} ({extreme:.17g}, {'once' if times == 1 else f'{times:,} times'})"
-    if len(values) >= _MANY and bool((values[:_MANY] % 1 == 0).all()) and bool((values % 1 == 0).all()):
+            yield "sentinel", f"{name} ({plain_number(extreme)}, {'once' if times == 1 else f'{times:,} times'})"
+    if bool((values[:_MANY] % 1 == 0).all()) and bool((values % 1 == 0).all()):
+        yield from ((kind, name) for kind in _about_wholes(name, values, low, high))
+
+
+def _about_wholes(name: str, values: Vector, low: float, high: float) -> Iterator[str]:
+    """Yield the kinds of findings on a column of whole numbers from `low` to `high`: "date", "id" and "digits"."""
+    if len(values) >= _MANY:
         if _are_dates(values, low, high):
-            yield "date", name
+            yield "date"
         elif _number_rows(name, values, low, high):
-            yield "id", name
+            yield "id"
+    if max(-low, high) > _EXACT:
+        yield "digits"
 
 
 def _times_apart(values: Vector, extreme: float) -> int:
@@ -114,9 +124,9 @@ def _times_apart(values: Vector, extreme: float) -> int:
     """
     if not _SENTINEL.fullmatch(f"{extreme:.17g}"):
         return 0
-    rest = values[values != extreme]
-    gap = max(rest.min() - extreme, extreme - rest.max())
-    return len(values) - len(rest) if gap > rest.max() - rest.min() else 0
+    others = values[values != extreme]
+    gap = max(others.min() - extreme, extreme - others.max())
+    return len(values) - len(others) if gap > others.max() - others.min() else 0
 
 
 def _number_rows(name: str, values: Vector, low: float, high: float) -> bool:
@@ -163,7 +173,7 @@ def _about_target(table: DataTable) -> Iterator[DataFinding]:
         yield DataFinding("labels", (), f"{name} holds {len(labels):,} distinct {extent}", warns=text)
     elif len(labels):
         shown = [
-            f"{label if isinstance(label, str) else format(label, '.17g')} ({times:,} row{'s' if times > 1 else ''})"
+            f"{label if isinstance(label, str) else plain_number(label)} ({times:,} row{'s' if times > 1 else ''})"
             for label, times in zip(labels.tolist(), counts.tolist(), strict=True)
         ]
         alone = len(labels) == 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glmesh.errors import InvalidInput, UnreadableFile
-from glmesh.files.columns import TRUTH, ColumnReader, number
+from glmesh.files.columns import TRUTH, ColumnReader, clean, number
 from glmesh.files.streams import opened, opened_text, refuse_foreign
 from glmesh.validation import one_of
 
@@ -142,8 +142,8 @@ def _delimiter(sample: str, whole: bool) -> str:
     one with the most cells in the first line is returned, so that the line that breaks the rule can be named.
     """
     counts = {one: [len(row) for _, _, row in _rows(sample, one, whole)] for one in (*_DELIMITERS, " ")}
-    for one, (first, *rest) in ((one, found or [0]) for one, found in counts.items()):
-        if first > 1 and (set(rest) <= {first} or set(rest) == {first + 1}):
+    for one, (first, *below) in ((one, found or [0]) for one, found in counts.items()):
+        if first > 1 and (set(below) <= {first} or set(below) == {first + 1}):
             return one
     return max(reversed(_DELIMITERS), key=lambda one: counts[one][:1])
 
@@ -172,7 +172,7 @@ def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal
         raise UnreadableFile(
             f"{where}: holds whole numbers that are all distinct ({', '.join(first[:6])}"
             f"{', ...' if len(first) > 6 else ''}), and lines below hold others, so it may be names of columns or "
-            "data; say --header yes (names) or --header no (data)"
+            "data; say --header yes (names) or --header no (data), or write names with letters"
         )
     return False
 
@@ -194,11 +194,11 @@ def _names(cells: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int]:
     A name is empty where the header's cell is; so is that of a first column of row names that R leaves out of the
     header.
     """
-    names = [cell.strip() for cell in cells[0]]
-    rest = cells[1:]
-    if rest and all(len(row) == len(names) + 1 for row in rest) and any(row[-1].strip() for row in rest):
+    names = [clean(cell) for cell in cells[0]]
+    below = cells[1:]
+    if below and all(len(row) == len(names) + 1 for row in below) and any(row[-1].strip() for row in below):
         names = ["", *names]
-    width = max(_filled(names), max(map(_filled, rest), default=0) if len(names) > _filled(names) else 0)
+    width = max(_filled(names), max(map(_filled, below), default=0) if len(names) > _filled(names) else 0)
     return tuple(names[:width]), min(width, len(names))
 
 

@@ -58,8 +58,8 @@ def opened_text(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
         except UnicodeError as error:
             raise UnreadableFile(
                 f"{path}, line {_undecodable(path, encoding)}: is not text in {encoding.removesuffix('-sig')} "
-                f"({getattr(error, 'reason', error)}); say its encoding (--encoding latin-1 is that of older Windows "
-                "programs in the west), or save it as UTF-8"
+                f"({getattr(error, 'reason', error)}); save it as UTF-8, or say its encoding to a command that "
+                "takes one (--encoding latin-1 is that of older Windows programs in the west)"
             ) from None
 
 

@@ -98,9 +98,15 @@ def _rows(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
 def _wrong_width(path: Path, line: int, row: list[str], layout: TextLayout) -> UnreadableFile:
     """Return the UnreadableFile for a row with another number of cells than the table has columns."""
     whose = "the header has names" if layout.names else "the first line has"
+    title = layout.names is not None and layout.width == 1
+    remedy = (
+        f"line {layout.first_line - 1} looks like a title; delete all lines above the names of the columns"
+        if title
+        else "mend the line, and quote cells that hold the delimiter"
+    )
     return UnreadableFile(
-        f"{path}, line {line}: has {len(row)} cells, expected {layout.width} as {whose} (delimiter "
-        f"{layout.delimiter!r}); mend the line, and quote cells that hold the delimiter"
+        f"{path}, line {line}: has {len(row)} cell{'s' if len(row) > 1 else ''}, expected {layout.width} as {whose} "
+        f"(delimiter {layout.delimiter!r}); {remedy}"
     )
 
 

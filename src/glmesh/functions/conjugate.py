@@ -45,17 +45,6 @@ class ConjugateOf(Smooth):
         """Return the second derivatives of f at v, shape (d,): 1/l2 where the gradient moves with v, else 0."""
         return self.penalty.conjugate_curvature(v)
 
-    def response(self, v: Vector, w: Vector) -> Vector:
-        """Return the coefficients that belong to v, shape (d,): the gradient at v, whatever the current w is."""
-        return self.gradient(v)
-
-    def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """Return (l2, linear) of the penalty l2/2 w^2 + linear w, vectors of length `size`.
-
-        To be called if the penalty has no other terms (`is_quadratic`).
-        """
-        return np.broadcast_to(self.penalty.l2, size), np.broadcast_to(self.penalty.linear, size)
-
     def majorant(self, v: Vector) -> Vector:
         """Return the curvatures of a quadratic upper bound of f at v, shape (d,): 1/l2 or less, and 0 where lo = hi."""
         return self.penalty.conjugate_majorant(v)

@@ -57,6 +57,11 @@ class GroupLasso(Separable):
         object.__setattr__(self, "groups", groups.astype(np.int64))
         object.__setattr__(self, "weights", np.broadcast_to(weights, labels.shape).copy())
 
+    @property
+    def group_labels(self) -> Indices:
+        """Label of each column's group, shape (n,), as the user gave them."""
+        return self.groups
+
     @cached_property
     def piece_of(self) -> Indices:
         """Index of each column's group, shape (n,), with groups counted in ascending order of their labels."""

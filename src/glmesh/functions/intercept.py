@@ -5,11 +5,8 @@ import numpy as np
 from glmesh.errors import InvalidInput
 from glmesh.functions.conjugate import ConjugateOf
 from glmesh.functions.separable import Table
-from glmesh.functions.smooth import Huber, Logistic, RowLoss, Smooth, Squared, SquaredHinge, inner
-from glmesh.kernels.shift import HUBER, LOGISTIC, SQUARED_HINGE, best_shift
+from glmesh.functions.smooth import RowLoss, Smooth, inner
 from glmesh.types import Matrix, Vector
-
-_KINDS = {Logistic: LOGISTIC, Huber: HUBER, SquaredHinge: SQUARED_HINGE}
 
 
 class Anchored(ConjugateOf):
@@ -55,20 +52,6 @@ class Anchored(ConjugateOf):
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
-    def response(self, v: Vector, w: Vector) -> Vector:
-        """Return the coefficients that belong to v, shape (d,): the gradient with the anchor at the intercept of w."""
-        there = self.gradient(v)
-        there[-1] += w[-1] - self.anchor / self.scale
-        return there
-
-    def quadratic(self, size: int) -> tuple[Vector, Vector]:
-        """Return (l2, linear) of the penalty l2/2 w^2 + linear w, vectors of length `size`.
-
-        The last entry of both belongs to the intercept, and is zero.
-        """
-        l2, linear = self.free.quadratic(size - 1)
-        return np.append(l2, 0.0), np.append(linear, 0.0)
-
     def pull(self, w: Vector) -> float:
         """Return l2/2 (c - anchor/scale)^2, the part of f*(w) that is due to the anchor; c is the last entry of w."""
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2
@@ -100,12 +83,7 @@ class Profiled(Smooth):
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
         """Return the intercept b that minimises f(v + b e), a root of <e, grad f(v + b e)>; `near` is a guess of b."""
-        e, f = self.direction, self.f
-        if isinstance(f, Squared):  # sums, not BLAS: the same bits on any number of threads
-            weight = float((f.c * e * e).sum())
-            return float((f.c * e * (f.y - v)).sum()) / weight if weight > 0 else 0.0
-        delta = f.delta if isinstance(f, Huber) else 0.0
-        return float(best_shift(_KINDS[type(f)], f.y, f.c, delta, e, np.ascontiguousarray(v), near))
+        return self.f.best_offset(self.direction, v, near)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
         """Return (v + b e, b) for the intercept b that minimises f(v + b e); `near` is a guess of b."""

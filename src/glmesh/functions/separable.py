@@ -28,6 +28,11 @@ class Separable(ABC):
 
     kind: ClassVar[int]
 
+    @property
+    def group_labels(self) -> Indices | None:
+        """Label of each column's group, shape (n,), where columns go together; None: each stands alone."""
+        return None
+
     @abstractmethod
     def values(self, x: Vector) -> Vector:
         """Return g_p(x_p) for every piece p (a column or a group), shape (n_pieces,); infinite outside the domain."""

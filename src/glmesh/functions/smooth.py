@@ -8,6 +8,7 @@ from scipy.special import expit, logit, xlogy
 from glmesh.errors import InvalidInput
 from glmesh.functions.entropy import logistic_root
 from glmesh.functions.separable import check_rows
+from glmesh.kernels.shift import HUBER, LOGISTIC, SQUARED_HINGE, best_shift
 from glmesh.types import Matrix, Vector
 
 OUTSIDE = 1e-13  # relative distance from the domain of f* within which w counts as inside: means of gradients round
@@ -112,6 +113,8 @@ class RowLoss(Smooth):
 
     _LARGEST_SECOND_DERIVATIVE: float  # of loss(y, z) in z
     _LABELS = False  # whether the targets are labels, -1 or 1
+    _SHIFT_KIND: int  # the loss as `glmesh.kernels.shift` numbers it
+    delta = 0.0  # where Huber's loss turns from a square to a line; no other loss has it
 
     def __init__(self, target: Vector, weight: Vector | None = None) -> None:
         self.y = np.ascontiguousarray(target, dtype=np.float64)
@@ -127,6 +130,10 @@ class RowLoss(Smooth):
         No smaller ones bound the squared loss and the squared hinge.
         """
         return self._LARGEST_SECOND_DERIVATIVE * self.c
+
+    def best_offset(self, direction: Vector, v: Vector, near: float) -> float:
+        """Return the b that minimises f(v + b e) for a direction e of shape (d,); `near` is a guess of b."""
+        return float(best_shift(self._SHIFT_KIND, self.y, self.c, self.delta, direction, np.ascontiguousarray(v), near))
 
     def _per_weight(self, w: Vector) -> Vector:
         """Return w / c, shape (d,); for rows with weight c = 0: 0 if w is 0, else infinity with the sign of w."""
@@ -149,6 +156,14 @@ class Squared(RowLoss):
     is_quadratic = True
     has_quadratic_conjugate = True
     _LARGEST_SECOND_DERIVATIVE = 1.0
+
+    def best_offset(self, direction: Vector, v: Vector, near: float) -> float:
+        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean; `near` is unused.
+
+        Sums, not BLAS: the same bits on any number of threads.
+        """
+        weight = float((self.c * direction * direction).sum())
+        return float((self.c * direction * (self.y - v)).sum()) / weight if weight > 0 else 0.0
 
     def value(self, v: Vector) -> float:
         """Return f(v) = sum_i c_i/2 (v_i - y_i)^2."""
@@ -194,6 +209,7 @@ class Logistic(RowLoss):
     """
 
     bends = has_smooth_curvature = True
+    _SHIFT_KIND = LOGISTIC
     _LARGEST_SECOND_DERIVATIVE = 0.25
     _LABELS = True
 
@@ -259,6 +275,7 @@ class Huber(RowLoss):
 
     has_quadratic_conjugate = True
     bends = True
+    _SHIFT_KIND = HUBER
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def __init__(self, target: Vector, weight: Vector | None = None, *, delta: float = 1.35) -> None:
@@ -325,6 +342,7 @@ class SquaredHinge(RowLoss):
     """
 
     has_quadratic_conjugate = True
+    _SHIFT_KIND = SQUARED_HINGE
     _LARGEST_SECOND_DERIVATIVE = 2.0
     _LABELS = True
 

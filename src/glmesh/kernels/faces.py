@@ -73,6 +73,29 @@ def backward(L, n, x):
             x[j] -= L[k, j] * x[k]
 
 
+@kernel
+def invert(L, out):
+    """Write L^-1 to `out`, shape (n, n), for the factor L of `eliminate`; only the lower triangle of L is read.
+
+    The row of a column k without a pivot becomes a vector v with v_k = 1 and v.S v = 0, but for rounding.
+    """
+    n = np.uint64(L.shape[0])
+    for k in range(n):
+        row = out[k]
+        for i in range(n):
+            row[i] = 0.0
+        row[k] = 1.0
+        for j in range(k):
+            factor = L[k, j]
+            if factor != 0.0:
+                other = out[j]
+                for i in range(j + ONE):
+                    row[i] -= factor * other[i]
+        if L[k, k] > 0.0:
+            for i in range(k + ONE):
+                row[i] /= L[k, k]
+
+
 @inlined
 def _step(u, slope, curvature, l1, lo, hi):
     """Return the t that minimises slope (t - u) + curvature/2 (t - u)^2 + l1 abs(t) on [lo, hi]."""

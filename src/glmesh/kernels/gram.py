@@ -1,19 +1,86 @@
-"""Gram matrix of weighted sparse rows."""
+"""Sums over weighted sparse rows, and triangles of symmetric matrices."""
 
 import numpy as np
 
-from glmesh.kernels.jit import ONE, kernel
+from glmesh.kernels.jit import ONE, ZERO, kernel
 
 
 @kernel
-def add_gram(indptr, indices, values, weights, out):
-    """Add X' diag(weights) X to the upper triangle of `out`, shape (p, p), in place; X has m rows in CSR form.
+def add_gram(indptr, indices, data, h, position, found, values, out):
+    """Add sum_i h_i x_i x_i^T to the upper triangle of `out`, shape (n, n), in place, for m rows x_i in CSR form.
 
-    Indices ascend within a row. Rows are added one after the other, so the bits do not depend on anything else.
+    position[j] in 0..n - 1 is the place of column j in `out`, and negative where it has none; places and the indices of
+    a row ascend. Rows are added one after the other, so the bits do not depend on anything else. `found` and `values`,
+    shape (n,), are written to.
     """
-    for i in range(np.uint64(weights.size)):
-        end = indptr[i + ONE]
-        for a in range(indptr[i], end):
-            row, value = indices[a], weights[i] * values[a]
-            for b in range(a, end):
-                out[row, indices[b]] += value * values[b]
+    for i in range(np.uint64(h.size)):
+        weight = h[i]
+        if weight == 0.0:
+            continue
+        n = ZERO
+        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + ONE])):
+            at = position[np.uint64(indices[e])]
+            if at >= 0:
+                found[n] = np.uint64(at)
+                values[n] = data[e]
+                n += ONE
+        for a in range(n):
+            factor = weight * values[a]
+            row = out[found[a]]
+            for b in range(a, n):
+                row[found[b]] += factor * values[b]
+
+
+@kernel
+def pack_triangle(matrix, factors, out):
+    """Write the upper triangle of diag(factors) matrix diag(factors), row by row, to `out`, shape (n (n + 1) / 2,)."""
+    n, t = np.uint64(factors.size), ZERO
+    for i in range(n):
+        row, factor = matrix[i], factors[i]
+        for j in range(i, n):
+            out[t] = row[j] * factor * factors[j]
+            t += ONE
+
+
+@kernel
+def add_sums(matrix, vectors, gram, moments):
+    """Add X' diag(w) X to the upper triangle of `gram`, shape (p, p), and X' vectors to `moments`, shape (p, r).
+
+    `matrix` is (indptr, indices, values) of X with m rows in CSR form, indices ascending within a row; w is the first
+    of the r `vectors`, shape (m, r). Rows are added one after the other, so the bits depend on nothing else.
+    """
+    indptr, indices, values = matrix
+    r = np.uint64(vectors.shape[1])
+    for i in range(np.uint64(vectors.shape[0])):
+        end = np.uint64(indptr[i + ONE])
+        for a in range(np.uint64(indptr[i]), end):
+            row, value = np.uint64(indices[a]), values[a]
+            for c in range(r):
+                moments[row, c] += value * vectors[i, c]
+            value *= vectors[i, 0]
+            if value != 0.0:
+                for b in range(a, end):
+                    gram[row, np.uint64(indices[b])] += value * values[b]
+
+
+@kernel
+def add_products(matrix, vectors, out):
+    """Add X vectors, shape (p, r), to `out`, shape (m, r); `matrix` is (indptr, indices, values) of X in CSR form."""
+    indptr, indices, values = matrix
+    r = np.uint64(vectors.shape[1])
+    for i in range(np.uint64(out.shape[0])):
+        for a in range(np.uint64(indptr[i]), np.uint64(indptr[i + ONE])):
+            row, value = np.uint64(indices[a]), values[a]
+            for c in range(r):
+                out[i, c] += value * vectors[row, c]
+
+
+@kernel
+def unpack_triangle(packed, out):
+    """Write a packed upper triangle, shape (d (d + 1)/2,), to both triangles of `out`, shape (d, d)."""
+    at = np.uint64(0)
+    for i in range(np.uint64(out.shape[0])):
+        for j in range(i, np.uint64(out.shape[0])):
+            out[i, j] = packed[at]
+            out[j, i] = packed[at]
+            at += ONE

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from glmesh.errors import InvalidData
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.types import Data, Indices, Matrix, SampleMatrix, Unsigned, Vector
+from glmesh.validation import LARGEST, are_usable, refuse_masks, unusable
 
 ONE_ROW = np.zeros(1, dtype=np.uint64)
 
@@ -39,6 +40,7 @@ class Columns:
         if sp.issparse(matrix):
             if matrix.dtype.kind not in "biuf":
                 raise InvalidData(f"{name} holds {matrix.dtype}; real numbers are needed")
+            check_indices(matrix, name)
             compressed = sp.csr_array(matrix) if rows else sp.csc_array(matrix)
             if not (compressed.has_canonical_format and compressed.has_sorted_indices):
                 compressed = compressed.copy()
@@ -58,22 +60,22 @@ class Columns:
             columns = Columns(
                 d, np.arange(n + 1, dtype=np.uint64) * np.uint64(d), np.zeros(0, np.uint32), data, dense=True
             )
-        columns._check_finite(rows, name)
+        columns._check_values(rows, name)
         return columns
 
-    def _check_finite(self, rows: bool, name: str) -> None:
-        """Raise InvalidData, which names row and column of the matrix `name`, for the first NaN or infinity.
+    def _check_values(self, rows: bool, name: str) -> None:
+        """Raise InvalidData, which names row and column of the matrix `name`, for the first value that cannot be used.
 
-        `rows` says that the columns held here are the rows of the user's matrix.
+        That is NaN, infinity, or a value whose square is not finite. `rows` says that the columns held here are the
+        rows of the user's matrix.
         """
-        if np.isfinite(self.data).all():
+        if are_usable(self.data):
             return
-        at = int(np.flatnonzero(~np.isfinite(self.data))[0])
+        at = int(np.argmax(~(np.abs(self.data) <= LARGEST)))
         column = int(np.searchsorted(self.indptr, at, side="right")) - 1
         row = at - int(self.indptr[column]) if self.dense else int(self.indices[at])
         place = (column, row) if rows else (row, column)
-        what = "NaN" if np.isnan(self.data[at]) else "infinity"
-        raise InvalidData(f"{name} holds {what} at row {place[0]}, column {place[1]}; impute or drop it first")
+        raise InvalidData(unusable(float(self.data[at]), f"{name} holds", f"at row {place[0]}, column {place[1]}"))
 
     @property
     def n(self) -> int:
@@ -207,8 +209,18 @@ class Columns:
         return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
 
 
+def check_indices(matrix: sp.sparray | sp.spmatrix, name: str) -> None:
+    """Raise InvalidData if a sparse matrix, which messages call `name`, has an index outside its shape."""
+    if matrix.format in ("csr", "csc", "bsr"):
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise InvalidData(f"{name} is no whole {matrix.format} matrix: {error}; build it anew") from None
+
+
 def _dense(matrix: Data, name: str) -> npt.NDArray[np.float64]:
     """Return a matrix of real numbers as float64, or raise InvalidData that says what it is."""
+    refuse_masks(matrix, name)
     try:
         array = np.asarray(matrix)
     except ValueError as error:

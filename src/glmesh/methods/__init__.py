@@ -16,8 +16,10 @@ from glmesh.methods.consensus.pg_extra import PgExtra
 from glmesh.methods.consensus.replicas import Copies, Replicas
 from glmesh.methods.consensus.samples import Constants, Samples
 from glmesh.methods.totals.interior import InteriorPoint
+from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod, TotalNodes, TotalState
+from glmesh.methods.totals.row_space import RowSpace
 from glmesh.methods.totals.rows import Rows
 
 __all__ = [
@@ -32,10 +34,12 @@ __all__ = [
     "Diging",
     "Extra",
     "InteriorPoint",
+    "LimitedMemory",
     "Nids",
     "PgExtra",
     "ProximalNewton",
     "Replicas",
+    "RowSpace",
     "Rows",
     "Samples",
     "TotalMethod",

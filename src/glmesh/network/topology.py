@@ -273,9 +273,14 @@ def _by_name(name: str, n: int, seed: int) -> nx.Graph:
         return cycle(n, int(match[1]))
     if match := re.fullmatch(r"random-(?:(\d+)-)?regular", name):
         return random_regular(n, int(match[1] or 3), seed)
-    if name == "erdos-renyi":
-        return erdos_renyi(n, seed=seed)
-    raise InvalidInput(f"{unknown('topology', name, names())} (with any integer in k-cycle and random-k-regular)")
+    check_name(name)
+    return erdos_renyi(n, seed=seed)
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidInput unless `build` knows a name; whether it fits a number of nodes is left to `build`."""
+    if name not in (*_FIXED, "erdos-renyi") and not re.fullmatch(r"\d+-cycle|random-(\d+-)?regular", name):
+        raise InvalidInput(f"{unknown('topology', name, names())} (with any integer in k-cycle and random-k-regular)")
 
 
 def _read(topology: object) -> nx.Graph:

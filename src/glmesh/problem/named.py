@@ -12,7 +12,9 @@ from glmesh.contract import Column, Contract, agree
 from glmesh.contract.contract import doubled
 from glmesh.contract.fitting import listed, spoken
 from glmesh.errors import InvalidData, Mismatch
+from glmesh.linalg.columns import check_indices
 from glmesh.types import Array, Data, Matrix, SampleMatrix
+from glmesh.validation import LARGEST, are_usable, refuse_masks, unusable
 
 Names = tuple[str, ...] | None  # of the columns of a matrix; None: they have none, and go by position
 Offers = Mapping[str, Contract]
@@ -25,6 +27,9 @@ def named_matrix(X: Data, name: str) -> tuple[Data, Names]:
     what messages call X.
     """
     if not hasattr(X, "columns") or not hasattr(X, "to_numpy"):
+        refuse_masks(X, name)
+        if sp.issparse(X):
+            check_indices(X, name)
         return X, None
     columns = list(X.columns)
     texts = [isinstance(column, str) for column in columns]
@@ -63,21 +68,22 @@ def is_missing(value: object) -> bool:
 
 
 def check_finite(X: SampleMatrix, name: str, names: Sequence[str] | None) -> None:
-    """Raise InvalidData with row and column of the first NaN or infinity of a matrix that messages call `name`."""
-    sparse = sp.issparse(X)
-    wrong = ~np.isfinite(X.data if sparse else X)
-    if not wrong.any():
+    """Raise InvalidData with row and column of the first value of a matrix `name` that cannot be used.
+
+    That is NaN, infinity, or a value whose square is not finite.
+    """
+    if are_usable(X.data if sp.issparse(X) else X):
         return
-    if sparse:
+    if sp.issparse(X):
         entries = X.tocoo()
-        at = int(np.argmax(~np.isfinite(entries.data)))
-        row, column, value = int(entries.row[at]), int(entries.col[at]), entries.data[at]
+        at = int(np.argmax(~(np.abs(entries.data) <= LARGEST)))
+        row, column, value = int(entries.row[at]), int(entries.col[at]), float(entries.data[at])
     else:
+        wrong = ~(np.abs(X) <= LARGEST)
         row, column = (int(place) for place in np.unravel_index(np.argmax(wrong), wrong.shape))
-        value = X[row, column]
-    what = "NaN" if np.isnan(value) else "infinity"
+        value = float(X[row, column])
     place = column if names is None else repr(str(names[column]))
-    raise InvalidData(f"{name} holds {what} at row {row}, column {place}; impute or drop it first")
+    raise InvalidData(unusable(value, f"{name} holds", f"at row {row}, column {place}"))
 
 
 def check_known(values: object, name: str) -> None:
@@ -85,6 +91,7 @@ def check_known(values: object, name: str) -> None:
 
     Other shapes than (m,) or (m, 1) are left to whoever uses the values.
     """
+    refuse_masks(values, name)
     array = np.asarray(values)
     if array.ndim not in (1, 2) or array.dtype.kind not in "fO":
         return
@@ -97,6 +104,34 @@ def check_known(values: object, name: str) -> None:
         row = int(np.argmax(wrong))
         what = "NaN" if is_missing(flat[row]) else "infinity"
         raise InvalidData(f"{name} holds {what} at row {row}; impute or drop the row first")
+
+
+def check_rows(parts: Sequence[tuple[object, object]], split: str) -> None:
+    """Raise InvalidData if X_k and y_k, or X_k and X_0 split by features, have the same row names in another order.
+
+    Row names are the index of a pandas object; what has none, or names of its own, goes by position.
+    """
+    for k, (X, y) in enumerate(parts):
+        _refuse_permuted(X, y, f"y of part {k}", f"X of part {k}")
+        if split == "features":
+            _refuse_permuted(parts[0][0], X, f"part {k}", "part 0")
+
+
+def _refuse_permuted(first: object, second: object, what: str, whose: str) -> None:
+    """Raise InvalidData if two pandas objects have the same index in another order; messages call the second `what`."""
+    here, there = _row_names(first), _row_names(second)
+    if here and here != there and sorted(map(repr, here)) == sorted(map(repr, there)):
+        row = next(k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
+        raise InvalidData(
+            f"{what} has the rows of {whose} in another order (row {row} is {there[row]!r}, expected {here[row]!r}); "
+            "sort both by their index first"
+        )
+
+
+def _row_names(values: object) -> list[object]:
+    """Return the index of a pandas object; empty for anything else, also a list, whose `index` is a method."""
+    index = getattr(values, "index", None)
+    return index.tolist() if index is not None and hasattr(index, "tolist") else []
 
 
 def target_name(y: object) -> str:

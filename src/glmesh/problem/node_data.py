@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 from glmesh.contract import Column, Contract, DataTable, fit_features
 from glmesh.errors import InvalidData, InvalidInput
 from glmesh.functions import Anchored, ConjugateOf, Profiled, Separable, Smooth, Squared
+from glmesh.functions.smooth import RowLoss
 from glmesh.linalg import Columns
 from glmesh.problem.named import Names, is_missing, named_matrix
 from glmesh.problem.spec import ProblemSpec
 from glmesh.problem.summary import DataSummary
 from glmesh.types import Data, Indices, Vector
+from glmesh.validation import LARGEST, are_usable, unusable
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,11 @@ class NodeData:
         self.columns = Columns.of(X, rows=spec.split == "samples", name=f"X{where}")
         self.m = self.columns.n if spec.split == "samples" else self.columns.d
         self.p = self.columns.d if spec.split == "samples" else self.columns.n
+        self._set_targets(y, sample_weight)
+
+    def _set_targets(self, y: ArrayLike | None, sample_weight: ArrayLike | None) -> None:
+        """Check and keep targets and sample weights, one of each per sample; without weights they are 1."""
+        where = self.where
         self.y = _vector(y, f"y{where}")
         if len(self.y) != self.m:
             raise InvalidData(f"X{where} has {self.m} rows but y has {len(self.y)} values")
@@ -60,6 +67,12 @@ class NodeData:
             raise InvalidData(f"X{where} has {self.m} rows but sample_weight has {len(self.weight)} values")
         if (self.weight < 0).any():
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
+
+    def with_targets(self, y: ArrayLike, sample_weight: ArrayLike) -> NodeData:
+        """Return this data with other targets and sample weights, both of shape (m,); its columns are shared."""
+        new = copy.copy(self)
+        new._set_targets(y, sample_weight)
+        return new
 
     @staticmethod
     def restored(
@@ -98,10 +111,7 @@ class NodeData:
             y, sample_weight = self.y, self.weight
         elif y is None:
             raise InvalidInput("new samples need their labels: add_columns(node, X, y)")
-        X, names = named_matrix(X, f"X{where}")
-        if names and self.names and self.spec.split == "samples":
-            contract = Contract("", tuple(Column(name) for name in self.names))
-            X, names = fit_features(DataTable(f"X{where}", np.asarray(X), names), contract).table.X, self.names
+        X, names = self._in_order(X, f"X{where}")
         more = NodeData(self.spec, X, y, sample_weight, where, names)
         if more.columns.d > self.columns.d or (more.columns.d < self.columns.d and more.columns.dense):
             kind = "rows" if self.spec.split == "features" else "columns"
@@ -112,6 +122,17 @@ class NodeData:
             return NodeData.restored(self.spec, columns, self.y, self.weight, self.where, both)
         labels, weights = np.concatenate([self.y, more.y]), np.concatenate([self.weight, more.weight])
         return NodeData.restored(self.spec, columns, labels, weights, self.where, self.names)
+
+    def _in_order(self, X: Data, name: str) -> tuple[Data, Names]:
+        """Return (X, names of its columns), split by samples with the columns in the order of this data, by name.
+
+        Messages call X `name`.
+        """
+        X, names = named_matrix(X, name)
+        if not (names and self.names and self.spec.split == "samples"):
+            return X, names
+        contract = Contract("", tuple(Column(one) for one in self.names))
+        return fit_features(DataTable(name, np.asarray(X), names), contract).table.X, self.names
 
     def shrunk(self, kept: Indices) -> NodeData:
         """Return this data with the columns of the indices `kept` only, in that order."""
@@ -208,12 +229,11 @@ class NodeData:
         penalty.check_size(self.columns.n)
         root = self._root
         if spec.loss.scales_rows:
-            f: Smooth = Squared(y if root is None else y * root)
+            f: RowLoss | None = Squared(y if root is None else y * root)
         else:
-            f = spec.loss.smooth(y, self.weight)  # type: ignore[assignment]
-        if spec.fit_intercept:
-            f = Profiled(f, np.ones(self.m) if root is None else root)  # type: ignore[arg-type]
-        return f, penalty
+            f = spec.loss.smooth(y, self.weight)
+        assert f is not None  # a loss that is not smooth is refused by features when the specification is made
+        return (Profiled(f, np.ones(self.m) if root is None else root) if spec.fit_intercept else f), penalty
 
 
 def _vector(values: Data, name: str) -> Vector:
@@ -235,9 +255,9 @@ def _vector(values: Data, name: str) -> Vector:
     if array.dtype.kind not in "biuf":
         raise InvalidData(f"{name} holds {array.dtype}; real numbers are needed")
     array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        at = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InvalidData(f"{name} holds {'NaN' if np.isnan(array[at]) else 'infinity'} at position {at}")
+    if not are_usable(array):
+        at = int(np.argmax(~(np.abs(array) <= LARGEST)))
+        raise InvalidData(unusable(float(array[at]), f"{name} holds", f"at position {at}"))
     return array
 
 

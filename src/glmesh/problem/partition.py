@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
-from glmesh.functions import GroupLasso
+from glmesh.functions import GroupLasso, Separable
 from glmesh.problem.problem import Problem
 from glmesh.types import Indices, Vector
 
@@ -118,11 +118,10 @@ def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: 
     return Partition.of_lists(lists)
 
 
-def _group_order(penalty: object, split: str) -> Indices | slice:
+def _group_order(penalty: Separable, split: str) -> Indices | slice:
     """Return the order of a node's columns by group, which the kernels expect; without groups, all as they are."""
-    if isinstance(penalty, GroupLasso) and split == "features":
-        return np.argsort(penalty.groups, kind="stable")
-    return slice(None)
+    labels = penalty.group_labels if split == "features" else None
+    return slice(None) if labels is None else np.argsort(labels, kind="stable")
 
 
 def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
@@ -160,7 +159,7 @@ def _listed(how: Any, what: str) -> list[Indices]:
     return [np.asarray(part, dtype=np.int64) for part in how]
 
 
-def _labelled(how: Any, n: int, n_nodes: int, what: str) -> list[Indices]:
+def _labelled(how: ArrayLike, n: int, n_nodes: int, what: str) -> list[Indices]:
     """Return the units of each node from an array with the node of each of n units; refuse nodes that do not exist."""
     nodes = np.asarray(how)
     if nodes.shape != (n,) or nodes.dtype.kind not in "iu":

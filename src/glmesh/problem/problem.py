@@ -7,6 +7,7 @@ losses; the coefficients are w = grad f(Ax).
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Anchored, Loss, Profiled, Separable, Smooth
 from glmesh.linalg import Columns
-from glmesh.problem.named import check_labels, in_order, named_matrix, target_name
+from glmesh.problem.named import check_labels, check_rows, in_order, named_matrix, target_name
 from glmesh.problem.node_data import CompositeObjective, NodeData
 from glmesh.problem.spec import ProblemSpec, Split
 from glmesh.problem.summary import DataSummary
@@ -193,13 +194,8 @@ class Problem:
         <Problem huber + l2, alpha=1, by samples, on 2 nodes>
         """
         spec = ProblemSpec.of(loss, penalty, alpha, l1_ratio, split, fit_intercept)
-        if not len(parts):
-            raise InvalidData("parts is empty: give one (X, y) per node")
-        if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
-            raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
-        for k, part in enumerate(parts):
-            if not isinstance(part, tuple | list) or len(part) not in (2, 3):
-                raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
+        _check_parts(parts, spec)
+        check_rows([(part[0], part[1]) for part in parts], split)
         named = [named_matrix(part[0], f"X of node {k}") for k, part in enumerate(parts)]
         named = in_order(named, [target_name(part[1]) for part in parts], split)
         checked = [
@@ -369,6 +365,31 @@ class Problem:
         """
         return self._respecified(self.spec.with_alpha(alpha))
 
+    def with_targets(self, targets: Sequence[ArrayLike], weights: Sequence[ArrayLike]) -> Problem:
+        """Return the problem with other targets and sample weights on the same rows; data and columns are shared.
+
+        Parameters
+        ----------
+        targets, weights : sequence of arrays of shape (m_k,)
+            y and sample weights of the pooled data alone, or of each node.
+
+        Returns
+        -------
+        Problem
+            A problem with the loss and penalty of this one.
+
+        Raises
+        ------
+        InvalidData
+            An array has another length than there are rows, or holds what is no target or no weight.
+        """
+        both = zip(self.parts, targets, weights, strict=True)
+        new = copy.copy(self)
+        new.parts, new._composite = [part.with_targets(y, weight) for part, y, weight in both], None
+        vars(new).pop("primal", None)
+        new.check()
+        return new
+
     def anchored(self, intercept: float) -> Problem:
         """Return the problem with its free intercept held near another value (split by samples)."""
         return self._respecified(replace(self.spec, anchor=float(intercept)))
@@ -446,6 +467,21 @@ class Problem:
         return f.value(shared) + g.value(coef)
 
     @property
+    def holds_all(self) -> bool:
+        """Whether this process holds the data of all nodes; False where others hold a part of it."""
+        return True
+
+    def in_common(self) -> dict[str, object]:
+        """Return what all processes of a run must have alike, by name: shapes, names of features, and the data."""
+        shapes = [(part.columns.d, part.columns.n) for part in self.parts]
+        return {
+            "parts": len(shapes),
+            "data of shape": shapes[0] if len(shapes) == 1 else shapes,
+            "names of features": self.feature_names,
+            "data": [(part.columns, part.y, part.weight) for part in self.parts],
+        }
+
+    @property
     def n_nodes(self) -> int | None:
         """Number K of nodes that hold the data; None for pooled data, which a run deals out."""
         return None if self.pooled else len(self.parts)
@@ -466,3 +502,14 @@ class Problem:
         where = "pooled" if self.pooled else f"on {len(self.parts)} nodes"
         spec = self.spec
         return f"<Problem {spec.loss.name} + {spec.penalty_name}, alpha={spec.alpha:g}, by {spec.split}, {where}>"
+
+
+def _check_parts(parts: Sequence[tuple[Data, ...]], spec: ProblemSpec) -> None:
+    """Raise InvalidData or InvalidInput unless parts are (X, y) or (X, y, weights), as many as there are penalties."""
+    if not len(parts):
+        raise InvalidData("parts is empty: give one (X, y) per node")
+    if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):
+        raise InvalidInput(f"{len(spec.penalty)} penalties for {len(parts)} nodes")
+    for k, part in enumerate(parts):
+        if not isinstance(part, tuple | list) or len(part) not in (2, 3):
+            raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")

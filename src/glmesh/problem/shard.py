@@ -5,8 +5,10 @@ partition and the summary of all data.
 """
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glmesh.errors import InvalidInput
 from glmesh.functions import Separable, Smooth
@@ -28,6 +30,15 @@ class Shard(Problem):
         super().__init__(data.spec, [data], pooled=True)
         self._summary, self.dealt, self.first = summary, dealt, first
         data.check(summary)
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether this process holds the data of all nodes: False, other processes hold parts of it."""
+        return False
+
+    def in_common(self) -> dict[str, object]:
+        """Return what all processes of a run must have alike, by name: the number of variables and the partition."""
+        return {"variables": self.n, "partition": [self.dealt.order, self.dealt.starts]}
 
     @property
     def n(self) -> int:
@@ -68,6 +79,10 @@ class Shard(Problem):
         if self._composite is not None:
             new._composite = CompositeObjective(self._composite.columns, *new.parts[0].functions(self._summary))
         return new
+
+    def with_targets(self, targets: Sequence[ArrayLike], weights: Sequence[ArrayLike]) -> Problem:
+        """Raise InvalidInput: what other processes hold would not be known to have changed."""
+        raise InvalidInput("this process holds a part of the data only; scatter the rows with their other targets")
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
         """Raise InvalidInput: no process holds all the data that the objective depends on."""

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.functions import LOSSES, GroupLasso, Loss, Separable, Table
+from glmesh.functions import LOSSES, Loss, Separable, Table
 from glmesh.types import Indices
 from glmesh.validation import number_in, one_of, unknown
 
@@ -51,13 +51,14 @@ class ProblemSpec:
         loss = _loss(loss)
         alpha = number_in(alpha, "alpha", "a finite number >= 0", lambda weight: 0 <= weight < np.inf)
         one_of(split, "split", ("features", "samples"))
+        chosen = next(one for one in SPLITS if one == split)
         name, parts = _penalty(penalty, l1_ratio)
         scaled = [part.scaled(alpha) for part in parts]
         _check_list(penalty, scaled, split)
         _check_pair(loss, scaled, split)
         one = scaled[0] if not isinstance(penalty, list | tuple) else scaled
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": 0.5 if l1_ratio is None else float(l1_ratio)}.get(name)
-        return ProblemSpec(loss, one, name, float(alpha), ratio, split, fit_intercept)  # type: ignore[arg-type]
+        return ProblemSpec(loss, one, name, float(alpha), ratio, chosen, fit_intercept)
 
     @property
     def has_form(self) -> bool:
@@ -132,7 +133,8 @@ class ProblemSpec:
         penalty = self.penalty_of(node)
         if self.split == "samples":
             return penalty
-        if isinstance(penalty, GroupLasso) and np.isin(np.delete(penalty.groups, kept), penalty.groups[kept]).any():
+        labels = penalty.group_labels
+        if labels is not None and np.isin(np.delete(labels, kept), labels[kept]).any():
             raise InvalidInput("the columns of a group go together: remove all of them or none")
         return penalty.take(kept)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -26,8 +25,6 @@ class DataSummary:
     y_min: float  # +inf without samples
     y_max: float  # -inf without samples
     weight: float  # sum of a node's sample weights; the largest of the nodes merged
-
-    SIZE: ClassVar[int] = 7  # numbers in `to_vector`
 
     @staticmethod
     def of(width: int, y: Vector, weight: Vector, *, y_digest: int = 0) -> DataSummary:
@@ -65,11 +62,3 @@ class DataSummary:
     def classes(self) -> tuple[float, float]:
         """Labels (negative, positive) of a classification: the extremes of y."""
         return self.y_min, self.y_max
-
-    def admits(self, late: DataSummary) -> bool:
-        """Return whether the data that `late` summarises lies within these extremes.
-
-        `weight` and `least_width` may differ.
-        """
-        digests = self.least_y_digest <= late.least_y_digest and late.y_digest <= self.y_digest
-        return late.width <= self.width and digests and self.y_min <= late.y_min and late.y_max <= self.y_max

@@ -1,6 +1,7 @@
 """The simulator's transport under a fault plan, which decides what gets through."""
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -35,19 +36,34 @@ class OpenTotals:
     done: list[Unsigned] = field(default_factory=list)  # totals that the unfinished round had made
     turn: int = 0  # totals that the present round has asked for
     members: list[int] = field(default_factory=list)  # that all these totals are of
+    contributions: list[str] = field(default_factory=list)  # digests of those to each of these totals, in turn
 
     def begin_round(self, members: Flags) -> None:
         """Go on with the totals of the round before if it was not finished and had the same members, or begin anew."""
         listed = np.flatnonzero(members).tolist()
         if self.open is None or listed != self.members:
-            self.open, self.done, self.members = None, [], listed
-            self.number += 1  # messages of a total that was given up count for no other
+            self.members = listed
+            self._give_up(0)
         self.turn = 0
 
-    def kept(self) -> Unsigned | None:
-        """Return the next total that this round asks for, if the round was begun before and had made it, else None."""
+    def kept(self, rows: Unsigned) -> Unsigned | None:
+        """Return the next total that this round asks for, if the round was begun before and had made it, else None.
+
+        `rows` are the contributions. If they are others than before, because rows or penalty have changed since, that
+        total and those after it are given up.
+        """
+        at, digest = self.turn, blake2b(np.ascontiguousarray(rows).data, digest_size=12).hexdigest()
         self.turn += 1
-        return self.done[self.turn - 1] if self.turn <= len(self.done) else None
+        if at < len(self.contributions) and self.contributions[at] != digest:
+            self._give_up(at)
+        if at == len(self.contributions):
+            self.contributions = [*self.contributions, digest]
+        return self.done[at] if at < len(self.done) else None
+
+    def _give_up(self, first: int) -> None:
+        """Drop all totals from the `first` on; messages of one that was given up count for no other."""
+        self.open, self.done, self.contributions = None, self.done[:first], self.contributions[:first]
+        self.number += 1
 
     def close(self, total: Unsigned) -> Unsigned:
         """Keep a total that all members hold, until the round is over, and return it."""
@@ -117,7 +133,7 @@ class FaultyTransport(LocalTransport):
 
     def _total(self, rows: Unsigned, *, largest: bool) -> Unsigned:
         """Return the total of the members' rows, shape (K, N), found by messages, or kept from a round before."""
-        kept = self.totals.kept()
+        kept = self.totals.kept(rows)
         if kept is not None:
             return kept
         assert self.round is not None
@@ -142,7 +158,7 @@ class FaultyTransport(LocalTransport):
             return TreeTotal.of(number, rows, self.routes, largest=largest)
         return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return all that changes from exchange to exchange, messages on their way included, for a checkpoint."""
         return super().state() | {
             "exchanges": self.exchanges,
@@ -186,13 +202,17 @@ class FaultyTransport(LocalTransport):
         through = [(one, at) for one, at in zip(mail, places, strict=True) if self._received[at]]
         arrived = [one for one, at in through if lateness[at] == 0]
         arrived += [one for one, at in through if lateness[at] == 0 and copies[at] > 1]
-        due = [delayed.mail for delayed in self.delayed if delayed.due <= self.exchanges]
-        arrived += [one for one in due if self._alive[self._place[one.sender, one.receiver]]]
-        self.delayed = [delayed for delayed in self.delayed if delayed.due > self.exchanges]
+        arrived += self._due()
         self.delayed += [
             DelayedMail(self.exchanges + int(lateness[at]), one) for one, at in through if lateness[at] > 0
         ]
         return arrived
+
+    def _due(self) -> list[Mail]:
+        """Take the delayed messages out that are due in this exchange; return those whose link stands."""
+        due = [delayed.mail for delayed in self.delayed if delayed.due <= self.exchanges]
+        self.delayed = [delayed for delayed in self.delayed if delayed.due > self.exchanges]
+        return [one for one in due if self._alive[self._place[one.sender, one.receiver]]]
 
     def _data(self, weights: Vector) -> Vector:
         """Return the entries of a mixing matrix, shape (nnz,), with these weights on the links.

@@ -97,7 +97,7 @@ class LocalTransport:
             ends = np.concatenate([senders, leg.senders]), np.concatenate([receivers, leg.receivers])
             self._count(*ends, np.concatenate([nothing, leg.sizes(numbers)]), [])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return counters of traffic and times of the virtual clock, as plain data, for a checkpoint."""
         clock = None if self.clock is None else self.clock.state()
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": clock}

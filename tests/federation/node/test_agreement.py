@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
 from glmesh.contract import Column, Contract
 from glmesh.federation.config import Federation, Member, NetworkPart, ProblemPart
-from glmesh.federation.node.agreement import other_targets, scale_warnings, settle
+from glmesh.federation.node.agreement import other_targets, same_targets, scale_warnings, settle, uncompared
 from glmesh.federation.node.site_data import scales
 from glmesh.federation.wire import DataOffer
-from glmesh.problem import DataSummary
 
 
 def _federation(data: Contract | None = None, **problem: Any) -> Federation:
@@ -52,13 +52,29 @@ def test_rows_are_compared_by_number_and_by_one_digest() -> None:
     assert settle(nameless, _federation(loss="squared", split="features", aligned=True)).contract is not None
 
 
-def test_targets_split_by_features_are_compared_by_what_sites_know_anyway() -> None:
-    federation = _federation(loss="squared", split="features")
-    same = DataSummary.of(3, np.array([0.0, 1.0, 2.0]), np.ones(3))
-    shifted = DataSummary.of(3, np.array([0.0, 1.0, 3.0]), np.ones(3))
-    assert other_targets({"ann": same, "ben": same, "eve": same}, federation) == {}
-    assert list(other_targets({"ann": same, "ben": shifted, "eve": same}, federation)) == ["ben"]
-    assert other_targets({"ann": same, "ben": shifted}, _federation(loss="squared")) == {}
+NAMES = {0: "ann", 1: "ben", 2: "eve", 3: "kim"}
+
+
+def test_sites_with_other_targets_than_most_are_named_from_comparisons_of_neighbours() -> None:
+    ring = nx.cycle_graph(4)
+    same = {0: {1: True, 3: True}, 2: {1: True}}
+    assert not uncompared(NAMES, ring, same).edges  # 2 and 3 need not compare: both have the targets of others
+    assert other_targets(same_targets(NAMES, same), NAMES) == {}
+    ben = {0: {1: False, 3: True}, 2: {1: False}}
+    assert [set(link) for link in uncompared(NAMES, ring, ben).edges] == [{2, 3}]
+    ben[3] = {2: True}
+    assert not uncompared(NAMES, ring, ben).edges
+    (culprit,) = other_targets(same_targets(NAMES, ben), NAMES).items()
+    assert culprit[0] == "ben"
+    assert "are not those of ann" in culprit[1]
+
+
+def test_one_end_that_found_other_targets_is_believed_and_no_majority_names_all() -> None:
+    doubted = {0: {1: True}, 1: {0: False}}
+    assert not same_targets([0, 1], doubted).edges
+    assert list(other_targets(same_targets([0, 1], doubted), NAMES)) == ["ann", "ben"]
+    strangers = {0: {1: True, 9: True}}  # 9 takes no part
+    assert set(same_targets([0, 1], strangers)) == {0, 1}
 
 
 def test_scales_are_powers_of_two_and_far_ones_are_named() -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from glmesh.federation.node.gossip_store import GossipStore
 from glmesh.federation.wire.frames import Violation
-from glmesh.federation.wire.messages import DONE, REFUSED, SUMMARY, DataOffer, GossipEntry
-from glmesh.problem.summary import DataSummary
+from glmesh.federation.wire.messages import COMPARED, DONE, FITS, REFUSED, DataOffer, GossipEntry
 
 
 class Sent(list[tuple[int, dict[str, Any]]]):
@@ -18,11 +16,6 @@ class Sent(list[tuple[int, dict[str, Any]]]):
 
     def __call__(self, peer: int, message: dict[str, Any]) -> None:
         self.append((peer, message))
-
-
-def _summary(*y: float) -> list[float]:
-    """The numbers of a node with these labels and four features."""
-    return DataSummary.of(4, np.array(y), np.ones(len(y))).to_vector().tolist()
 
 
 def _offer(**other: Any) -> dict[str, Any]:
@@ -33,22 +26,14 @@ def _offer(**other: Any) -> dict[str, Any]:
 def test_the_statement_with_the_largest_stamp_counts() -> None:
     store, other = (GossipStore(3, (), Sent()) for _ in range(2))
     store.publish(GossipEntry(DONE, 1, 5, 5))
-    other.publish(GossipEntry(DONE, 1, 7, 7), GossipEntry(SUMMARY, 2, 1, numbers=_summary(-1.0, 2.0)))
-    assert sorted(store.merge(other.to_json())) == [(DONE, 1), (SUMMARY, 2)]
+    other.publish(GossipEntry(DONE, 1, 7, 7), GossipEntry(COMPARED, 2, 1, compared={0: True, 1: False}))
+    assert sorted(store.merge(other.to_json())) == [(COMPARED, 2), (DONE, 1)]
+    assert store.compared() == {2: {0: True, 1: False}}
     assert not other.merge(store.to_json())
     assert store.number(DONE, 1) == 7
     assert store.stamp(DONE, 1) == 7
     assert store.number(DONE, 0) is None
     assert store.stamp(DONE, 0) == -1
-
-
-def test_summaries_are_combined_once_all_are_known() -> None:
-    store = GossipStore(3, (), Sent())
-    store.publish(GossipEntry(SUMMARY, 0, 1, numbers=_summary(-1.0, 2.0)))
-    assert list(store.summaries()) == [0]
-    store.publish(GossipEntry(SUMMARY, 2, 1, numbers=_summary(0.0, 3.0)))
-    merged = DataSummary.merge(store.summaries().values())
-    assert (merged.width, merged.y_min, merged.y_max) == (4, -1.0, 3.0)
 
 
 def test_news_goes_to_all_neighbours_but_its_source() -> None:
@@ -69,20 +54,24 @@ def test_news_goes_to_all_neighbours_but_its_source() -> None:
         (7, r"GOSSIP entry 1: expected \[kind, node, stamp, value\], got 7"),
         (
             ["facts", 0, 1, 1],
-            "GOSSIP entry 1: expected one of summary, done, successor, membership, offer, refused, got 'facts'",
+            "GOSSIP entry 1: expected one of fits, compared, done, successor, membership, offer, refused, got 'facts'",
         ),
         (["done", 3, 1, 1], "GOSSIP entry 1: expected a node from 0 to 2, got 3"),
         (["done", 0, "1", 1], "GOSSIP entry 1, stamp: expected a number >= 0, got '1'"),
         (["done", 0, 1, 1.5], "done of node 0: expected a whole number >= -1, got 1.5"),
-        (["summary", 0, 1, [1.0]], r"summary of node 0: expected 7 finite numbers, got \[1.0\]"),
+        (
+            ["summary", 0, 1, [5.0, -5.0, 0.0, 0.0, 1.0, 1.0, 30.0]],
+            "GOSSIP entry 1: expected one of fits, .* got 'summary'",
+        ),
+        (["compared", 0, 1, [[3, True]]], "compared of node 0: expected pairs of a node and whether it has the same"),
         (["refused", 0, 1, "x" * 2000], "refused of node 0: expected a text of at most 1000 characters"),
         (["offer", 0, 1, "x"], "offer of node 0: expected an object, got 'x'"),
         (["offer", 0, 1, {"target": "y"}], "DataOffer, width: expected a value of type int, got None"),
         (["offer", 0, 1, _offer(names=["a", "a"])], "offer, names: expected distinct names"),
         (["offer", 0, 1, _offer(labels=[float("nan")])], "offer, labels: expected finite numbers and texts, got nan"),
         (["offer", 0, 1, _offer(scales=[10**9])], "offer, scales: expected powers of two of numbers"),
-        (["summary", 0, 1, ["x"] * 7], "summary of node 0: expected 7 finite numbers"),
-        (["summary", 0, 1, [10**400] * 7], "summary of node 0: expected 7 finite numbers"),
+        (["compared", 0, 1, [[1, 1]]], "compared of node 0: expected pairs of a node and whether it has the same"),
+        (["compared", 0, 1, {"1": True}], "compared of node 0: expected pairs of a node and whether it has the same"),
     ],
 )
 def test_a_message_with_a_wrong_entry_is_refused_whole(entry: Any, words: str) -> None:
@@ -97,10 +86,10 @@ def test_a_message_without_entries_is_refused() -> None:
         GossipStore(3, (), Sent()).merge({})
 
 
-def test_a_node_whose_summary_is_known_takes_part_whatever_was_said_of_it() -> None:
+def test_a_node_whose_table_fits_takes_part_whatever_was_said_of_it() -> None:
     store = GossipStore(3, (), Sent())
     store.publish(GossipEntry(REFUSED, 1, 1, why="lacks a column"), GossipEntry(REFUSED, 2, 1, why="never came"))
     assert store.refused() == {1: "lacks a column", 2: "never came"}
-    store.publish(GossipEntry(SUMMARY, 2, 1, numbers=_summary(0.0)))
+    store.publish(GossipEntry(FITS, 2, 1, 1))
     assert store.refused() == {1: "lacks a column"}
     assert store.why(1) == "lacks a column"

@@ -298,4 +298,4 @@ def test_two_sites_are_refused_unless_the_file_reveals(tmp_path: Path) -> None:
     made = federate(tmp_path / "yes", parts, network={"reveal": True})
     made.run()
     assert made.endings["alice"].outcome is TrainingOutcome.CERTIFIED
-    assert any("each learns what the other contributes" in one for one in made.said("alice", "federation"))
+    assert any("each learns what the other contributes" in one for one in made.said("alice", "reveals"))

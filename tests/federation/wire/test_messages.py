@@ -9,11 +9,12 @@ import pytest
 
 from glmesh.federation.wire.frames import Violation
 from glmesh.federation.wire.messages import (
+    COMPARED,
     DONE,
+    FITS,
     OFFER,
     PREDICT,
     REFUSED,
-    SUMMARY,
     DataOffer,
     GossipEntry,
     Hello,
@@ -41,7 +42,8 @@ def test_a_message_is_read_back_as_sent(message: Any) -> None:
     "entry",
     [
         GossipEntry(DONE, 2, 5, 40),
-        GossipEntry(SUMMARY, 0, 1, numbers=[1.0, 2.5, 0.0, 0.0, 1.0, -1.0, 3.0]),
+        GossipEntry(FITS, 0, 1, 1),
+        GossipEntry(COMPARED, 0, 1, compared={1: True, 2: False}),
         GossipEntry(OFFER, 1, 1, offer=DataOffer("ill", None, 4)),
         GossipEntry(REFUSED, 1, 1, why="lacks the column bmi"),
     ],

@@ -1,4 +1,4 @@
-"""Which accelerator runs, and when it is switched: rules that read only what all nodes share."""
+"""When exact sums give way to momentum, and how momentum restarts: rules that read only what all nodes share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import pytest
 
 from glmesh import Cola, Problem, Run
 from glmesh.collectives.pipeline import TreeAggregate
-from glmesh.methods.cola import choice
-from glmesh.methods.cola.choice import AccelerationChoice
-from glmesh.methods.cola.exact_sums import ExactSums
+from glmesh.methods.cola.choice import MOST_IDLE, Choice
 from glmesh.methods.cola.momentum import Nesterov
 from glmesh.methods.cola.monitor import TreeMonitor
 from glmesh.methods.cola.restarts import Decision, SharedPolicy
@@ -21,47 +19,31 @@ def block():
     return Run(Problem.glm(X, X[:, 0], penalty="l1", alpha=1.0), n_nodes=6).blocks[0]
 
 
-def test_sums_are_tried_after_the_exchanges_of_forty_sums(block):
-    decides = AccelerationChoice.of(block, "sums")
-    lead = choice.MOMENTUM_FIRST * decides.exchanges_per_sum
-    switches = [decides.after_momentum(round, -float(round)) for round in range(1, lead + 1)]
-    assert switches[:-1] == [None] * (lead - 1)
-    assert switches[-1][0] == "sums"
-    assert decides.progress == 1.0
+def test_idle_sums_that_auto_chose_give_way_to_momentum_until_the_problem_is_another(block):
+    states = {leaves: Cola().start(block, choice=Choice("sums", "", leaves=leaves)) for leaves in (True, False)}
+    for state in states.values():
+        state.exact.idle = MOST_IDLE - 1
+        state.finish_round(block)
+        assert state.exact is not None
+        state.exact.idle = MOST_IDLE
+        state.finish_round(block)
+    assert states[True].exact is None
+    assert states[True].story[-1] == (2, "momentum", "exact sums had nothing more to win")
+    assert states[False].exact is not None  # asked for, so kept
+    Cola().retarget(block, states[True])
+    assert states[True].story[-1][1] == "sums"
+    assert states[True].exact.idle == 0
 
 
-def test_a_trial_that_wins_too_little_ends_and_the_next_comes_later(block):
-    decides = AccelerationChoice.of(block, "sums")
-    begin = decides.next_trial
-    for round in range(1, begin + 1):
-        decides.after_momentum(round, -float(round))
-    slow = ExactSums(value=-float(begin))
-    ends = [decides.after_sum(begin + i, slow) for i in range(1, choice.LONGEST_TRIAL + 1)]
-    assert ends[:-1] == [None] * (choice.LONGEST_TRIAL - 1)
-    assert ends[-1] == ("momentum", "exact sums were slower")
-    assert decides.next_trial == begin + choice.LONGEST_TRIAL + choice.TRIAL_BACKOFF * begin
-
-
-def test_sums_that_won_half_as_much_per_exchange_stay(block):
-    decides = AccelerationChoice.of(block, "sums")
-    begin = decides.next_trial
-    for round in range(1, begin + 1):
-        decides.after_momentum(round, -float(round))
-    rounds = range(begin + 1, begin + 3 * choice.LONGEST_TRIAL)
-    fast = ExactSums(value=-1e9)
-    assert [decides.after_sum(round, fast) for round in rounds] == [None] * len(rounds)
-
-
-def test_idle_and_broken_sums_give_way_to_momentum(block):
-    decides = AccelerationChoice.of(block, "sums")
-    decides.retarget(0)
-    assert decides.after_momentum(0, np.nan)[0] == "sums"
-    assert decides.after_sum(1, ExactSums(idle=choice.MOST_IDLE))[1] == "exact sums had nothing more to win"
-    assert decides.after_momentum(10**6, 0.0) is None  # until the problem is another
-    nothing = AccelerationChoice.of(block, "")
-    assert nothing.after_momentum(10**6, 0.0) is None
-    assert nothing.after_sum(1, ExactSums(idle=choice.MOST_IDLE)) is None  # asked for, so kept
-    assert "missing" in nothing.after_sum(1, ExactSums(broken=True))[1]
+def test_sums_that_lack_a_part_give_way_to_momentum_for_good(block):
+    for leaves in (True, False):
+        state = Cola().start(block, choice=Choice("sums", "", leaves=leaves))
+        state.exact.broken = True
+        state.finish_round(block)
+        assert state.exact is None
+        assert "missing" in state.story[-1][2]
+        Cola().retarget(block, state)
+        assert state.exact is None
 
 
 def test_restarts_follow_h(block):

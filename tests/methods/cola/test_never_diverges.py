@@ -155,19 +155,25 @@ def certified(run: Run) -> bool:
     return run.certificate is not None and run.certificate.relative <= TOL
 
 
+def height(run: Run) -> float:
+    """H, or the objective of a method that has coefficients alone."""
+    measured = run.measure()
+    return measured.objective if run.nodes.primal else measured.h
+
+
 def follow(run: Run, limit: float) -> list[float]:
     """Until certified or at the limit; H along the way, if it takes long."""
     h = []
     while not certified(run) and run.communications < limit and run.rounds < limit:
         next(run)
         if run.rounds % (LIMIT // 20) == 0:
-            h.append(run.measure().h)
+            h.append(height(run))
     return h
 
 
 def outcome(case: Case) -> Outcome:
     with case.run(Cola()) as run, case.run(Cola.printed()) as printed:
-        start, h = run.measure().h, follow(run, LIMIT)
+        start, h = height(run), follow(run, LIMIT)
         follow(printed, max(run.communications, run.rounds) / 1.2)
         middle = len(h) // 2
         return Outcome(
@@ -176,7 +182,7 @@ def outcome(case: Case) -> Outcome:
             max(run.communications, run.rounds),  # a node alone need not communicate, but its rounds count
             start,
             float(np.min(h[:middle], initial=np.inf)),
-            float(np.min([*h[middle:], run.measure().h])),
+            float(np.min([*h[middle:], height(run)])),
             run.story,
             printed.communications if certified(printed) else None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import cvxpy as cp
@@ -29,7 +30,21 @@ class Kinked:
     fit_intercept: bool = True
 
     def value(self, w: np.ndarray, b: float) -> float:
-        return self.loss.total(self.y, self.X @ w + b, self.s) + self.penalty.value(w)
+        """The objective, in extended precision: raw columns of 1e9 and errors of 1e-9 leave few digits."""
+        z = self.X.astype(np.longdouble) @ w.astype(np.longdouble) + np.longdouble(b)
+        error, s = z - self.y, self.s.astype(np.longdouble)
+        if isinstance(self.loss, HingeLoss):
+            losses = np.maximum(0, 1 - self.y * z)
+        elif isinstance(self.loss, EpsilonInsensitiveLoss):
+            losses = np.maximum(0, np.abs(error) - self.loss.epsilon)
+        else:
+            assert isinstance(self.loss, QuantileLoss)
+            losses = np.maximum((1 - self.loss.quantile) * error, -self.loss.quantile * error)
+        w = w.astype(np.longdouble)
+        penalty = (
+            np.broadcast_to(self.penalty.l1, len(w)) @ np.abs(w) + np.broadcast_to(self.penalty.l2, len(w)) @ w**2 / 2
+        )
+        return float(s @ losses + penalty)
 
     def blocks(self, n_nodes: int = 5, n_blocks: int = 1, *, sparse: bool = False) -> list[Rows]:
         """Deal the rows to nodes, and the nodes to blocks; the last node has no row if there are few."""
@@ -99,9 +114,11 @@ def optimum(problem: Kinked) -> float:
     penalty = cp.norm1(cp.multiply(l1 / scale, w)) + 0.5 * cp.sum_squares(cp.multiply(np.sqrt(l2) / scale, w))
     size = float(problem.value(np.zeros(len(scale)), float(np.median(problem.y)))) or 1.0
     try:
-        cp.Problem(cp.Minimize((loss + penalty) / size)).solve(
-            solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-11, max_iter=200
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a solution that may be inaccurate: its objective is computed anew
+            cp.Problem(cp.Minimize((loss + penalty) / size)).solve(
+                solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-11, max_iter=200
+            )
     except cp.SolverError:
         return np.inf
     if w.value is None:

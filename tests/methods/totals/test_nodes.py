@@ -13,7 +13,7 @@ from glmesh import Problem, Result, Run, solve
 from glmesh.engine.path import solve_path
 from glmesh.errors import InvalidData, InvalidInput, UnsuitablePair
 from glmesh.functions import Box, GroupLasso
-from glmesh.methods import InteriorPoint, Nids, ProximalNewton
+from glmesh.methods import InteriorPoint, LimitedMemory, Nids, ProximalNewton, RowSpace
 from glmesh.network import Network
 from tests.scenes import advance
 
@@ -212,14 +212,17 @@ def test_rows_come_and_go(pooled):
 # files
 
 
-@pytest.mark.parametrize("method", [NEWTON, InteriorPoint()], ids=["newton", "kinks"])
+@pytest.mark.parametrize(
+    "method", [NEWTON, InteriorPoint(), RowSpace(), LimitedMemory()], ids=["newton", "kinks", "few rows", "L-BFGS"]
+)
 @pytest.mark.parametrize("data", [True, False])
 @pytest.mark.parametrize(
     "faults", [None, {"seed": 1, "random": [{"loss": 0.1}], "down": [{"node": 1, "from": 3, "until": 6}]}]
 )
 def test_a_run_goes_on_from_a_file_to_the_last_bit(method: Any, data: bool, faults: Any, tmp_path: Path) -> None:
-    loss = "logistic" if method is NEWTON else "hinge"
-    problem, path = apart(loss=loss), tmp_path / "run"
+    loss = "hinge" if isinstance(method, InteriorPoint) else "logistic"
+    penalty = "l1" if loss == "hinge" or method is NEWTON else "l2"
+    problem, path = apart(loss=loss, penalty=penalty), tmp_path / "run"
     whole = Run(problem, method=method, n_nodes=5, faults=faults)
     advance(whole, 5)
     whole.save(path, data=data)

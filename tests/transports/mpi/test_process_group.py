@@ -16,17 +16,16 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
-from glmesh import Lasso, Problem, solve
+from glmesh import Problem, solve
 from glmesh.cli import main
 from glmesh.engine import checkpoint
-from glmesh.engine.path import solve_path
 from glmesh.engine.scatter import load
 from glmesh.errors import InvalidInput
 from glmesh.files import data_files
 from glmesh.parallel.processes import SINGLE_PROCESS
 
 pytest.importorskip("mpi4py", reason="mpi4py is missing: pip install 'glmesh[mpi]'")
-from tests.ranks import X, Y, cases, figures, flat, lasso
+from tests.ranks import cases, figures, fits, flat
 
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
 if MPIEXEC is None:
@@ -78,10 +77,7 @@ def four(tmp_path_factory):
 def test_four_ranks_have_the_simulators_bits(four):
     """Default, printed, exact sums, Chebyshev, consensus methods, one of a stranger; figures, history and bytes."""
     expected = {name: figures(solve(make(), **options)) for name, (make, options) in cases().items()}
-    path = solve_path(lasso(), [8.0, 4.0, 2.0], n_nodes=16, max_rounds=20, tol=1e-2, record_every=5)
-    expected["path"] = {"coefs": path.coefs, "bytes": np.asarray(path.bytes)}
-    fit = Lasso(alpha=0.1, tol=1e-2).fit(X, Y)
-    expected["estimator"] = {"coef": fit.coef_, "intercept": np.asarray(fit.intercept_)}
+    expected |= fits("simulation")
     whole = flat(expected)
     assert {str(found["status"]) for found in expected.values() if "status" in found} == {
         "CONVERGED", "CERTIFIED", "ROUNDS_DONE", "OUT_OF_ROUNDS", "STOPPED_BY_CALLBACK"
@@ -116,7 +112,7 @@ def test_no_rank_holds_the_whole_matrix(four):
     for split, how in itertools.product(("features", "samples"), ("balanced", "shuffled")):
         pooled = Problem.glm(X, y, loss="logistic", split=split)
         options = {"n_nodes": 8, "partition": how, "seed": 1, "max_rounds": 5, "stop": "rounds"}
-        expected = solve(pooled, **options).x
+        expected = solve(pooled, **options).estimates
         parts = [np.load(four / f"hold-{split}-{how}-{rank}.npz") for rank in range(4)]
         read, held, columns = np.sum([part["weight"] for part in parts], axis=0)
         assert read == held == X.nnz

@@ -3,11 +3,12 @@
 What is read here is checked here, and an error names the file and the key. No sockets, no data, no training.
 """
 
-from glmesh.federation.config.federation import Federation, Member, NetworkPart, ProblemPart, difference
+from glmesh.federation.config.federation import LINKS, Federation, Member, NetworkPart, ProblemPart, difference
 from glmesh.federation.config.keys import check_name, expiry, fingerprint
 from glmesh.federation.config.site import Site
 
 __all__ = [
+    "LINKS",
     "Federation",
     "Member",
     "NetworkPart",

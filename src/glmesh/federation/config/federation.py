@@ -73,6 +73,19 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part", bound="DataclassInstance")
 GONE = ("wait", "without", "freeze", "reset")  # what becomes of a member that stays away
+# what a neighbour can learn from gossip, by split; docs/peers.md has the figures
+_LEARNED = {
+    "samples": "Gossip by rows is not masked: a neighbour reads sums over your rows in every round. It can tell who is "
+    "among them, and compute the rows of a site that has few (docs/peers.md, What a neighbour can learn).",
+    "features": "Gossip by features cannot be masked: a neighbour reads sums over your columns in every round. After "
+    "as many rounds as you have columns it knows the space that they span; who also knows the values of a few more "
+    "rows than you have columns can compute those of all rows (docs/peers.md, What a neighbour can learn).",
+}
+_MASKED = (
+    "Totals are masked: members read sums over the rows of all sites and the model, and not what one site contributes "
+    "(docs/peers.md, Masked totals)."
+)
+_REVEALED = "reveal = true: two sites make totals, so each learns what the other contributes (docs/peers.md)."
 LINKS = "links"  # name of the topology that is listed link by link
 
 
@@ -247,25 +260,19 @@ class Federation:
 
     @property
     def gone(self) -> str:
-        """What becomes of a member that is away: "wait" or "without" with totals, "freeze" or "reset" with gossip."""
+        """What becomes of a member that is away: "wait" or "without" with totals, "freeze" or "reset" with gossip.
+
+        By default "wait" with totals, "freeze" split by features, and "reset" with gossip by samples.
+        """
         if not self.problem.by_totals:
-            return self.network.gone or "freeze"
+            return self.network.gone or ("freeze" if self.problem.split == "features" else "reset")
         return "without" if self.network.gone == "without" else "wait"
 
     def remarks(self) -> list[str]:
-        """Return sentences on what the file reveals, and on what it says that is read as something else."""
-        out = []
+        """Return sentences on what the file says that is read as something else."""
         if self.problem.by_totals and self.network.gone in ("freeze", "reset"):
-            out.append(f"gone = {self.network.gone!r} is for gossip; with totals it is read as 'wait'")
-        if self.problem.by_totals and self.network.reveal and len(self.members) < 3:
-            out.append("reveal = true: two sites make totals, so each learns what the other contributes")
-        if not self.problem.by_totals:
-            held = "rows" if self.problem.split == "samples" else "columns"
-            out.append(
-                f"gossip is not masked: a neighbour that keeps what this site sends learns the space of its {held}, "
-                "and with few of them which ones they are"
-            )
-        return out
+            return [f"gone = {self.network.gone!r} is for gossip; with totals it is read as 'wait'"]
+        return []
 
     def id_of(self, name: str) -> int:
         """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""
@@ -348,6 +355,27 @@ class Federation:
             diameter = max(diameter, topology_module.diameter(mixing_module.among(self.mixing, present).matrix))
         return NetworkInfo.of(self.mixing, diameter, self.network.seed)
 
+    @property
+    def hands_over(self) -> bool:
+        """Return whether a member leaves its share A_k x_k with a neighbour, which counts it if the member is lost.
+
+        Split by samples it never does: that share is a sum over the member's rows, with which the neighbour could tell
+        who is among them.
+        """
+        return self.problem.split == "features" and self.gone == "freeze"
+
+    @property
+    def disclosure(self) -> str:
+        """Return what a neighbour can learn of a site's data from its messages, in sentences for those who decide."""
+        if not self.problem.by_totals:
+            return _LEARNED[self.problem.split]
+        return _MASKED if self.is_masked else _REVEALED
+
+    @property
+    def is_masked(self) -> bool:
+        """Return whether nobody reads what a single site contributes."""
+        return self.problem.by_totals and not (self.network.reveal and len(self.members) < 3)
+
     def method(self) -> Cola:
         """Return the method of all sites: CoLA with flow gossip, which survives lost messages and absent nodes."""
         return Cola(gossip="flows")
@@ -377,7 +405,9 @@ def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -
     """Raise InvalidInput if a table has a key that is not in `known`; `where` names the table in the message."""
     for key in tree:
         if key not in known:
-            raise InvalidInput(f"{where}: unknown key {key!r}; known are {', '.join(known)}")
+            other = {"federation": "a node file, as `glmesh node` takes it", "problem": "a federation file"}.get(key)
+            looks = f" (this looks like {other})" if other else ""
+            raise InvalidInput(f"{where}: unknown key {key!r}{looks}; known are {', '.join(known)}")
 
 
 def typed(kind: type[Part], tree: object, where: str) -> Part:

@@ -95,8 +95,10 @@ def make(folder: Path, names: Sequence[str], *, days: int = NODE_DAYS) -> list[P
     The paths of the files that were written are returned. Certificates of nodes are valid for `days`. One that is there
     already is never overwritten: InvalidInput is raised before anything is written.
     """
-    for name in names:
+    for k, name in enumerate(names):
         check_name(name)
+        if name in names[:k]:
+            raise InvalidInput(f"{name} is named twice; every node needs a key of its own")
         if (folder / f"{name}.key").exists() or (folder / f"{name}.crt").exists():
             raise InvalidInput(f"{folder / name}.crt is there already; remove it first, or use another name")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

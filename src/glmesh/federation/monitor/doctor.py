@@ -10,26 +10,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
-import numpy as np
-
-from glmesh.contract import Contract, Fitted
+from glmesh.contract import Contract, DataTable, Fitted
 from glmesh.contract.fitting import listed, spoken
 from glmesh.core import Layout
-from glmesh.errors import GlmeshError
+from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import Site, expiry
 from glmesh.federation.monitor.server import ask
 from glmesh.federation.node.agreement import scale_warnings
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import clock
 from glmesh.federation.node.site_data import SiteData, own_contract
-from glmesh.federation.node.totalling import Totalling, public_summary
+from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.rows import RowComparison
 from glmesh.federation.wire import ROWS, longest_mail
-from glmesh.federation.wire.probe import probe
+from glmesh.federation.wire.listed import listed_certificate
 from glmesh.files.describe import describe
 from glmesh.formatting import size
 from glmesh.network import topology
-from glmesh.problem import DataSummary, NodeData
+from glmesh.problem import DataSummary, NodeData, ProblemSpec
 
 _SOON = 30  # [days] before the end of a certificate from which on a finding is a warning
 _SECONDS_A_BYTE = 1 / 12.5e6  # [s/byte] of an assumed link of 100 Mbit/s
@@ -63,7 +61,12 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         contract = own_contract(own.table, site)
         fitted = own.fitted(contract)
         data = own.node_data(fitted)
-        data.compose(_alone(data.summary()), site.me)
+        _check_labels(own.table, data.spec)
+        summary = _alone(data.summary())
+        if federation.problem.by_totals:
+            data.check(summary, site.me)
+        else:
+            data.compose(summary, site.me)
     except (GlmeshError, OSError) as error:
         yield Finding("data", str(error), "error")
         return
@@ -82,6 +85,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
         member = federation.members[peer]
         look = partial(_reach, address, site, member.name, member.fingerprint)
         yield _tried(f"neighbour {member.name}", look)
+    yield Finding("privacy", federation.disclosure, "ok" if federation.is_masked else "warning")
     if federation.problem.by_totals:
         return
     d = data.columns.d if by_samples else table.m
@@ -98,8 +102,7 @@ def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
     for remark in federation.remarks():
         yield Finding("federation", remark, "warning")
     try:
-        own = _alone(public_summary(data.summary(), _numbers(data)))
-        Totalling.check(federation, site, data, own)
+        Totalling.check(federation, site, data, _alone(data.summary()))
         yield Finding("rules", "this site's own rules let it contribute, as far as its data alone tells")
     except (GlmeshError, OSError) as error:
         yield Finding("rules", str(error), "error")
@@ -109,11 +112,6 @@ def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
     seconds = _TOTALS * (_LATENCY * diameter + message * n_links * _SECONDS_A_BYTE)
     yield Finding("messages", f"about {_TOTALS} totals, {size(message)} each, to each of {n_links} neighbours")
     yield Finding("time", f"about {max(seconds, 1):.0f} s over links of 100 Mbit/s")
-
-
-def _numbers(data: NodeData) -> tuple[float, ...]:
-    """Return the labels of a classification as numbers, none for a regression."""
-    return tuple(float(one) for one in np.unique(data.y)) if data.spec.loss.classifies else ()
 
 
 def compare(path: str | PathLike[str], purpose: str, other: str) -> Iterator[Finding]:
@@ -162,12 +160,25 @@ def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> 
     if site.federation.data is not None:
         yield Finding("contract", f"fits {listed(contract.names) or 'target and rows'}")
     elif own.table.names is not None:
-        yield Finding("contract", f"none in the federation file; this file has {listed(own.table.names)}")
+        yield Finding(
+            "contract",
+            f"none in the federation file, so files are compared when sites meet; this one has "
+            f"{listed(own.table.names)} (to compare now: `glmesh federation init --like FILE` of one site)",
+        )
     else:
         yield Finding("contract", "none, and the file has no header: columns go by position", "warning")
     found = [str(finding) for finding in describe(own.table) if finding.warns]
     for remark in [*found, *fitted.remarks(), *scale_warnings(site.file.name, {site.file.name: own.offer}, contract)]:
         yield Finding("columns", remark, "warning")
+
+
+def _check_labels(table: DataTable, spec: ProblemSpec) -> None:
+    """Raise Mismatch if a table has more than the two labels of a classification."""
+    if spec.loss.classifies and len(table.labels) > 2:
+        raise Mismatch(
+            f"{table.where}: the target {table.target or ''!r} has the labels {spoken(table.labels)}, and the "
+            f"{spec.loss.name} loss needs two; code them as two, or name another target in the node file"
+        )
 
 
 def _state(store: Store) -> str:
@@ -204,5 +215,5 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
 def _reach(address: str, site: Site, name: str, listed: str) -> str:
     """Connect to a neighbour and check its certificate's fingerprint; return a text with the milliseconds it took."""
     began = time.monotonic()
-    probe(address, site, name, listed)
+    listed_certificate(address, site, name, listed)
     return f"reached at {address} in {1000 * (time.monotonic() - began):.0f} ms, with the certificate that is listed"

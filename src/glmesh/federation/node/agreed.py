@@ -1,4 +1,4 @@
-"""Second phase of a node: all summaries are known, so the node's state can be made, or restored."""
+"""Second phase of a node: all sites have agreed, so the node's state can be made, or restored."""
 
 import time
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from glmesh.problem import DataSummary, NodeData
 
 @dataclass(frozen=True)
 class Agreed:
-    """Second phase of a node: the summary of all members' data is known, so its state can be made or restored."""
+    """Second phase of a node: all members' data fits together, so its state can be made or restored."""
 
     neighbourhood: Neighbourhood
     federation: Federation  # in which members that were refused count as late
     data: NodeData
-    summary: DataSummary  # of the data of all members that are not late
+    summary: DataSummary  # `site_data.summary_of`: what the problem needs of all members' data
     fitted: Fitted  # this node's table in the order of the contract
     store: Store
     saved: dict[str, Any] | None  # the checkpoint that the node goes on from; None: there is none

@@ -1,4 +1,4 @@
-"""What all sites conclude from the same offers and summaries: the contract, or who does not fit and why.
+"""What all sites conclude from the same offers and comparisons: the contract, or who does not fit and why.
 
 Pure functions: every site calls them with the same arguments, and so comes to the same end without asking anybody.
 """
@@ -6,15 +6,16 @@ Pure functions: every site calls them with the same arguments, and so comes to t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+
+import networkx as nx
 
 from glmesh.contract import Column, Contract, Verdict, agree
 from glmesh.contract.agreement import outliers
 from glmesh.contract.fitting import listed, spoken
 from glmesh.federation.config import Federation
 from glmesh.federation.wire import PRESUMED, DataOffer
-from glmesh.problem import DataSummary
 
 APART = 7  # [powers of two] between the scale of a column here and at another site from which on there is a warning
 
@@ -105,14 +106,41 @@ def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict
     }
 
 
-def other_targets(summaries: Mapping[str, DataSummary], federation: Federation) -> dict[str, str]:
-    """Return the sites whose targets or sample weights cannot be those of the others, split by features.
+def same_targets(sites: Collection[int], compared: Mapping[int, Mapping[int, bool]]) -> nx.Graph:
+    """Return a graph of these sites with an edge between two that hold the same targets, as far as was compared.
 
-    Only their extremes and sums are compared, which sites tell each other anyway.
+    `compared[k]` says of some neighbours of k whether k found their targets to be its own; one end that found others is
+    enough for no edge.
     """
-    if federation.problem.split != "features":
-        return {}
-    values = {site: (one.y_min, one.y_max, one.weight) for site, one in summaries.items()}
+    graph = nx.empty_graph(sites)
+    for k, results in compared.items():
+        graph.add_edges_from((k, other) for other, same in results.items() if same and {k, other} <= set(sites))
+    for k, results in compared.items():
+        graph.remove_edges_from([(k, other) for other, same in results.items() if not same])
+    return graph
+
+
+def uncompared(sites: Collection[int], links: nx.Graph, compared: Mapping[int, Mapping[int, bool]]) -> nx.Graph:
+    """Return the links between these sites whose ends have not compared their targets, as a graph.
+
+    It is empty as soon as all sites are known to hold the same. `compared` is that of `same_targets`.
+    """
+    if nx.is_connected(same_targets(sites, compared)):
+        return nx.Graph()
+    said = [(k, other) for k, results in compared.items() for other in results]
+    left = nx.Graph(links.subgraph(sites).edges)
+    left.remove_edges_from(said)
+    return left
+
+
+def other_targets(same: nx.Graph, names: Mapping[int, str]) -> dict[str, str]:
+    """Return the sites whose targets or sample weights are not those of more than half of all, with what is known.
+
+    `same` is the graph of `same_targets` after all neighbours were compared; sites that are connected in it hold the
+    same.
+    """
+    groups = {k: number for number, group in enumerate(nx.connected_components(same)) for k in group}
+    values = {names[k]: groups[k] for k in sorted(groups)}
     return {
         site: f"its target or its sample weights are not those of {other}; split by features all sites hold the same"
         for site, other in outliers(values).items()

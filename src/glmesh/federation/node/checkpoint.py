@@ -12,6 +12,7 @@ from glmesh.federation.config import Site
 from glmesh.federation.node.gossip_store import GossipStore
 from glmesh.federation.node.site_data import SiteData
 from glmesh.federation.node.trainer import Trainer
+from glmesh.federation.wire import PROTOCOL
 from glmesh.files.model_files import Model
 from glmesh.problem import DataSummary
 from glmesh.types import SampleMatrix
@@ -26,9 +27,10 @@ class Store:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
-        """Return digests of this node's configuration, data and name, by which its checkpoint is recognised."""
+        """Return digests of protocol, configuration, data and name, by which this node's checkpoint is recognised."""
         table = self._data.table
         parts = {
+            "protocol": PROTOCOL,
             "configuration": self._site.federation.entries(),
             "data": [_plain(table.X), [str(one) for one in table.labels], _codes(table), table.weight, table.names],
             "name": self._site.file.name,
@@ -71,7 +73,7 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f
-    info: dict[str, Any] = {
+    info: dict[str, str | float | int] = {
         "status": status,
         "node": site.file.name,
         "split": part.split,

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from glmesh.federation.wire import OFFER, REFUSED, SUMMARY, DataOffer, Flood, GossipEntry, unexpected
-from glmesh.problem import DataSummary
+from glmesh.federation.wire import COMPARED, FITS, OFFER, REFUSED, DataOffer, Flood, GossipEntry, unexpected
 
 Key = tuple[str, int]  # (kind, node)
 
@@ -48,7 +47,7 @@ class GossipStore:
         return self._flood.keep((entry.kind, entry.node), entry.stamp, entry)
 
     def number(self, kind: str, node: int) -> int | None:
-        """Return the value of the known `done`, `successor` or `membership` of a node; None if there is none."""
+        """Return the number that the known statement of this kind about a node holds; None if there is none."""
         found = self._flood.entries.get((kind, node))
         return None if found is None else found[1].number
 
@@ -65,17 +64,17 @@ class GossipStore:
         """Return the stamp of the known statement of a kind about a node; -1 if there is none."""
         return self._flood.stamp((kind, node))
 
-    def summaries(self) -> dict[int, DataSummary]:
-        """Return the known data summaries by node."""
-        return {node: DataSummary.from_vector(entry.numbers) for node, entry in self._of(SUMMARY).items()}
+    def compared(self) -> dict[int, dict[int, bool]]:
+        """Return by node which neighbours have the same targets as it, as far as it compared them."""
+        return {node: entry.compared for node, entry in self._of(COMPARED).items()}
 
     def offers(self) -> dict[int, DataOffer]:
         """Return the known offers by node."""
         return {node: entry.offer for node, entry in self._of(OFFER).items() if entry.offer is not None}
 
     def refused(self) -> dict[int, str]:
-        """Return why nodes cannot take part, by node; one whose summary is known takes part, whatever was said."""
-        known = self._of(SUMMARY)
+        """Return why nodes cannot take part, by node; one whose table fits takes part, whatever was said."""
+        known = self._of(FITS)
         return {node: entry.why for node, entry in self._of(REFUSED).items() if node not in known}
 
     def _of(self, kind: str) -> dict[int, GossipEntry]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -11,18 +11,17 @@ from glmesh.contract import Contract, Fitted
 from glmesh.errors import GlmeshError, Mismatch
 from glmesh.federation.config import Federation, Site, difference
 from glmesh.federation.node.agreed import Agreed
-from glmesh.federation.node.agreement import other_targets, scale_warnings, settle
+from glmesh.federation.node.agreement import other_targets, same_targets, scale_warnings, settle, uncompared
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.site_data import SiteData, public_reason, summary_of
-from glmesh.federation.node.totalling import public_summary
 from glmesh.federation.wire import (
     DISTINCT,
+    FITS,
     OFFER,
     PREDICT,
     REFUSED,
     ROWS,
-    SUMMARY,
     TRAIN,
     WHY,
     GossipEntry,
@@ -30,7 +29,6 @@ from glmesh.federation.wire import (
 )
 from glmesh.files.archive import remove_parts
 from glmesh.files.describe import describe
-from glmesh.problem import DataSummary
 
 _TELL_OWN = 30.0  # [s] that a site whose own data does not fit stays for neighbours that it has not reached yet
 _TELL = 3.0  # [s] that a site which has learned of a refusal stays for such neighbours
@@ -86,10 +84,12 @@ class Meeting:
             own = SiteData.read(site)
             store = Store(site, own)
             saved = store.load()
+            if self._by_features:
+                neighbourhood.compare_targets(own.table)
         except (GlmeshError, OSError) as caught:
             error = caught
-        for remark in site.federation.remarks():
-            self._log.warning("federation", extra={"why": remark})
+        for remark in [self._federation.disclosure, *self._federation.remarks()]:
+            self._log.warning("reveals", extra={"why": remark})
         neighbourhood.links.start()
         remove_parts(site.state)
         neighbourhood.phase = "meeting"
@@ -99,52 +99,89 @@ class Meeting:
             gossip.merge(saved["gossip"])
         if not self._late:
             gossip.publish(GossipEntry(OFFER, site.me, 1, offer=own.offer))
-        contract, federation = self._agree()
+        contract, federation = self._agree(own)
         try:
             fitted = own.fitted(contract)
             data = own.node_data(fitted)
         except GlmeshError as caught:
             self._withdraw(caught)
         self._remark(own, fitted, contract)
-        summary = summary_of(data)
-        if federation.problem.by_totals:
-            summary = public_summary(summary, fitted.labels)
-        if not (self._late or federation.members[site.me].late):
-            gossip.publish(GossipEntry(SUMMARY, site.me, 1, numbers=summary.to_vector().tolist()))
-        federation, merged = self._summaries(federation)
-        if federation.members[site.me].late and not merged.admits(summary):
-            self._withdraw(
-                Mismatch(
-                    f"the data of {site.file.name} does not fit what the federation agreed on: it has more features, "
-                    "other rows, or other labels"
-                )
-            )
+        if not federation.members[site.me].late:  # late, or refused by the others, which go on without it
+            gossip.publish(GossipEntry(FITS, site.me, 1, 1))
+        federation = self._gather(self._without_statement(FITS))
+        if self._by_features:
+            federation = self._compare(late=federation.members[site.me].late, resumed=saved is not None)
         neighbourhood.waiting = None
-        return Agreed(neighbourhood, federation, data, merged, fitted, store, saved)
+        return Agreed(neighbourhood, federation, data, summary_of(data, fitted.labels), fitted, store, saved)
 
     # agreement
 
-    def _agree(self) -> tuple[Contract, Federation]:
-        """Gather the offers of all members that are not late; return the contract and those who take part."""
+    def _agree(self, own: SiteData) -> tuple[Contract, Federation]:
+        """Gather the offers of all members that are not late; return the contract and those who take part.
+
+        A late site by features, whose offer nobody waits for, looks itself whether its rows and names fit the others'.
+        """
         while True:
-            federation = self._gather(OFFER)
+            federation = self._gather(self._without_statement(OFFER))
             offers = {self.neighbourhood.name(k): offer for k, offer in self._gossip.offers().items()}
             taking_part = [member.name for member in federation.members if not member.late]
             verdict = settle({name: offers[name] for name in taking_part}, federation)
-            if verdict.contract is not None:
-                return verdict.contract, federation
-            self._refuse(verdict.culprits, taking_part)
+            if verdict.contract is None:
+                self._refuse(verdict.culprits, taking_part)
+                continue
+            if federation.members[self._site.me].late and self._by_features:
+                me = self._site.file.name
+                culprits = settle({name: offers[name] for name in taking_part} | {me: own.offer}, federation).culprits
+                if me in culprits:
+                    self._withdraw(Mismatch(culprits[me]))
+            return verdict.contract, federation
 
-    def _summaries(self, federation: Federation) -> tuple[Federation, DataSummary]:
-        """Gather the data summaries of all who take part; return those who do in the end, and the merged summary."""
-        while True:
-            federation = self._gather(SUMMARY)
-            names = {member.name: k for k, member in enumerate(federation.members) if not member.late}
-            known = self._gossip.summaries()
-            culprits = other_targets({name: known[k] for name, k in names.items()}, federation)
-            if not culprits:
-                return federation, DataSummary.merge(known[k] for k in names.values())
+    def _compare(self, *, late: bool, resumed: bool) -> Federation:
+        """Wait until the targets of all who take part are known to be the same; end if they are not, split by features.
+
+        A resumed node has the results of its last run, whose data its checkpoint was recognised by. Any other node
+        believes about itself only what it has found out since it was started.
+        """
+
+        def missing(nodes: Sequence[int]) -> list[int]:
+            """Return the nodes that comparisons are missing with."""
+            around = [peer for peer in self._site.addresses if peer in nodes] or list(self._site.addresses)
+            if not resumed and not any(peer in self._results for peer in around):
+                return around
+            links = [] if late else uncompared(nodes, self._federation.graph, self._compared(resumed)).edges
+            return sorted({pair[0] if pair[1] == self._site.me else pair[1] for pair in links})
+
+        federation = self._gather(missing)
+        names = {k: member.name for k, member in enumerate(federation.members) if not member.late}
+        other = next((names[peer] for peer, equal in self._results.items() if peer in names and not equal), None)
+        if late and other is not None:
+            self._withdraw(Mismatch(f"its target or its sample weights are not those of {other}"))
+        culprits = {} if late else other_targets(same_targets(names, self._compared(resumed)), names)
+        if culprits:
             self._end({self._federation.id_of(name): why for name, why in culprits.items()})
+        return federation
+
+    def _compared(self, resumed: bool) -> dict[int, dict[int, bool]]:
+        """Return by node which neighbours it found to hold the same targets; the argument is that of `_compare`."""
+        me, found = self._site.me, self._gossip.compared()
+        if not resumed:
+            found = {k: {j: same for j, same in results.items() if j != me} for k, results in found.items() if k != me}
+        return found | {me: found.get(me, {}) | self._results}
+
+    @property
+    def _results(self) -> dict[int, bool]:
+        """Return which neighbours hold the same targets as this site, of those that it has compared them with."""
+        targets = self.neighbourhood.targets
+        return {} if targets is None else targets.same
+
+    @property
+    def _by_features(self) -> bool:
+        """Return whether sites hold features of the same rows."""
+        return self._federation.problem.split == "features"
+
+    def _without_statement(self, kind: str) -> Callable[[Sequence[int]], list[int]]:
+        """Return the function that lists those nodes of which no statement of a kind is known."""
+        return lambda nodes: [node for node in nodes if not self._gossip.knows(kind, node)]
 
     def _refuse(self, culprits: Mapping[str, str], taking_part: list[str]) -> None:
         """Publish who does not fit; end if that is everybody or this node, or if one refusal ends the run."""
@@ -156,8 +193,8 @@ class Meeting:
         if self._site.me in reasons:
             self._end(reasons)
 
-    def _gather(self, kind: str) -> Federation:
-        """Wait until each member that is not late made a statement of this kind, or is refused.
+    def _gather(self, lacking: Callable[[Sequence[int]], list[int]]) -> Federation:
+        """Wait until `lacking` names nobody among the members that are neither late nor refused.
 
         Returned is the federation in which those that are refused count as late: nobody waits for them.
         """
@@ -168,7 +205,7 @@ class Meeting:
             refused = {node: why for node, why in gossip.refused().items() if node in needed}
             if refused and self._federation.network.refused == "end":
                 self._end(refused)
-            missing = [node for node in needed if node not in refused and not gossip.knows(kind, node)]
+            missing = lacking([node for node in needed if node not in refused])
             if not missing:
                 return self._without(refused)
             if neighbourhood.stop.is_set():
@@ -202,6 +239,11 @@ class Meeting:
             said.append("no site's file has a header: columns are matched by position, not by name")
         if self._federation.problem.split == "features" and self._federation.problem.aligned and not own.offer.ids:
             said.append("rows have no names: that all files hold the same rows in the same order was not checked")
+        if own.offer.ids and not self._federation.network.salt:
+            said.append(
+                "salt is empty in [network] of the federation file: who can guess the settings there can test guesses "
+                "of all row names; write random text into it at all sites"
+            )
         offers = {self.neighbourhood.name(k): offer for k, offer in self._gossip.offers().items()}
         offers[self._site.file.name] = own.offer
         for remark in [*said, *scale_warnings(self._site.file.name, offers, contract)]:

@@ -6,11 +6,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from glmesh.contract import DataTable
 from glmesh.core import Violation
 from glmesh.errors import InvalidInput
 from glmesh.federation.config import Site
 from glmesh.federation.node.gossip_store import GossipStore, Key
-from glmesh.federation.wire import REFUSED, Hello, Kind, Message, PeerLinks, Ready, pack_json, unpack_json
+from glmesh.federation.node.targets import TargetsComparison
+from glmesh.federation.wire import (
+    COMPARED,
+    REFUSED,
+    GossipEntry,
+    Hello,
+    Kind,
+    Message,
+    PeerLinks,
+    Ready,
+    pack_json,
+    unpack_json,
+)
 
 POLL = 0.2  # [s] longest sleep while waiting for messages: a signal is noticed after this
 SAY_EVERY = 10.0  # [s] between two lines on who is waited for
@@ -42,6 +55,7 @@ class Neighbourhood:
             self.links.links,
             lambda peer, message: self.links.send(peer, Kind.GOSSIP, pack_json(message)),
         )
+        self.targets: TargetsComparison | None = None  # None: split by samples, or the table cannot be read
         self.ready: dict[int, int] = {}  # neighbour -> exchange that it was in when it sent READY
         self.stop = threading.Event()  # set by SIGTERM and Ctrl-C
         self.phase = "starting"  # for people: a phase, or how the run ended
@@ -52,6 +66,23 @@ class Neighbourhood:
     def name(self, node: int) -> str:
         """Return the name of the member with this number."""
         return self.site.federation.members[node].name
+
+    def compare_targets(self, table: DataTable) -> None:
+        """Compare the targets and weights of this site's table with those of every neighbour whose link comes up.
+
+        To be called before links are started.
+        """
+        site = self.site
+        self.targets = TargetsComparison(
+            table,
+            site.federation,
+            site.me,
+            lambda peer, message: self.links.send(peer, Kind.TARGETS, pack_json(message.to_json())),
+        )
+
+    def differs(self, peer: int) -> bool:
+        """Return whether a neighbour is known to hold other targets or weights, split by features."""
+        return self.targets is not None and not self.targets.same.get(peer, True)
 
     def wait_for(self, nodes: Sequence[int], since: float, until: float | None) -> None:
         """Note whom this node waits for, in seconds since 1970, and log it every SAY_EVERY seconds.
@@ -89,6 +120,8 @@ class Neighbourhood:
             self.ready.pop(peer, None)
             if message.up:
                 self.gossip.greet(peer)
+                if self.targets is not None:
+                    self.targets.greet(peer)
             return []
         try:
             if kind is Kind.GOSSIP:
@@ -100,6 +133,8 @@ class Neighbourhood:
                 return news
             if kind is Kind.READY:
                 self.ready[peer] = Ready.from_json(unpack_json(content)).clock
+            elif kind is Kind.TARGETS and self.site.federation.problem.split == "features":
+                self._compare(peer, content)
             elif kind in (Kind.HANDOVER, Kind.BYE) or (kind is Kind.TOTALS and self.site.federation.problem.by_totals):
                 act(peer, kind, content)
             else:
@@ -107,6 +142,13 @@ class Neighbourhood:
         except Violation as error:
             self.links.drop(peer, str(error))
         return []
+
+    def _compare(self, peer: int, content: bytes | bytearray) -> None:
+        """Take in a message of the comparison of targets, and publish what this site has compared if that is new."""
+        if self.targets is not None and self.targets.receive(peer, content):
+            me, gossip = self.site.me, self.gossip
+            stamp = max(gossip.stamp(COMPARED, me) + 1, int(time.time() * 1000))  # above that of a lost disk
+            gossip.publish(GossipEntry(COMPARED, me, stamp, compared=dict(self.targets.same)))
 
     def raise_if_refused(self) -> None:
         """Raise InvalidInput with all reasons if every neighbour is refused or refuses this node."""

@@ -2,7 +2,7 @@
 
 import time
 
-from glmesh.core import Layout
+from glmesh.core import Layout, Violation
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.gossip_store import Key
 from glmesh.federation.node.neighbourhood import SAY_EVERY, Neighbourhood
@@ -55,6 +55,9 @@ class Participant:
         peer, barrier = message.peer, self.exchange.barrier
         for key in self.neighbourhood.receive(message, self._act):
             self._learned(key)
+        if self.neighbourhood.differs(peer) and message.kind is not None:
+            self.neighbourhood.links.drop(peer, "its target or its sample weights are not those of this site")
+            return
         if message.kind is None and message.up:
             self._say_ready(peer)
         elif message.kind is Kind.READY and peer in self.neighbourhood.ready:
@@ -64,6 +67,8 @@ class Participant:
         """Act on a HANDOVER, by storing the neighbour's share, or on a BYE, by waiting for the neighbour no more."""
         if kind is Kind.BYE:
             self.exchange.barrier.ended(peer)
+        elif not self.federation.hands_over:
+            raise Violation("a HANDOVER, which no member of this federation sends")
         else:
             _, self.trainer.handovers[peer] = unpack_vector(content, self.trainer.block.d)
 
@@ -87,9 +92,9 @@ class Participant:
     # statements that all members pass on
 
     def learn_membership(self) -> None:
-        """Take over the membership counters that gossip knows of; join again if this node was given up itself.
+        """Take over each member's membership counter from the gossip store; join again if others gave this node up.
 
-        MAIL carries counters too, but none crosses the links to members that were given up.
+        Mail carries the counters too, but no mail crosses the links to members that were given up.
         """
         trainer, gossip, self._membership_changed = self.trainer, self.neighbourhood.gossip, False
         for node in range(len(self.federation.members)):
@@ -141,7 +146,8 @@ class Participant:
                 self._counters[peer], timing.heard = counter, now  # it has joined: its time begins anew
             away = now - timing.heard
             if trainer.view.is_member(peer) and away > network.gone_after and not timing.finished:
-                about = {"peer": self.neighbourhood.name(peer), "away": away, "model": self.federation.gone}
+                share = "freeze" if self.federation.hands_over else "reset"
+                about = {"peer": self.neighbourhood.name(peer), "away": away, "model": share}
                 self.neighbourhood.log.warning("gone", extra=about)
                 trainer.learn(peer, counter + 1)
                 self._say_membership(peer)
@@ -161,13 +167,13 @@ class Participant:
         self.neighbourhood.wait_for(list(heard), since, since + self.federation.network.gone_after)
 
     def save(self) -> None:
-        """Write a checkpoint, and send this node's share to its successor, which counts it should the node be lost."""
+        """Write a checkpoint, and send this node's share to its successor if the federation hands shares over."""
         trainer, neighbourhood = self.trainer, self.neighbourhood
         self._store.save(trainer, neighbourhood.gossip)
         self.saved_round = trainer.state.round
         links = neighbourhood.links
         successors = [peer for peer in self.timing if links.links[peer].up and trainer.view.is_member(peer)]
-        if successors and self.federation.gone == "freeze":
+        if successors and self.federation.hands_over:
             successor = successors[0]
             if self.timing[successor].is_ready:
                 links.send(successor, Kind.HANDOVER, pack_vector({}, trainer.share()))

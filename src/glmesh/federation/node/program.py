@@ -204,7 +204,8 @@ class _Fit:
 
     def _sum(self, total: Total) -> Steps:
         """Return the sums over all sites of the fields of a total."""
-        at = b"" if total.at is None else total.at.astype("<f8").tobytes()
+        assert total.at is not None  # sites compare it; methods that do not say it are not run
+        at = total.at.astype("<f8").tobytes()
         steps = summation([total], self._program.n_nodes)
         answer: Any = None
         while True:

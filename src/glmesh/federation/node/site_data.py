@@ -14,7 +14,7 @@ import numpy as np
 
 from glmesh.contract import Contract, DataTable, Fitted, fit
 from glmesh.contract.fitting import listed
-from glmesh.errors import InvalidData, InvalidInput, Mismatch, UnreadableFile
+from glmesh.errors import GlmeshError, InvalidData, InvalidInput, Mismatch
 from glmesh.federation.config import Federation, Site
 from glmesh.federation.wire import CONTROL, PRESUMED, DataOffer, pack_json
 from glmesh.files.data_files import is_table, read_table
@@ -76,20 +76,26 @@ def _widened(table: DataTable, contract: Contract) -> DataTable:
     return replace(table, X=X)
 
 
-def summary_of(data: NodeData) -> DataSummary:
-    """Return what the other sites must know of a node's data; unlike in a simulation, no digest of the targets."""
-    return replace(data.summary(), y_digest=0, least_y_digest=0)
+def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
+    """Return the summary of all sites' data as far as a problem between sites needs it; nothing of it is told.
+
+    The contract gives the number of features (split by samples), the number of rows (by features) and the labels of a
+    classification. The range of other targets and the weights are those of this site: split by features they are
+    everybody's, split by samples only a free intercept would need them, which peers do not train by gossip.
+    """
+    own = data.summary()
+    if not labels:
+        return own
+    numbers = [one for one in labels if not isinstance(one, str)]
+    low, high = (min(numbers), max(numbers)) if len(numbers) == len(labels) else (0.0, len(labels) - 1.0)
+    return replace(own, y_min=low, y_max=high)
 
 
 def read_site_table(site: Site) -> DataTable:
     """Read the data file of a site; the columns of target, row names and weights are those of node file or contract."""
     file, contract = site.file, site.federation.data or Contract("")
     named = is_table(site.data)
-    wanted = {
-        "target": (file.target or contract.target) if named else "",
-        "ids": file.ids or (contract.ids if named else ""),
-        "weight": (file.sample_weight or contract.weight) if named else "",
-    }
+    wanted = _columns_of(site, contract) if named else {"target": "", "ids": file.ids, "weight": ""}
     base = contract.index_base if file.index_base is None else file.index_base
     try:
         table = read_table(
@@ -104,14 +110,32 @@ def read_site_table(site: Site) -> DataTable:
         raise
     except InvalidInput as error:
         names = read_table(site.data, has_target=False, missing=contract.missing).names
-        for key, name in wanted.items():
-            if name and names is not None and name not in names:
-                raise Mismatch(
-                    f"{file.data}: lacks the column {name!r} ({key}); the file has {listed(names)}; rename the column, "
-                    "or correct the name in the node file or the federation file"
-                ) from error
+        _refuse_lacking(names or (), wanted, file.data, error)
         raise
     return replace(table, where=file.data)
+
+
+def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
+    """Return the columns of target, ids and weight, as node file or contract name them; "" where neither does."""
+    file = site.file
+    return {
+        "target": file.target or contract.target,
+        "ids": file.ids or contract.ids,
+        "weight": file.sample_weight or contract.weight,
+    }
+
+
+def _refuse_lacking(names: tuple[str, ...], wanted: dict[str, str], where: str, error: InvalidInput) -> None:
+    """Raise Mismatch, from `error`, if a file with these names lacks a column of `wanted` (what it is for -> its name).
+
+    A file without names is left to the caller.
+    """
+    for key, name in wanted.items():
+        if names and name and name not in names:
+            raise Mismatch(
+                f"{where}: lacks the column {name!r} ({key}); the file has {listed(names)}; rename the column, "
+                "or correct the name in the node file or the federation file"
+            ) from error
 
 
 def own_contract(table: DataTable, site: Site) -> Contract:
@@ -126,23 +150,32 @@ def own_contract(table: DataTable, site: Site) -> Contract:
 
 def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
     """Return what all sites are told of a table that keeps the contract `own`; `weight`: the column of its weights."""
-    federation = site.federation
-    said = site.file.index_base is not None or (federation.data is not None and federation.data.index_base is not None)
-    table, told = fitted.table, federation.data is None
-    by_features = federation.problem.split == "features"
-    names = table.names if by_features else own.names if told else ()
-    return DataOffer(
+    federation, table = site.federation, fitted.table
+    contract = federation.data or Contract("")
+    offer = DataOffer(
         target=own.target,
-        names=None if names is None or (told and not own.header) else list(names),
-        width=table.X.shape[1] if by_features else len(own.columns) if told else 0,
-        booleans=[k for k, column in enumerate(own.columns) if column.kind == "boolean"] if told else [],
-        open=told and hasattr(table.X, "toarray") and table.names is None,
-        labels=list(own.labels) if told or not federation.data or not federation.data.labels else [],
+        names=[],
+        open=federation.data is None and hasattr(table.X, "toarray") and table.names is None,
+        labels=[] if contract.labels else list(own.labels),
         weight=weight,
-        rows=table.m if by_features else 0,
-        ids=row_digest(table.ids, federation) if by_features and table.ids is not None else "",
-        index_base=_said_base(table, said),
-        scales=[] if by_features or len(own.columns) > _SCALES else scales(table.X),
+        index_base=_said_base(table, site.file.index_base is not None or contract.index_base is not None),
+    )
+    if federation.problem.split == "features":
+        return replace(
+            offer,
+            names=None if table.names is None else list(table.names),
+            width=table.X.shape[1],
+            rows=table.m,
+            ids="" if table.ids is None else row_digest(table.ids, federation),
+        )
+    offer = replace(offer, scales=[] if len(own.columns) > _SCALES else scales(table.X))
+    if federation.data is not None:  # all sites have the names
+        return offer
+    return replace(
+        offer,
+        names=list(own.names) if own.header else None,
+        width=len(own.columns),
+        booleans=[k for k, column in enumerate(own.columns) if column.kind == "boolean"],
     )
 
 
@@ -193,8 +226,4 @@ def scales(X: SampleMatrix) -> list[int | None]:
 
 def public_reason(error: Exception) -> str:
     """Return what other sites may read of an error of this site: names, never values."""
-    if isinstance(error, Mismatch):
-        return error.public
-    if isinstance(error, UnreadableFile):
-        return "its data file cannot be read; its own log says why"
-    return "its data or its state folder cannot be used; its own log says why"
+    return str(getattr(error, "public", GlmeshError.public))

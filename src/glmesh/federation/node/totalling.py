@@ -6,7 +6,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypedDict
 
 import numpy as np
@@ -25,7 +24,7 @@ from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
 from glmesh.files.model_files import Model
-from glmesh.methods import Rows
+from glmesh.methods import InteriorPoint, ProximalNewton, Rows
 from glmesh.methods.totals.choice import MOST_COEFFICIENTS, method_on_totals
 from glmesh.methods.totals.dealing import rows_of_part
 from glmesh.methods.totals.traits import Traits
@@ -132,7 +131,7 @@ class Totalling:
         """Return the program of this site: the method that suits the objective, on its rows."""
         spec, block = self._federation.problem.model(), self._block
         method = method_on_totals(spec.loss, spec.penalty_of(None), block.p)
-        if method is None:
+        if not isinstance(method, ProximalNewton | InteriorPoint):  # others do not say at which point they ask
             raise UnsuitablePair(
                 f"{block.p:,} coefficients are too many for totals with this penalty (at most {MOST_COEFFICIENTS:,} "
                 "without L1); write method = 'gossip' into [problem]"
@@ -333,13 +332,3 @@ def _rules(federation: Federation, site: Site, block: Rows, changed: int) -> Rul
     late = any(member.late for member in federation.members)
     may_change = federation.gone == "without" or late
     return RuleBook(site.rules, site.file.name, constant, may_change, kinked, changed)
-
-
-def public_summary(summary: DataSummary, labels: tuple[float | str, ...]) -> DataSummary:
-    """Return what all sites may know of a site's rows where totals are made: the width, and labels of the contract.
-
-    Labels that are texts are positions from 0 in the data.
-    """
-    numbers = [float(k) if isinstance(label, str) else label for k, label in enumerate(sorted(labels, key=str))]
-    low, high = (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
-    return replace(summary, y_min=low, y_max=high, weight=0.0)

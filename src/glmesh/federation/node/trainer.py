@@ -153,7 +153,7 @@ class Trainer:
             self.async_certifier.disturb(0, self.state.round + 1)
 
     def _new_edges(self) -> None:
-        """Give links over which nothing was sent yet the present incarnation, `life`."""
+        """Set the incarnation of each link over which nothing was sent yet to `life`, this node's count of starts."""
         for edge in self.gossip.node_flows[0].edges.values():
             if edge.attempt < 0:
                 edge.incarnation = self.life
@@ -186,11 +186,10 @@ class Trainer:
         The share of a node that left is counted by its successor from now on; that of a node that came back, by itself
         again.
         """
-        freeze = self.federation.gone == "freeze"
         for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
                 continue
-            if self.view.has_left(node) and freeze and node in self.handovers:
+            if self.view.has_left(node) and node in self.handovers:
                 self.adopted[node] = self.handovers.pop(node)
             elif self.view.is_member(node):
                 self.adopted.pop(node, None)
@@ -235,7 +234,7 @@ class Trainer:
             return self.state.x.copy(), self.state.v[0].copy()
         return self.proof.x, len(self.proof.certificate.members) * self.proof.s
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self) -> dict[str, object]:
         """Return all that a checkpoint must hold of this node, as a dict that `restore` takes."""
         return {
             "state": self.state,

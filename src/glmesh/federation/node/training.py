@@ -11,7 +11,7 @@ from glmesh.federation.node.participant import Participant
 from glmesh.federation.wire import Kind, pack_json
 from glmesh.problem import DataSummary
 
-_START = 60.0  # [s] that a new node waits for its neighbours to be ready, once all summaries are known
+_START = 60.0  # [s] that a new node waits for its neighbours to be ready, once all have agreed
 _RESUME = 5.0  # [s] that a resumed node waits for them; those that are up answer at once
 _LINGER = 10.0  # [s] that a node stays after its end, to tell its neighbours
 _CONFIRM = 60.0  # [s] without any neighbour after which a node that holds a proof ends by itself
@@ -46,7 +46,7 @@ class Ending:
         return not self.without
 
     def sentence(self) -> str:
-        """Return a line for people: how it ended, without whom, and what a proof is about."""
+        """Return a line for people: how the training ended at this site, which sites it is without, what is proven."""
         proven = self.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE)
         text = self.outcome.value
         if self.outcome is TrainingOutcome.CERTIFIED and self.is_whole:

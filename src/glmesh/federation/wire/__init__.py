@@ -7,6 +7,7 @@ and what messages mean for training is decided in `node`.
 from glmesh.federation.wire.flood import Flood
 from glmesh.federation.wire.frames import (
     CONTROL,
+    PROTOCOL,
     Kind,
     longest_mail,
     pack_json,
@@ -17,8 +18,10 @@ from glmesh.federation.wire.frames import (
 from glmesh.federation.wire.inbox import Message
 from glmesh.federation.wire.links import PeerLinks
 from glmesh.federation.wire.messages import (
+    COMPARED,
     DISTINCT,
     DONE,
+    FITS,
     MEMBERSHIP,
     OFFER,
     PREDICT,
@@ -26,7 +29,6 @@ from glmesh.federation.wire.messages import (
     REFUSED,
     ROWS,
     SUCCESSOR,
-    SUMMARY,
     TRAIN,
     WHY,
     DataOffer,
@@ -39,17 +41,19 @@ from glmesh.federation.wire.messages import (
 from glmesh.federation.wire.transport import PeerExchange
 
 __all__ = [
+    "COMPARED",
     "CONTROL",
     "DISTINCT",
     "DONE",
+    "FITS",
     "MEMBERSHIP",
     "OFFER",
     "PREDICT",
     "PRESUMED",
+    "PROTOCOL",
     "REFUSED",
     "ROWS",
     "SUCCESSOR",
-    "SUMMARY",
     "TRAIN",
     "WHY",
     "DataOffer",

@@ -31,10 +31,11 @@ from glmesh.errors import InvalidInput
 from glmesh.gossip import DIGEST_BYTES, OFFER_BYTES, Membership, Offer
 from glmesh.types import Vector
 
-# version of frames and messages; nodes of different versions refuse each other. 2: kinds renamed. 3: offers. 4: totals
+# version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed. 3: offers.
+# 4: nothing of targets on the gossip store, no shares of rows; totals
 PROTOCOL = 4
 CHUNK = 1 << 20  # [bytes] payload of a frame; a quarter of the 4 MB that gRPC accepts by default
-CONTROL = 4 << 20  # [bytes] longest message before d is known; a GOSSIP message with 10,000 summaries has 2 MB
+CONTROL = 4 << 20  # [bytes] longest message before d is known; a GOSSIP message with 10,000 entries has less than 1 MB
 _CHECKED = 1 << 12  # [bytes] prefix under the checksum, which finds mistakes of ours; TLS guards all of the message
 _HEADER = struct.Struct("<2sBBIIII")
 _MAGIC = b"gm"
@@ -47,12 +48,13 @@ class Kind(enum.IntEnum):
     REFUSE = 2  # JSON: `messages.Refusal`, why the stream is about to end
     GOSSIP = 3  # JSON: entries of the gossip store that all nodes pass on
     MAIL = 4  # bytes of `pack_mail`: what the sender has for this neighbour in one exchange
-    HANDOVER = 5  # a vector: A_k x_k of the sender, which its successor counts if the sender never returns
+    HANDOVER = 5  # a vector, by features only: A_k x_k of the sender, for its successor should it never return
     BYE = 6  # JSON {}: the sender has ended its run
     PART = 7  # a vector: one site's part of a prediction
     ROWS = 9  # digests of names of rows, for a site that compares them with the sender's
-    TOTALS = 10  # bytes of `federation.totals.messages.pack`: statuses, contributions and totals
+    TOTALS = 11  # bytes of `federation.totals.messages.pack`: statuses, contributions and totals
     READY = 8  # JSON: `messages.Ready`, the sender knows d and is in this exchange
+    TARGETS = 10  # JSON: `targets.TargetsMessage`, by features: do both ends hold the same targets?
 
 
 Content = bytes | list[memoryview]  # content of a message; in pieces, so that long vectors are not copied twice
@@ -83,12 +85,12 @@ def _read_header(frame: bytes) -> tuple[int, int, int, int, int]:
     """Return (kind, number of the message, bytes of the message, place of this frame in it, CRC-32) of a frame."""
     if len(frame) < _HEADER.size:
         raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
-    magic, version, *rest = _HEADER.unpack_from(frame)
+    magic, version, *fields = _HEADER.unpack_from(frame)
     if magic != _MAGIC:
         raise Violation("a frame that is none of glmesh's")
     if version != PROTOCOL:
         raise Violation(f"protocol version {version}, this node speaks {PROTOCOL}; upgrade the older of the two")
-    kind, number, total, at, check = rest
+    kind, number, total, at, check = fields
     return kind, number, total, at, check
 
 

@@ -32,8 +32,8 @@ from glmesh.federation.wire.frames import (
     unpack_json,
 )
 from glmesh.federation.wire.inbox import Inbox, Message
+from glmesh.federation.wire.listed import listed_certificate
 from glmesh.federation.wire.messages import Hello, Refusal
-from glmesh.federation.wire.probe import probe
 
 _METHOD, _PATH = "Talk", "/glmesh.Link/Talk"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # [s] between attempts to reach a neighbour; doubled after each, with jitter
@@ -154,7 +154,7 @@ class PeerLinks:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._tasks: list[asyncio.Task[None]] = []
-        self._server: Any = None
+        self._server: grpc.aio.Server | None = None
         self._said: dict[int, str] = {}  # the last reason logged for each neighbour
 
     def start(self) -> None:
@@ -293,7 +293,7 @@ class PeerLinks:
             try:
                 await self._talk(link)
             except grpc.aio.AioRpcError as error:
-                self._failed(link, str(error.details()))
+                self._failed(link, _why_broken(link, str(error.details())))
             except (GlmeshError, OSError) as error:
                 self._failed(link, str(error))
             if time.monotonic() - began > _HANDSHAKE:
@@ -312,8 +312,8 @@ class PeerLinks:
         """Dial a neighbour and hold its stream until it ends."""
         site, identity = self.site, self.site.identity
         listed = site.federation.members[link.peer].fingerprint
-        await asyncio.to_thread(probe, link.address, site, link.name, listed)
-        credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
+        root = await asyncio.to_thread(listed_certificate, link.address, site, link.name, listed)
+        credentials = grpc.ssl_channel_credentials(root, identity.key, identity.certificate)
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", link.name)]
         async with grpc.aio.secure_channel(link.address, credentials, options) as channel:
             call = channel.stream_stream(_PATH)()
@@ -400,6 +400,16 @@ class PeerLinks:
             whole = link.feed(frame)
             if whole is not None:
                 return whole
+
+
+def _why_broken(link: PeerLink, details: str) -> str:
+    """Return words on why a stream that was dialled broke; `details` are those of gRPC."""
+    if "CERTIFICATE_VERIFY_FAILED" not in details:
+        return details
+    return (
+        f"{link.address} showed the listed certificate of {link.name} and then, on the next connection, does not hold "
+        f"its key; somebody may stand between this node and {link.name}"
+    )
 
 
 class _Refused(Violation):

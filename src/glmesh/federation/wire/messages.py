@@ -10,12 +10,12 @@ from typing import Self, get_args, get_origin, get_type_hints
 
 from glmesh.contract.contract import doubled
 from glmesh.core import Violation
-from glmesh.problem import DataSummary
 
 TRAIN, PREDICT, ROWS, DISTINCT = "train", "predict", "rows", "distinct"  # purposes of a HELLO
 # kinds of gossip entries
-SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED = "summary", "done", "successor", "membership", "offer", "refused"
-_KINDS = (SUMMARY, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED)
+DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED = "done", "successor", "membership", "offer", "refused"
+FITS, COMPARED = "fits", "compared"
+_KINDS = (FITS, COMPARED, DONE, SUCCESSOR, MEMBERSHIP, OFFER, REFUSED)
 WHY = 1000  # [characters] of the reason of a refusal; longer ones are cut
 PRESUMED = "1?"  # index base of svmlight text that uses no 0, where nobody said that indices count from 1
 _NAME = 1000  # [characters] longest name of a column, and longest label
@@ -129,7 +129,8 @@ class GossipEntry:
 
     | kind         | value                                                                          |
     |--------------|--------------------------------------------------------------------------------|
-    | `summary`    | the numbers of `DataSummary.to_vector`; all nodes merge those of all members   |
+    | `fits`       | 1: the table of the node keeps the contract                                      |
+    | `compared`   | the neighbours whose targets it compared with its own, by features: the same or not |
     | `done`       | the round that the node holds a good enough certificate about; -1: none any more |
     | `successor`  | the neighbour that counts the node's share if the node never returns            |
     | `membership` | the node's counter in the membership view (odd: a member), after it was given up |
@@ -140,14 +141,15 @@ class GossipEntry:
     kind: str  # of the table above
     node: int  # whom the statement is about
     stamp: int  # grows with every new statement of this kind about this node
-    number: int = -1  # value of `done`, `successor` and `membership`
-    numbers: list[float] = field(default_factory=list)  # value of a `summary`
+    number: int = -1  # value of `fits`, `done`, `successor` and `membership`
+    compared: dict[int, bool] = field(default_factory=dict)  # value of a `compared`
     offer: DataOffer | None = None  # value of an `offer`
     why: str = ""  # value of a `refused`
 
     def to_json(self) -> list[object]:
         """Return the entry as a list [kind, node, stamp, value]."""
-        value: object = {SUMMARY: self.numbers, REFUSED: self.why}.get(self.kind, self.number)
+        pairs = [[node, same] for node, same in sorted(self.compared.items())]
+        value: object = {COMPARED: pairs, REFUSED: self.why}.get(self.kind, self.number)
         return [self.kind, self.node, self.stamp, self.offer.to_json() if self.offer is not None else value]
 
     @staticmethod
@@ -165,9 +167,9 @@ class GossipEntry:
             raise unexpected(where, f"a node from 0 to {n_nodes - 1}", node)
         if type(stamp) is not int or not 0 <= stamp < _NUMBERS:
             raise unexpected(f"{where}, stamp", "a number >= 0", stamp)
-        return GossipEntry(kind, node, stamp)._with_value(value)
+        return GossipEntry(kind, node, stamp)._with_value(value, n_nodes)
 
-    def _with_value(self, value: object) -> GossipEntry:
+    def _with_value(self, value: object, n_nodes: int) -> GossipEntry:
         """Return the entry with the value of its kind; raise Violation for a value that cannot be one."""
         expected = "a whole number >= -1"
         if self.kind == OFFER:
@@ -178,13 +180,20 @@ class GossipEntry:
             if isinstance(value, str) and len(value) <= WHY:
                 return replace(self, why=value)
             expected = f"a text of at most {WHY} characters"
-        elif self.kind == SUMMARY:
-            if isinstance(value, list) and len(value) == DataSummary.SIZE and all(map(_is_finite, value)):
-                return replace(self, numbers=[float(one) for one in value])
-            expected = f"{DataSummary.SIZE} finite numbers"
+        elif self.kind == COMPARED:
+            if isinstance(value, list) and all(_is_result(one, n_nodes) for one in value):
+                return replace(self, compared=dict(value))
+            expected = "pairs of a node and whether it has the same targets"
         elif type(value) is int and -1 <= value < _NUMBERS:
             return replace(self, number=value)
         raise unexpected(f"{self.kind} of node {self.node}", expected, value)
+
+
+def _is_result(value: object, n_nodes: int) -> bool:
+    """Return whether a value is a pair [node, whether its targets are the same]."""
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return type(value[0]) is int and 0 <= value[0] < n_nodes and type(value[1]) is bool
 
 
 def _is_finite(value: object) -> bool:

@@ -8,8 +8,7 @@
 | `gossip_steps`, `passes`, `curvature`, `relaxation` | a strategy for each option of a round |
 | `momentum`, `monitor`, `restarts` | accelerator: Nesterov's method with function-value restarts |
 | `exact_sums`, `plane` | accelerator: exact sums of A_k p_k with a plane search |
-| `newton` | accelerator: Newton's method with exact sums |
-| `choice` | which accelerator runs, and when it is switched |
+| `choice` | what options and the fault plan leave open, and the acceleration that is taken (`methods/choice`) |
 
 Nothing in here does I/O, knows who hosts which node, or reads a clock.
 """

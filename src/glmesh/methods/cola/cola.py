@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Real
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from glmesh.core import Block, Rounds, Setup
 from glmesh.errors import InvalidInput
 from glmesh.gossip import ChebyshevGossip, FlowGossip, Gossip, MatrixGossip
 from glmesh.methods.cola import choice as choices
-from glmesh.methods.cola.choice import ACCELERATIONS, AccelerationChoice, InitialChoice
+from glmesh.methods.cola.choice import ACCELERATIONS, Choice
 from glmesh.methods.cola.curvature import Curvature
 from glmesh.methods.cola.gossip_steps import ChebyshevSteps, GossipSteps, PowerSteps
 from glmesh.methods.cola.iterate import Iterate, initial_variables
@@ -25,6 +25,8 @@ from glmesh.methods.cola.passes import Passes
 from glmesh.methods.cola.relaxation import Relaxation
 from glmesh.methods.cola.round import Plain, Strategies
 from glmesh.methods.cola.state import ColaState
+from glmesh.methods.totals.nodes import TotalNodes
+from glmesh.network import Plan
 from glmesh.solvers import CoordinateDescent, LocalSolver
 from glmesh.solvers.screening import Screening
 from glmesh.types import Indices, Vector
@@ -64,8 +66,8 @@ class Cola:
         "chebyshev" makes `gossip_steps` exchanges that apply the best polynomial of W. "auto" is "flows" as soon as
         messages can get lost, and "matrix" otherwise.
     acceleration : {"auto", "momentum", "sums", "newton", "none"}, default "auto"
-        "auto" follows the table in docs/communications.md; `Result.story` logs each switch. The others do what they say
-        or refuse.
+        "auto" takes the cheapest by the table in docs/communications.md, before the first exchange; `Result.story` says
+        which and why. "newton" is the method on totals for nodes that hold rows. All do what they say or refuse.
     solver : LocalSolver, default CoordinateDescent()
         Local solver of the subproblems.
     curvature : {"auto", "scalar", "majorant", "hessian"}, default "auto"
@@ -90,7 +92,7 @@ class Cola:
     >>> X = np.random.default_rng(0).normal(size=(40, 12))
     >>> lasso = Problem.glm(X, X[:, 0] - X[:, 1], penalty="l1", alpha=1.0)
     >>> solve(lasso, method=Cola(), n_nodes=4, tol=1e-6).story[0][:2]
-    (0, 'momentum')
+    (0, 'sums')
     >>> solve(lasso, method=Cola.printed(), n_nodes=4, tol=1e-6).status.name
     'CONVERGED'
     """
@@ -168,6 +170,11 @@ class Cola:
             raise InvalidInput(
                 f"acceleration={self.acceleration!r} needs {self.unsuited}; 'auto' goes without it in such a case"
             )
+        if self.acceleration == "newton" and not self.leaves_rounds_open:
+            raise InvalidInput(
+                "acceleration='newton' makes totals instead of rounds of CoLA, so it takes no local_passes, gossip or "
+                "curvature, and is Cola's, not Cocoa's"
+            )
 
     @staticmethod
     def printed() -> Cola:
@@ -213,6 +220,12 @@ class Cola:
             return f"sweeps forward and backward, CoordinateDescent('symmetric'); got {self.solver}"
         return None
 
+    @property
+    def leaves_rounds_open(self) -> bool:
+        """Return whether no option asks for rounds of CoLA, so that a method on totals may take their place."""
+        asks = self.local_passes is not None or self.gossip != "auto" or self.curvature != "auto"
+        return not asks and not self.averages_exactly and self.unsuited is None
+
     @cached_property
     def strategies(self) -> Strategies:
         """Return the decisions of these options about a round, one object each."""
@@ -231,18 +244,19 @@ class Cola:
 
     # nodes
 
-    def prepare(self, setup: Setup) -> ColaNodes:
-        """Return the nodes that this process hosts, ready for round 0, with their states and certifiers."""
+    def prepare(self, setup: Setup) -> ColaNodes | TotalNodes[Any]:
+        """Return the nodes that this process hosts, ready for round 0: CoLA's, or those of a method on totals.
+
+        Which, is decided before the first exchange.
+        """
         plan, flows = setup.plan, self.uses_flows(setup)
+        choice = self.decide(setup, flows=flows)
+        if choice.on_totals is not None:
+            return TotalNodes(choice.on_totals, setup, [(0, choice.name, choice.why)])
         nodes = ColaNodes(self, setup, flows=flows)
         starts = nodes.warm_start(setup.warm_start)
-        choice = self.choose(
-            nodes.blocks,
-            reliable=flows or not plan.loses_messages,
-            allows_sums=not (flows and setup.certify),
-            warm=setup.warm_start is not None,
-            any_process=setup.processes.any,
-        )
+        if choice.name != "none" and setup.warm_start is None:
+            choice = replace(choice, cold=choices.starts_at_zero(nodes.blocks, setup.processes.any))
         members = plan.members(0, setup.n_nodes).astype(np.int64) if flows else None
         nodes.states += [self.start(block, x, members, choice) for block, x in zip(nodes.blocks, starts, strict=True)]
         nodes.transport.carries.check(nodes.states[0].gossip.sends)
@@ -251,6 +265,21 @@ class Cola:
         if flows:
             nodes.greet()
         return nodes
+
+    def decide(self, setup: Setup, *, flows: bool) -> Choice:
+        """Return the acceleration of a run, equal at all nodes (`glmesh.methods.cola.choice`); nothing is exchanged.
+
+        `flows`: nodes use flow gossip, because messages may get lost or because it was asked for.
+        """
+        if self.acceleration == "newton":
+            return choices.newton(setup)
+        if self.acceleration == "sums" and flows and setup.certify:
+            return Choice("momentum", "certificates under faults are not made with exact sums")
+        choice = choices.initial(self.acceleration, self.unsuited, reliable=flows or not setup.plan.loses_messages)
+        if self.acceleration != "auto" or choice.name == "none":
+            return choice
+        slow = any(entry.theta is not None for entry in setup.plan.straggler)  # sums make the same passes at all nodes
+        return choices.cheapest(setup, totals=self.leaves_rounds_open, sums=not flows and not slow)
 
     def uses_flows(self, setup: Setup) -> bool:
         """Return whether nodes use flow gossip; raise InvalidInput for options that do not go with the fault plan."""
@@ -261,53 +290,34 @@ class Cola:
         if any(entry.delay for entry in plan.straggler) and setup.timing is None:
             raise InvalidInput("a straggler's delay needs a clock: give network=Network(...), or a theta instead")
         if not flows and plan.loses_messages:
-            if self.acceleration not in ("auto", "none"):
-                raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
-            models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
-            if plan.changes_members or "reset" in models:
-                raise InvalidInput("nodes that join, leave or are reset need gossip='flows' (the default under faults)")
-            if setup.certify:
-                raise InvalidInput("certificates under faults need gossip='flows' (the default under faults)")
+            self._check_averaging(plan, certify=setup.certify)
         return flows
+
+    def _check_averaging(self, plan: Plan, *, certify: bool) -> None:
+        """Raise InvalidInput for what plain averaging, without flow gossip, cannot do while messages are lost."""
+        if self.acceleration not in ("auto", "none"):
+            raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
+        models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
+        if plan.changes_members or "reset" in models:
+            raise InvalidInput("nodes that join, leave or are reset need gossip='flows' (the default under faults)")
+        if certify:
+            raise InvalidInput("certificates under faults need gossip='flows' (the default under faults)")
 
     # rounds
 
-    def choose(
-        self,
-        blocks: Sequence[Block] = (),
-        *,
-        reliable: bool = True,
-        allows_sums: bool = True,
-        warm: bool = False,
-        any_process: Callable[[bool], bool] = bool,
-    ) -> InitialChoice:
-        """Return the accelerator of round 0 and what may follow, equal at all nodes (`glmesh.methods.cola.choice`).
+    def choose(self) -> Choice:
+        """Return the acceleration that options alone decide on, equal at all nodes; momentum where they leave it open.
 
-        Parameters
-        ----------
-        blocks : sequence of Block, default ()
-            Nodes of this process; without any, exact sums are never tried later.
-        reliable : bool, default True
-            Whether no row gets lost one way only.
-        allows_sums : bool, default True
-            Whether exact sums go with the rest of the run: certificates under faults do not.
-        warm : bool, default False
-            Whether variables are given for round 0.
-        any_process : callable, default bool
-            Returns whether a flag is True in any process.
+        Sites take it, which know nothing of each other's data.
         """
-        name, why = choices.initial(self.acceleration, self.unsuited, reliable=reliable, allows_sums=allows_sums)
-        if not blocks or name == "none":
-            return InitialChoice(name, why)
-        cold = not warm and choices.starts_at_zero(blocks, any_process)
-        return InitialChoice(name, why, choices.suitable_sums(self.acceleration, blocks, any_process), cold)
+        return choices.initial(self.acceleration, self.unsuited)
 
     def start(
         self,
         block: Block,
         x: Vector | None = None,
         members: Indices | None = None,
-        choice: InitialChoice | None = None,
+        choice: Choice | None = None,
     ) -> ColaState:
         """Return the state of a block before round 0; the mean of all estimates is Ax.
 
@@ -319,8 +329,8 @@ class Cola:
             Variables; None is 0, or the nearest point inside the bounds of g.
         members : array of K counters or None, default None
             1 for nodes that take part from the start, for flow gossip; None is matrix gossip among all nodes.
-        choice : InitialChoice or None, default None
-            What `choose` returned, equal at all nodes; None chooses for a reliable network, and tries no exact sums.
+        choice : Choice or None, default None
+            What `decide` or `choose` returned, equal at all nodes; None is what `choose` returns.
         """
         choice = self.choose() if choice is None else choice
         self.strategies.passes.check(block)
@@ -334,7 +344,6 @@ class Cola:
             raise InvalidInput("sigma='safe' is for networks that stand still; leave sigma=None where things fail")
         else:
             gossip = FlowGossip.of(block, x, members, momentum=accelerated)
-        tried = choice.exact if self.acceleration == "auto" and accelerated and members is None else ""
         state = ColaState(
             x=x,
             gossip=gossip,
@@ -347,14 +356,11 @@ class Cola:
             visited=np.zeros(block.size),
             relaxation=Relaxation.of(block, self.gamma) if self.sigma == "safe" else None,
             base=Plain(),
-            choice=AccelerationChoice.of(block, tried),
+            leaves_sums=choice.leaves,
         )
         if accelerated:
             state.base = Momentum.of(block, state)
         state.use(block, choice.name, choice.why)
-        switch = state.choice.at_start(block)
-        if switch is not None:
-            state.use(block, *switch)
         if choice.cold:
             state.know_zero(block)
         return state
@@ -383,7 +389,7 @@ class Cola:
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.retarget(block, state)
-        state.choice.retarget(state.round)
+        state.return_to_sums(block)
         for k in range(block.size):
             state.screening.invalidate(k)
 

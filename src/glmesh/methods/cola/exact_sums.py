@@ -20,7 +20,6 @@ import numpy as np
 from glmesh.collectives.totals import AllReduce
 from glmesh.core import Block, PerColumn, Rounds, Shared
 from glmesh.core.block import REFRESH_EVERY
-from glmesh.functions.separable import TABLE
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.plane import GRID_A, Plane, along
 from glmesh.methods.cola.round import Strategies
@@ -44,15 +43,6 @@ PRECONDITIONER_EPS = 1e-3
 RISE_ROUNDING = 1e-12
 
 
-def suits(block: Block) -> bool:
-    """Return whether a plane search gets anywhere in this block: variables at a bound would hold all others back.
-
-    False if g is a table of penalties with a bound on a variable that can move.
-    """
-    lo, hi = block.table[:, 3], block.table[:, 4]
-    return block.kind != TABLE or bool((np.isinf(lo) & np.isinf(hi) | (lo == hi)).all())
-
-
 @dataclass
 class Point:
     """Variables x of the block's columns, shape (n_columns,), and Ax, shape (d,), of the variables of all nodes."""
@@ -69,8 +59,6 @@ class ExactSums:
     """
 
     PASSES: ClassVar[int] = 2  # forward and backward, so that the preconditioner of CG is symmetric
-    solves_for_coefficients: ClassVar[bool] = False
-    center: ClassVar[None] = None
 
     v: Shared[Vector | None] = None  # (d,) Ax, equal at all nodes; None: not known yet
     step: Shared[Vector | None] = None  # (d,) A d; None: d = 0

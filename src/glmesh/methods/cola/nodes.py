@@ -93,26 +93,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         ]
 
     def finish_round(self, number: int) -> None:
-        """Conclude round `number`: let blocks choose the next accelerator, and store what all members have certified.
-
-        Also moves the anchor of a free intercept.
-        """
+        """Conclude round `number`: let blocks leave sums that can do no more, and store what all members certified."""
         for block, state in zip(self.blocks, self.states, strict=True):
             state.finish_round(block)
-        self._follow_intercept()
         if self.by_id.async_certifiers:
             self._note_certificate(self.members(number + 1))
-
-    def _follow_intercept(self) -> None:
-        """Move the anchor of a free intercept to the value that Newton's method, equal at all nodes, has found."""
-        center = self.states[0].coefficients
-        if center is None or not isinstance(f := self.blocks[0].f, Anchored) or f.anchor == f.split(center)[1]:
-            return
-        self.problem = self.problem.anchored(f.split(center)[1])
-        for number, block in enumerate(self.blocks):
-            own = self.partition.columns_of(int(block.ids[0]))
-            held, _ = self.problem.node_functions(int(block.ids[0]), own, self.summary)
-            self.blocks[number] = block.with_functions(held, block.terms)
 
     # what can be seen
 
@@ -306,11 +291,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks]
 
     @property
-    def watching(self) -> list[Any]:
+    def watching(self) -> list[object]:
         """Return the states of the certifiers of this process, one per block."""
         return [watcher.state for watcher in self.watchers]
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, object]:
         """Return {"proof", "summary"}: the last certificate with its state, and what is agreed on of data apart."""
         return {"proof": self.proof, "summary": self.summary}
 
@@ -350,10 +335,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
         """Move every variable to x + step (x - x before), but not across a kink or a bound; the estimates follow.
 
-        `before` is what `mark` returned earlier. Does nothing with Newton's method, which finds the next solution
-        better by itself, and with flow gossip, whose flows are not extrapolated from outside.
+        `before` is what `mark` returned earlier. Does nothing with flow gossip, whose flows are not extrapolated from
+        outside.
         """
-        if not np.isfinite(step) or self.uses_flows or self.states[0].solves_for_coefficients:
+        if not np.isfinite(step) or self.uses_flows:
             return
         for block, state, (x, v) in zip(self.blocks, self.states, before, strict=True):
             ahead = state.x + step * (state.x - x)
@@ -387,13 +372,19 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def warm_start(self, start: object) -> list[Vector | None]:
         """Return the variables of each block from which a run starts, from a Result or an array in the user's order.
 
-        None for each block if `start` is None: a cold start. Raise InvalidInput for variables of another shape or out
-        of bounds.
+        None for each block if `start` is None: a cold start. A Result of a method on totals has coefficients alone:
+        split by samples the dual variables that belong to them are taken. Raise InvalidInput for variables of another
+        shape or out of bounds.
         """
         if start is None:
             return [None] * len(self.blocks)
+        x = getattr(start, "x", start)
+        if x is None:
+            x = getattr(start, "coef", None)
+            if self.by_samples:
+                return list(self._duals_of(x, getattr(start, "intercept", 0.0)))
         try:
-            x = np.asarray(getattr(start, "x", start), dtype=np.float64)
+            x = np.asarray(x, dtype=np.float64)
         except (TypeError, ValueError):
             raise InvalidInput("warm_start is a Result, or variables in your order (Result.x)") from None
         if x.shape != (self.problem.n,) or not np.isfinite(x).all():
@@ -402,6 +393,16 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         if not np.isfinite([block.g.value(part) for block, part in zip(self.blocks, xs, strict=True)]).all():
             raise InvalidInput("warm_start is outside the bounds of this problem")
         return list(xs)
+
+    def _duals_of(self, coef: object, intercept: float) -> list[Vector]:
+        """Return the dual variables of each block's samples that belong to coefficients (p,): slopes of the losses."""
+        w = np.asarray(coef, dtype=np.float64)
+        p = self.blocks[0].d - int(self.problem.spec.fit_intercept)
+        if w.shape != (p,) or not np.isfinite(w).all():
+            raise InvalidInput(f"warm_start needs {p} finite coefficients (Result.coef), got shape {w.shape}")
+        f = self.blocks[0].f
+        w = f.join(w, intercept) if isinstance(f, Anchored) else w
+        return [block.inside(block.g.conjugate_subgradient(-block.columns.transposed_dot(w))) for block in self.blocks]
 
 
 def _deal(setup: Setup) -> Partition:

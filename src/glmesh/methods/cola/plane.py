@@ -270,9 +270,10 @@ class Plane:
         return value, slope, (r11 - r01 - r10 + r00) / (wide * high)
 
     def _newton(self, c: Point, cell: Cell | None) -> Point:
-        """Return the minimiser (a, b) in a cell, or anywhere if g has no remainder, by Newton's method from c.
+        """Return the minimiser (a, b) of the objective in the plane, by Newton's method from the point c.
 
-        Steps that do not decrease the objective are halved.
+        The search stays within a cell of the grid on which the remainder of g is interpolated; None: g has no
+        remainder, and it stays within FARTHEST. Steps that do not decrease the objective are halved.
         """
         low, high = (-FARTHEST, -FARTHEST), (FARTHEST, FARTHEST)
         if cell is not None:

@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from glmesh.core import Accelerator, Block, Shared
-from glmesh.methods.cola.choice import EXACT, AccelerationChoice
+from glmesh.methods.cola.choice import MOST_IDLE
 from glmesh.methods.cola.exact_sums import ExactSums
 from glmesh.methods.cola.iterate import Iterate
 from glmesh.methods.cola.momentum import Momentum
-from glmesh.methods.cola.newton import Newton
 from glmesh.methods.cola.round import Plain, Strategies
-from glmesh.types import Vector
 
 
 @dataclass(kw_only=True)
@@ -19,8 +17,9 @@ class ColaState(Iterate):
     """All that a block of CoLA's nodes carries from round to round: variables, estimates and accelerators."""
 
     base: Plain | Momentum  # accelerator of rounds that gossip; kept while exact sums run
-    choice: Shared[AccelerationChoice]  # when to switch between `base` and exact sums
-    exact: ExactSums | Newton | None = None  # accelerator in use where not None
+    leaves_sums: Shared[bool] = False  # whether sums that win nothing any more give way to `base`
+    exact: ExactSums | None = None  # accelerator in use where not None
+    left_sums: Shared[bool] = False  # whether they did
     story: Shared[list[tuple[int, str, str]]] = field(default_factory=list)  # (round, accelerator from then on, why)
 
     @property
@@ -36,21 +35,28 @@ class ColaState(Iterate):
     def use(self, block: Block, name: str, why: str) -> None:
         """Use the accelerator `name` from the present round on, and log the switch in the story."""
         self.story = [entry for entry in self.story if entry[0] != self.round] + [(self.round, name, why)]
-        if name in EXACT:
-            self.exact = Newton.of(block) if name == "newton" else ExactSums()
+        if name == "sums":
+            self.exact = ExactSums()
         elif self.exact is not None:
             self.exact = None
             self.base.reset(block, self)
 
     def finish_round(self, block: Block) -> None:
-        """Count the round that the accelerator in use has made, and switch to another one if that is due."""
+        """Count the round that the accelerator in use has made; sums that can do no more give way to momentum."""
         self.round += 1
         if self.exact is None:
-            switch = self.choice.after_momentum(self.round, self.base.best)
-        else:
-            switch = self.choice.after_sum(self.round, self.exact)
-        if switch is not None:
-            self.use(block, *switch)
+            return
+        if self.exact.broken:
+            self.use(block, "momentum", "a part of a sum was missing: the network does not stand still")
+        elif self.leaves_sums and self.exact.idle >= MOST_IDLE:
+            self.left_sums = True
+            self.use(block, "momentum", "exact sums had nothing more to win")
+
+    def return_to_sums(self, block: Block) -> None:
+        """Use exact sums again if they had won all there was, because the problem was replaced by another one."""
+        if self.left_sums:
+            self.left_sums = False
+            self.use(block, "sums", "the problem has changed, and there is something to win again")
 
     def know_zero(self, block: Block) -> None:
         """Tell exact sums in use that x = 0 at all nodes, so that Ax = 0 needs no sum."""
@@ -73,19 +79,6 @@ class ColaState(Iterate):
     def knows_product(self) -> bool:
         """Return whether every node's estimate is Ax exactly, known by exact sums."""
         return self.exact is not None and self.exact.v is not None
-
-    @property
-    def solves_for_coefficients(self) -> bool:
-        """Return whether Newton's method is in use, which finds all coefficients and a free intercept by itself."""
-        return self.exact is not None and self.exact.solves_for_coefficients
-
-    @property
-    def coefficients(self) -> Vector | None:
-        """Return the coefficients w, shape (d,), that x and v belong to, as Newton's method found them.
-
-        Return None while Newton's method has found none, or is not in use.
-        """
-        return None if self.exact is None else self.exact.center
 
     @property
     def skipped(self) -> int:

@@ -110,16 +110,16 @@ class DAdmm(Consensus):
     def begin(self, block: Samples, state: Copies) -> AdmmState:
         """Return the state before round 0: every node's samples turned into columns of features, and all duals zero."""
         most = int(np.diff(block.starts.astype(np.int64)).max())
-        rest = Table() if block.rest is None else block.rest.as_table()
-        assert rest is not None  # `check` refuses others
-        g = Table(rest.l1, block.l2, block.linear, rest.lo, rest.hi)
+        nonsmooth = Table() if block.nonsmooth is None else block.nonsmooth.as_table()
+        assert nonsmooth is not None  # `check` refuses others
+        g = Table(nonsmooth.l1, block.l2, block.linear, nonsmooth.lo, nonsmooth.hi)
         forms = []
         for k in range(block.size):
             columns = Columns.of(block.node_columns(k).to_scipy(), rows=True)
             forms.append(CompositeObjective(columns.widen(most), block.loss, g))
         local = Block.of(block.ids.astype(np.int64), block.info, forms, lambda: np.zeros((0, 0)), block.threads)
         local.table[:, 1] += 2.0 * state.step * np.repeat(_degrees(block), block.p)
-        w = np.ascontiguousarray(np.clip(state.w, rest.lo, rest.hi))
+        w = np.ascontiguousarray(np.clip(state.w, nonsmooth.lo, nonsmooth.hi))
         solver = CoordinateDescent(order="cyclic")
         return AdmmState(
             w,

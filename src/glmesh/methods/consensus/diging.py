@@ -81,8 +81,8 @@ class Diging(Consensus):
 
     def _gradients(self, block: Samples, w: Matrix) -> Matrix:
         gradients = block.gradients(w)
-        if self.subgradients and block.rest is not None and (rest := block.rest.as_table()) is not None:
-            gradients += rest.l1 * np.sign(w)
+        if self.subgradients and block.nonsmooth is not None and (nonsmooth := block.nonsmooth.as_table()) is not None:
+            gradients += nonsmooth.l1 * np.sign(w)
         return gradients
 
     def begin(self, block: Samples, state: Copies) -> Copies:

@@ -105,7 +105,7 @@ class Pool:
             one = self.problem.spec.loss.smooth(self.y[mine], self.weight[mine]) if len(mine) else None
             bends.append(0.0 if one is None else 1.0 / one.tau)
         n_nodes = info.n_nodes
-        l2, linear, rest = parts_of(self.problem.spec.penalty_of(None))
+        l2, linear, nonsmooth = parts_of(self.problem.spec.penalty_of(None))
         return Samples(
             ids.astype(np.uint64),
             info,
@@ -117,16 +117,16 @@ class Pool:
             np.array(bends),
             l2 / n_nodes,
             linear / n_nodes,
-            None if rest is None else rest.scaled(1.0 / n_nodes),
+            None if nonsmooth is None else nonsmooth.scaled(1.0 / n_nodes),
             threads,
         )
 
 
 def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
-    """Return (l2, linear, rest) of a penalty l2/2 w^2 + linear w + rest(w).
+    """Return (l2, linear, r) of a penalty l2/2 w^2 + linear w + r(w).
 
-    l2 and linear are numbers, or have shape (p,). The rest holds all kinks and bounds, and is None without any; a
-    penalty that is no table of (l1, l2, linear, lo, hi) per coefficient, as the group Lasso, is all rest.
+    l2 and linear are numbers, or have shape (p,). r holds all kinks and bounds, and is None without any; a penalty
+    that is no table of (l1, l2, linear, lo, hi) per coefficient, as the group Lasso, is all r.
     """
     zero, table = np.zeros(()), penalty.as_table()
     if table is None:
@@ -150,7 +150,7 @@ class Samples:
     bends: Vector  # (n_hosted,) upper bound of the second derivative of each node's losses
     l2: Vector  # quadratic penalty in F_k, a K-th of the whole; one number, or (p,)
     linear: Vector  # linear penalty in F_k, a K-th of the whole; one number, or (p,)
-    rest: Separable | None  # r/K, the penalty with a kink or a bound; None: there is none
+    nonsmooth: Separable | None  # r/K, the penalty with a kink or a bound; None: there is none
     threads: ThreadPool = SERIAL
     constants: Constants = Constants(np.nan, np.nan)  # that hold at all nodes; NaN until `Replicas.constants` is called
 
@@ -216,12 +216,12 @@ class Samples:
 
         r is the part of the penalty that has a kink or a bound; without any, z itself is returned.
         """
-        rest = self.rest
-        if rest is None:
+        nonsmooth = self.nonsmooth
+        if nonsmooth is None:
             return z
-        table = rest.as_table()
+        table = nonsmooth.as_table()
         if table is None:
-            return np.stack([rest.prox(row, step) for row in z])
+            return np.stack([nonsmooth.prox(row, step) for row in z])
         if np.isneginf(table.lo).all() and np.isposinf(table.hi).all():
             width = step * table.l1  # as Table.prox, in two passes over the memory instead of six
             out = np.clip(z, -width, width)

@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from glmesh.errors import UnsuitablePair
 from glmesh.functions import Loss, Separable
-from glmesh.functions.separable import Columnwise
+from glmesh.methods.totals import row_space
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
-from glmesh.methods.totals.newton import ProximalNewton
-from glmesh.types import Vector
+from glmesh.methods.totals.limited_memory import LimitedMemory
+from glmesh.methods.totals.newton import WIDE, ProximalNewton
+from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.pieces import Kinks
+from glmesh.methods.totals.traits import is_smooth
 
 # [coefficients] above which a whole Hessian is not summed: half a million numbers weigh more than what gossip sends
 MOST_COEFFICIENTS = 1000
 
 
-def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int) -> ProximalNewton | InteriorPoint | None:
-    """Return the method on totals for a loss, a penalty (alpha included) and p coefficients; None if there is none.
+def method_on_totals(
+    loss: Loss, penalty: Separable, n_coefficients: int, n_rows: float = np.inf
+) -> TotalMethod[Any] | None:
+    """Return the method on totals for a loss, a penalty (alpha included), p coefficients and m rows; None: none suits.
 
-    A smooth loss takes Newton's method, also with more coefficients if every one has an L1 penalty, because then a
-    working set is enough. A loss with kinks takes the interior-point method, which needs an L1 or L2 penalty and no
-    bounds. The group Lasso, whose terms hold several coefficients, has no method on totals.
+    A smooth loss takes Newton's method, also with thousands of coefficients if at most 500 have no L1 penalty, because
+    then a working set is enough. With an L2 penalty alone it takes L-BFGS there, and any loss the span of the rows if
+    they are few. A loss with kinks takes the interior-point method, which bears no bounds and needs an L1 or L2 penalty
+    where the loss is 0 on one side, as the hinge is. The group Lasso, whose terms hold several coefficients, has no
+    method on totals.
     """
     table = penalty.as_table()
     if table is None:
         return None
-    dual = loss.dual(*_two_rows())
-    if isinstance(dual, Columnwise) and dual.has_smooth_conjugate:
-        narrow = n_coefficients <= MOST_COEFFICIENTS
-        return ProximalNewton() if narrow or bool((table.l1 > 0).all()) else None
+    ridge = row_space.is_ridge(table)
+    if ridge and row_space.pays(n_rows, n_coefficients):
+        return row_space.RowSpace()
+    if is_smooth(loss):
+        plain = np.broadcast_to(table.l1 == 0, n_coefficients)
+        if n_coefficients <= MOST_COEFFICIENTS or int(plain.sum()) <= WIDE:
+            return ProximalNewton()
+        return LimitedMemory() if ridge else None
+    try:
+        kinks = Kinks.of(loss)
+    except UnsuitablePair:
+        return None
     bounded = bool((table.lo > -np.inf).any() or (table.hi < np.inf).any() or table.linear.any())
-    penalised = bool(((table.l1 > 0) | (table.l2 > 0)).all())
+    penalised = kinks.growth > 0 or bool(((table.l1 > 0) | (table.l2 > 0)).all())
     return InteriorPoint() if penalised and not bounded and n_coefficients <= MAX_COLUMNS else None
-
-
-def _two_rows() -> tuple[Vector, Vector]:
-    """Return (targets, weights) of two rows, of which a loss makes a dual that shows whether it is smooth."""
-    return np.array([1.0, -1.0]), np.ones(2)

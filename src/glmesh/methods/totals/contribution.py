@@ -14,16 +14,23 @@ from functools import lru_cache
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.kernels.working_gram import add_gram_of
+from glmesh.kernels.gram import pack_triangle
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty
+from glmesh.methods.totals.standardise import sparse_gram
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
 TRIALS = np.ldexp(1.0, -np.arange(1, 13))  # shorter steps that every total tries: 1/2 ... 2^-12
-EPSILON = 2.0**-52  # relative error of a prediction
+EPSILON = 2.0**-52  # relative error of a product and a sum
 CHUNK = 4096  # [rows] that are weighted at a time: some MB for some hundred columns
-REACH_POWER = 16  # a sum of 16th powers bounds the largest: by less than the factor 2.3 for 10^6 rows
-REACH_LARGEST = 1e18  # of a squared reach; above it a bound is useless in any case
+LEVERAGE_POWER = 16  # a sum of 16th powers bounds the largest: by less than the factor 2.3 for 10^6 rows
+LARGEST_LEVERAGE = 1e18  # above it a bound is useless in any case
+# [sum of the products' sizes] of a combination of columns that is zero but for rounding; the coefficients are rounded
+DEPENDENT = 1e-12
+# [logits] by which a step may move a row to the wrong side because of rounding; rows that overlap by less than that
+# count as separated
+AGAINST = 1e-9
+TOWARDS = 0.1  # [logits] by which Newton's steps move rows that nothing holds: by one where they are far out already
 HESSIAN_ROW_COST = 1 / 12  # [visits to a nonzero] of a nonzero in one row of the Hessian, for the virtual clock
 
 
@@ -43,7 +50,12 @@ class Query:
     shrink: float = 1.0  # factor of the dual point
     cross: bool = False  # whether the Hessian's row of the intercept is asked for, on all columns
     separation: bool = False  # whether it is counted which nodes have rows on the wrong side
-    reach: Matrix | None = None  # (n, n) inverse factor of the Hessian at `point` on all columns; None: not asked for
+    inverse: Matrix | None = None  # (d, d) inverse factor of the Hessian at `point`, for leverages; None: not asked for
+    flat: Matrix | None = None  # (r, d) directions in which the Hessian is flat; None: not asked about
+    softness: float = 1.0  # of the loss at `point`, by which the step is judged
+    next_softness: float = 1.0  # of the loss from the trial point on, whose derivatives are asked for
+    mass: bool = False  # whether the slopes of the losses far away are summed
+    majorant_flat: bool = False  # whether those are directions of the upper bound's Hessian
 
     @property
     def moves(self) -> bool:
@@ -57,27 +69,41 @@ def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, M
     with np.errstate(over="ignore", invalid="ignore"):
         z, q = _predictions(block, penalty, query)
         there = z + q if query.moves else z
-        slopes = [-g.conjugate_subgradient(-there)]
+        here, then = block.softened(query.softness), block.softened(query.next_softness)
+        slopes = [-then.conjugate_subgradient(-there)]
         bends = None
         if len(query.columns) or query.cross:
-            bends = g.conjugate_majorant(-there) if query.majorant else g.conjugate_curvature(-there)
-        values = [g.conjugates(-there), _rounding(block, penalty, query, slopes[0])]
+            bends = then.conjugate_majorant(-there) if query.majorant else then.conjugate_curvature(-there)
+        values = [g.conjugates(-there)]
+        errors = _errors(block, penalty, query)
+        rounding = [_node_sums(block, _rounding(block, slopes[0], errors)), _noise(block, slopes[0])]
         if query.dual:
             theta = _dual_point(block, query, z, q)
             slopes.append(theta)
             values.append(g.slacks(-theta, -there))
-        fields = {"values": _capped(block, values, query.cap)}
+            rounding += [_noise(block, theta), np.sqrt(_node_sums(block, (block.curvatures * errors) ** 2))]
+        fields = {
+            "values": _capped(block, values, query.cap),
+            "rounding": np.stack(rounding, axis=1),
+        }
+        if max(query.softness, query.next_softness) > 1.0:
+            fields["softened"] = _capped(block, (one.conjugates(-there) for one in (here, then)), query.cap)
+        if query.mass:
+            fields["mass"] = _node_sums(block, g.support_bound)[:, None]
         if query.trials:
-            fields["trials"] = _capped(block, (g.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
+            fields["trials"] = _capped(block, (here.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
         fields["slopes"] = np.concatenate(_transposed(block, penalty, np.stack(slopes)), axis=1)
         if bends is not None and len(query.columns):
             fields["hessian"] = _triangles(block, penalty, bends, query.columns)
         if bends is not None and query.cross:
             fields["cross"] = _transposed(block, penalty, bends[None])[0]
         if query.separation:
-            fields["wrong"] = _wrong_sides(block, there)
-        if query.reach is not None:
-            fields["reach"] = _reaches(block, penalty, query.reach)
+            fields["wrong"] = _wrong_sides(block, there, q)
+        if query.inverse is not None:
+            fields["leverages"] = _leverages(block, penalty, query.inverse)
+        if query.flat is not None:
+            weights = g.conjugate_majorant(-there) if query.majorant_flat else g.conjugate_curvature(-there)
+            fields["bent"], fields["bend"] = _bent(block, penalty, query.flat, weights)
     for name, rows in fields.items():
         if not np.isfinite(rows).all():  # far away; the trial point is refused, because a loss is at its cap
             fields[name] = np.where(np.isfinite(rows), rows, 0.0)
@@ -104,13 +130,30 @@ def _predictions(block: Rows, penalty: ScaledPenalty, query: Query) -> tuple[Vec
     return np.ascontiguousarray(out[:, 0]), np.ascontiguousarray(out[:, 1])
 
 
-def _rounding(block: Rows, penalty: ScaledPenalty, query: Query, slopes: Vector) -> Vector:
-    """Return by how much each row's loss may be wrong because predictions are rounded, shape (m,).
+def _errors(block: Rows, penalty: ScaledPenalty, query: Query) -> Vector:
+    """Return by how much each prediction may be wrong because of rounding, shape (m,).
 
-    A prediction is a sum of products whose sizes add up to at most the product of two norms.
+    A prediction is a sum of d products whose sizes add up to at most the product of two norms, and the errors of d sums
+    add up like a random walk; 2 is for the loss of a prediction, which is a sum as well.
     """
     size = np.sqrt((query.point**2).sum()) + np.sqrt((query.step**2).sum())
-    return np.asarray(EPSILON * size * np.abs(slopes) * block.row_norms(penalty.scale))
+    return np.asarray(EPSILON * (2.0 + np.sqrt(len(query.point))) * size * block.row_norms(penalty.scale))
+
+
+def _rounding(block: Rows, slopes: Vector, errors: Vector) -> Vector:
+    """Return by how much each row's loss may be wrong because predictions are, shape (m,).
+
+    A loss with slope t and an upper bound of curvature h changes by at most abs(t) e + h e^2/2 with its prediction.
+    """
+    return np.asarray((np.abs(slopes) + 0.5 * block.curvatures * errors) * errors)
+
+
+def _noise(block: Rows, rows: Vector) -> Vector:
+    """Return by how much an entry of X_k^T of a vector, shape (m,), may be wrong because of rounding, for each node.
+
+    Scaled columns have norms of at most one, so this is the vector's norm times the error of a product.
+    """
+    return EPSILON * np.sqrt(_node_sums(block, rows**2))
 
 
 def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
@@ -118,7 +161,7 @@ def _dual_point(block: Rows, query: Query, z: Vector, q: Vector) -> Vector:
 
     X^T of them is the gradient at the point plus the Hessian times the step, but for what the domain cuts off.
     """
-    g = block.dual
+    g = block.softened(query.softness)
     bend = g.conjugate_majorant(-z) if query.stepped_majorant else g.conjugate_curvature(-z)
     if query.damping:
         bend = bend + query.damping * g.conjugate_majorant(-z)
@@ -144,7 +187,7 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
 
     def fill(k: int) -> None:
         own = np.ascontiguousarray(rows[:, block.starts[k] : block.starts[k + 1]])
-        out[:, k, :-1] = (block.X[k].T @ own.T).T
+        out[:, k, :-1] = (block.transposed[k] @ own.T).T
         out[:, k, -1] = own.sum(axis=1)
         out[:, k] /= penalty.scale
 
@@ -154,15 +197,12 @@ def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:
 
 def _triangles(block: Rows, penalty: ScaledPenalty, bends: Vector, columns: Indices) -> Matrix:
     """Return the upper triangle of each node's Hessian on some columns, shape (n_hosted, n (n + 1) / 2)."""
-    rows, others = triangle(len(columns))
-    scale = penalty.scale[columns]
-    out = np.empty((block.size, len(rows)))
+    n, factors = len(columns), 1.0 / penalty.scale[columns]
+    out = np.empty((block.size, n * (n + 1) // 2))
 
     def fill(k: int) -> None:
         own = bends[block.starts[k] : block.starts[k + 1]]
-        whole = _gram(block.X[k], own, columns) / scale
-        whole /= scale[:, None]
-        out[k] = whole[rows, others]
+        pack_triangle(gram(block.X[k], block.transposed[k], own, columns), factors, out[k])
 
     list(block.threads.map(fill, range(block.size)))
     return out
@@ -175,19 +215,16 @@ def triangle(n: int) -> tuple[Indices, Indices]:
     return rows, columns
 
 
-def _gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
+def gram(X: SampleMatrix, Xt: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
     """Return X^T diag(h) X on some columns, shape (n, n), the upper triangle valid; index p is a column of ones."""
     p, n = int(X.shape[1]), len(columns)
     ones = bool(columns[-1] == p)
     own = columns[: n - ones]
     out = np.zeros((n, n))
     if sp.issparse(X):
-        position = np.full(p, -1, dtype=np.int64)
-        position[own] = np.arange(len(own))
-        found, values = np.empty(n, dtype=np.uint64), np.empty(n)
-        add_gram_of(X.indptr, X.indices, X.data, h, position, found, values, out)
+        sparse_gram(X, X.data, h, own, out)
         if ones:
-            out[:-1, -1] = (X.T @ h)[own]
+            out[:-1, -1] = (Xt @ h)[own]
             out[-1, -1] = h.sum()
         return out
     root = np.sqrt(h)
@@ -201,26 +238,50 @@ def _gram(X: SampleMatrix, h: Vector, columns: Indices) -> Matrix:
     return out
 
 
-def _wrong_sides(block: Rows, there: Vector) -> Matrix:
-    """Return (1, whether a row is on the wrong side of the separating plane) for each node, shape (n_hosted, 2)."""
+def _wrong_sides(block: Rows, there: Vector, along: Vector) -> Matrix:
+    """Return four numbers per node, which tell of separation by the trial point and by the step to it.
+
+    They are 1, whether a row is on the wrong side of the plane at the trial point, whether the step moves a row to the
+    wrong side, and whether it moves one to the right side visibly; shape (n_hosted, 4). Rows without a weight do not
+    count.
+    """
     bounds = block.dual.kernel_rows(len(there))
-    wrong = ((bounds[:, 4] > 0) & (there <= 0)) | ((bounds[:, 3] < 0) & (there >= 0))
-    return np.array([[1.0, wrong[a:b].any()] for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)])
+    side = np.sign(bounds[:, 4] + bounds[:, 3])
+    wrong, against = (side != 0) & (side * there <= 0), side * along < -AGAINST
+    spans = [slice(a, b) for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)]
+    return np.array([[1.0, *(one[span].any() for one in (wrong, against, side * along > TOWARDS))] for span in spans])
 
 
-def _reaches(block: Rows, penalty: ScaledPenalty, inverse: Matrix) -> Matrix:
+def _leverages(block: Rows, penalty: ScaledPenalty, inverse: Matrix) -> Matrix:
     """Return sum_i (x_i^T H^-1 x_i)^16 over each node's rows with a weight, shape (n_hosted, 1).
 
     `inverse` is L^-1 with H = L L^T on all d coordinates.
     """
     out = np.zeros((block.size, 1))
-    factors = np.ascontiguousarray((inverse / penalty.scale).T)
+    factors = penalty.raw(inverse)
     for k, X in enumerate(block.X):
         squares = np.empty(X.shape[0])
         for a in range(0, len(squares), CHUNK):
             part = X[a : a + CHUNK]
             lengths = np.asarray(part @ factors[:-1]) + factors[-1]
             squares[a : a + CHUNK] = np.einsum("ij,ij->i", lengths, lengths)
-        squares = np.where(squares <= REACH_LARGEST, squares, REACH_LARGEST)[block.weight[k] > 0]
-        out[k, 0] = (squares**REACH_POWER).sum()
+        squares = np.where(squares <= LARGEST_LEVERAGE, squares, LARGEST_LEVERAGE)[block.weight[k] > 0]
+        out[k, 0] = (squares**LEVERAGE_POWER).sum()
     return out
+
+
+def _bent(block: Rows, penalty: ScaledPenalty, flat: Matrix, weights: Vector) -> tuple[Matrix, Matrix]:
+    """Return of r directions v how many rows have x.v other than zero, and X^T diag(weights) X v.
+
+    Rows without a weight do not count. The shapes are (n_hosted, r) and (n_hosted, r d).
+    """
+    factors = penalty.raw(flat)
+    sizes = np.abs(factors)
+    counts, products = np.zeros((block.size, len(flat))), np.empty((len(flat), block.starts[-1]))
+    for k, X in enumerate(block.X):
+        change = np.asarray(X @ factors[:-1] + factors[-1])
+        products[:, block.starts[k] : block.starts[k + 1]] = change.T
+        seen = np.abs(change) > DEPENDENT * (abs(X) @ sizes[:-1] + sizes[-1])
+        counts[k] = seen[block.weight[k] > 0].sum(axis=0)
+    slopes = _transposed(block, penalty, products * weights)
+    return counts, np.concatenate(slopes, axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh.core import Setup
-from glmesh.errors import UnsuitablePair
+from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.linalg import Columns
 from glmesh.problem import DataSummary, NodeData, Partition, Problem, Shard, spread
 from glmesh.types import Indices, SampleMatrix, Vector
@@ -32,6 +32,8 @@ def deal(setup: Setup) -> Partition:
         return problem.dealt
     if problem.pooled:
         return spread(_loads(problem.parts[0]), setup.n_nodes, setup.partition, setup.seed, "samples")
+    if not isinstance(setup.partition, str) or setup.partition != "shuffled":
+        raise InvalidInput("the problem's data is already apart, on its nodes; partition= goes with Problem.glm")
     ends = np.cumsum([part.m for part in problem.parts])
     return Partition.of_lists(np.split(np.arange(ends[-1]), ends[:-1]))
 
@@ -43,20 +45,38 @@ def rows_of(problem: Problem, partition: Partition, ids: Indices, summary: DataS
     where data is apart, None: the data is pooled.
     """
     if summary is not None:
-        own_rows = [rows_of_part(problem.parts[int(k)], summary, int(k)) for k in ids]
-        return [X for X, _, _ in own_rows], [y for _, y, _ in own_rows], [weight for _, _, weight in own_rows]
-    data, starts = problem.parts[0], partition.starts[ids[0] : ids[-1] + 2]
-    if isinstance(problem, Shard):
-        own = np.arange(starts[0], starts[-1]) - partition.starts[problem.first]
-    else:
-        own = partition.order[starts[0] : starts[-1]]
+        parts = [problem.parts[int(k)] for k in ids]
+        for k, part in zip(ids.tolist(), parts, strict=True):
+            part.check(summary, k)
+        X = [_by_rows(part.columns.widen(summary.width)) for part in parts]
+        return X, *targets_of(problem, partition, ids, summary)
+    data, own, starts = problem.parts[0], _held(problem, partition, ids), partition.starts[ids[0] : ids[-1] + 2]
     matrix = _by_rows(data.columns) if problem.spec.split == "samples" else _transposed(data.columns)
-    y, weight = data.targets(problem.summary), data.weight
-    if len(own) < len(y) or not np.array_equal(own, np.arange(len(y))):
-        matrix, y, weight = matrix[own], y[own], weight[own]
-    ends = (starts - starts[0]).tolist()
-    spans = [slice(a, b) for a, b in pairwise(ends)]
-    return [matrix[span] for span in spans], [y[span] for span in spans], [weight[span] for span in spans]
+    if len(own) < data.m or not np.array_equal(own, np.arange(data.m)):
+        matrix = matrix[own]
+    spans = [slice(a, b) for a, b in pairwise((starts - starts[0]).tolist())]
+    return [matrix[span] for span in spans], *targets_of(problem, partition, ids, summary)
+
+
+def targets_of(
+    problem: Problem, partition: Partition, ids: Indices, summary: DataSummary | None
+) -> tuple[list[Vector], list[Vector]]:
+    """Return the targets and weights, shape (m_k,), of each of the nodes `ids`, with the arguments of `rows_of`."""
+    if summary is not None:
+        parts = [problem.parts[int(k)] for k in ids]
+        return [part.targets(summary) for part in parts], [part.weight for part in parts]
+    data, own, starts = problem.parts[0], _held(problem, partition, ids), partition.starts[ids[0] : ids[-1] + 2]
+    y, weight = data.targets(problem.summary)[own], data.weight[own]
+    spans = [slice(a, b) for a, b in pairwise((starts - starts[0]).tolist())]
+    return [y[span] for span in spans], [weight[span] for span in spans]
+
+
+def _held(problem: Problem, partition: Partition, ids: Indices) -> Indices:
+    """Return the numbers of the samples of the nodes `ids` among those that this process has of pooled data."""
+    starts = partition.starts[ids[0] : ids[-1] + 2]
+    if isinstance(problem, Shard):
+        return np.asarray(np.arange(starts[0], starts[-1]) - partition.starts[problem.first])
+    return np.asarray(partition.order[starts[0] : starts[-1]])
 
 
 def rows_of_part(part: NodeData, summary: DataSummary, node: int) -> tuple[SampleMatrix, Vector, Vector]:

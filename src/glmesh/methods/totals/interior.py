@@ -33,6 +33,11 @@ HUGE_MEAN = 1e6  # [standard deviations] mean beyond which squares are summed on
 NORMAL = 0.8  # mean absolute deviation of a normal distribution, in standard deviations
 TINY_MU = 1e-30  # [first mu] so that nothing is divided by 0 where the optimum is 0
 
+# Rounds that gain nothing end a run, because rounding then keeps the gap from falling: where columns nearly repeat
+# each other, their effective penalty is tiny, or the optimum is 0
+PATIENCE = 40  # [rounds] without a gain: of 300 random runs those that arrived at 1e-9 had up to 27 of them
+LESS_GAP, LESS_OBJECTIVE = 0.9, 1.0 - 1e-6  # factors of gap and objective that are a gain
+
 Rounds = Generator[Total, Sums, None]
 T = TypeVar("T")
 
@@ -90,6 +95,7 @@ class InteriorPoint(TotalMethod[InteriorState]):
             state.objective = state.loss + model.penalty.value(state.point[: block.p])
             state.mu = self._mu(state.objective, model)
         state.step, state.l1, state.accepted, state.bound = None, None, 0, 0.0
+        state.quiet, state.marks, state.failure = 0, (np.inf, np.inf), ""
         if state.dual is not None and not model.penalty.free.any():
             state.dual = model.penalty.shrunk(state.dual)
             state.bound = max(0.0, model.penalty.lower_bound(state.dual))
@@ -112,8 +118,10 @@ class InteriorPoint(TotalMethod[InteriorState]):
         factor = steps.newton_matrix(model, trial, sums)
         if not steps.may_be_coarse(like, sums, n_nodes):
             self._certify(block, state, trial, factor)
+        _watch(state)
         if state.step is not None:
-            length = steps.better_length(model, state, state.step, sums)
+            length, best = steps.better_length(model, state, state.step, sums)
+            trial = replace(trial, best=best)
             if length != trial.length:
                 state.mu = trial.mu
                 state.step = replace(state.step, length=length) if length > 0 else None
@@ -144,7 +152,8 @@ class InteriorPoint(TotalMethod[InteriorState]):
         power = np.ldexp(1.0, -np.frexp(deviation[:p])[1])
         columns = Standardisation(mean[:p], np.where(deviation[:p] > 0, power, 0.0), block.fit_intercept)
         shift = 0.0 if block.loss.classifies else float(mean[p])
-        state.frame = Frame(columns, shift, float(sums["rows"][0]), weight)
+        target = 1.0 if block.loss.classifies else float(np.hypot(mean[p], deviation[p]))
+        state.frame = Frame(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
         model = steps.Model.of(block, state.frame)
         state.point = np.zeros(columns.d)
         if state.given:
@@ -182,24 +191,25 @@ class InteriorPoint(TotalMethod[InteriorState]):
         if state.step is not None:
             points["loss affine"] = state.point + state.step.affine
         for name, point in points.items():
-            loss = float(sums[name][0])
+            loss = at_rows.value_of(sums, name)
             objective = loss + model.penalty.value(point[: block.p])
             if not objective >= state.objective:
                 state.objective, state.loss = objective, loss
+                state.loss_error = frame.loss_error(point)
                 state.w, state.intercept = frame.columns.to_user(point, frame.shift)
-        names = [name for name in at_rows.CANDIDATES if f"k {name}" in sums]
+        candidates = range(1 if state.step is None else len(at_rows.CANDIDATES))
         if model.penalty.free.any():
             best = frame.columns.from_user(state.w, state.intercept, frame.shift)
             near = Neighbourhood(best, _radius(model, state, trial, frame.weight), factor.solve)
             free = np.append(model.penalty.free, [True] * block.fit_intercept)
-            for name in names:
-                positive, negative, _ = _dual_points(sums, name, block.info.n_nodes)
+            for number in candidates:
+                positive, negative, _ = _dual_points(sums, number, block.info.n_nodes)
                 dual = model.penalty.shrunk(positive + negative)
                 bound = model.penalty.lower_bound(dual) + near.least_product(dual, free)
                 state.bound = max(state.bound, bound)
         else:
-            for name in names:
-                self._improve(block, state, model, _dual_points(sums, name, block.info.n_nodes))
+            for number in candidates:
+                self._improve(block, state, model, _dual_points(sums, number, block.info.n_nodes))
         self._set_gap(state, block.info.n_nodes)
 
     def _improve(self, block: Rows, state: InteriorState, model: steps.Model, parts: list[DualPoint]) -> None:
@@ -213,11 +223,22 @@ class InteriorPoint(TotalMethod[InteriorState]):
                 state.bound, state.dual = max(bound, 0.0), feasible
 
     def _set_gap(self, state: InteriorState, n_nodes: int) -> None:
-        """Set the gap to P - D, and what the rounding of P in a total of n nodes may be."""
+        """Set the gap to P - D and what the rounding of P in a total of n nodes may be; to 0 where P is 0."""
         rounding = ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
-        state.gap = max(state.objective - state.bound, 0.0) + rounding * state.objective
+        gap = max(state.objective - state.bound, 0.0) + rounding * state.objective + state.loss_error
+        state.gap = gap if state.objective != 0.0 else 0.0
         if not np.isfinite(state.gap):
             state.gap = np.inf
+
+
+def _watch(state: InteriorState) -> None:
+    """Count the rounds in which neither the gap fell by a tenth nor the objective by a millionth; end after 40."""
+    gap, objective = state.marks
+    if state.gap < LESS_GAP * gap or state.objective < LESS_OBJECTIVE * objective:
+        state.quiet, state.marks = 0, (min(state.gap, gap), min(state.objective, objective))
+    else:
+        state.quiet += 1
+        state.failure = "rounding" if state.quiet >= PATIENCE else ""
 
 
 def _check(block: Rows) -> None:
@@ -246,17 +267,16 @@ def _radius(model: steps.Model, state: InteriorState, trial: steps.Trial, weight
     return float(np.sqrt(rows + 8.0 * P + l1))
 
 
-def _dual_points(sums: Sums, name: str, n_nodes: int) -> list[DualPoint]:
+def _dual_points(sums: Sums, number: int, n_nodes: int) -> list[DualPoint]:
     """Return the positive and negative part of a theta, and its room, as dual points, from the fields of a total.
 
     Sizes add what rounding is relative to: the products themselves, theta, and the largest entry of the field.
     """
-    c = [sums[f"{name} {part}"] for part in at_rows.PARTS]
-    size, k_size = float(sums[f"size {name}"][0]), float(sums[f"k {name}"][3])
-    sizes = [np.abs(one) + n_nodes / 32.0 * np.abs(one).max(initial=0.0) for one in c]
+    c, k, size = at_rows.candidate(sums, number)
+    largest = [np.abs(sums[name]).max(initial=0.0) for name in ("theta", "theta", "room")]
+    sizes = [np.abs(one) + n_nodes / 32.0 * most for one, most in zip(c, largest, strict=True)]
     sizes[0] = sizes[0] + size
-    k = [float(one) for one in sums[f"k {name}"][:3]]
-    return [DualPoint(k[i], c[i], k_size if i == 0 else 0.0, sizes[i]) for i in range(3)]
+    return [DualPoint(float(k[i]), c[i], float(k[3]) if i == 0 else 0.0, sizes[i]) for i in range(3)]
 
 
 def _of_all(block: Rows, function: Callable[[int], T]) -> list[T]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from glmesh.methods.totals.interior_state import Frame, InteriorState, Step
-from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
+from glmesh.core.totals import Sums
+from glmesh.kernels.interior import Losses, Move, Outcome, step_rows
+from glmesh.methods.totals.interior_state import Frame, InteriorState
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.standardise import column_sums
 from glmesh.types import Matrix, SampleMatrix, Vector
@@ -14,6 +15,8 @@ from glmesh.types import Matrix, SampleMatrix, Vector
 TRIALS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # step lengths at which the smoothed objective is known
 PARTS = ("positive", "negative", "room")  # of theta: its signs, and min(hi - theta, theta - lo)
 CANDIDATES = ("present", "restored", "affine")  # dual points: theta, and after a step to l2 w = -Z'theta or without mu
+VALUES = ("loss", "loss affine", "start", "step", *TRIALS)  # of losses, and smoothed ones at step lengths
+N_VECTORS = 3 + len(PARTS) * len(CANDIDATES)  # D, right and pull first
 PASSES = 3  # over a node's nonzeros in a total: predictions, products Z'a, Gram matrix
 
 Fields = dict[str, Vector]
@@ -41,43 +44,64 @@ def moments(block: Rows, k: int, state: InteriorState) -> Fields:
     return fields
 
 
-def step_fields(block: Rows, k: int, state: InteriorState, frame: Frame, cap: float) -> tuple[Fields, Multipliers]:
-    """Return the fields of node k of a total that tries a step, and the multipliers of its rows there.
+def step_fields(block: Rows, k: int, state: InteriorState, frame: Frame, cap: float) -> tuple[Fields, Matrix]:
+    """Return the fields of node k of a total that tries a step, and the multipliers of its rows there, (m, J, 4).
 
-    Values of the objective beyond `cap` are cut to it, so that no step needs larger units.
+    Without a step the multipliers are at their centres, and all candidates are the same. Values of the objective beyond
+    `cap` are cut to it, so that no step needs larger units.
     """
-    X, y, s = _kept(block, k)
-    kinks = Kinks.of(block.loss)
-    pieces = kinks.pieces(block.loss, y if block.loss.classifies else y - frame.shift, s, frame.weight / frame.n_rows)
-    slopes, fields = {}, {}
-    if state.step is None:
-        g = frame.columns.products(X, state.point[None]) - pieces.k
-        new = pieces.centre(g, state.mu)
-    else:
-        step, old = state.step, state.rows[k]
-        ways = np.stack([state.point, step.direction, step.restoring, step.affine])
-        at, along, restoring, affine = frame.columns.products(X, ways)
-        before, theta = at - pieces.k, pieces.slopes(old)
-        move = step.length * old.curvature * (along + before - step.mu * pieces.share * old.pull)
-        g = before + step.length * along
-        new = pieces.move(old, move, g, step.mu)
-        slopes["restored"] = np.clip(theta + old.curvature * restoring, pieces.lo, pieces.hi)
-        slopes["affine"] = np.clip(theta + old.curvature * (affine + before), pieces.lo, pieces.hi)
-        fields["loss affine"] = _number(min(pieces.values(before + affine).sum(), cap))
-        fields |= _smoothed(pieces, before, along, step, cap)
-    slopes["present"] = pieces.slopes(new)
-    fields["loss"] = _number(min(pieces.values(g).sum(), cap))
-    vectors = _products(pieces, new, g, slopes)
-    for name, theta in slopes.items():
-        parts = _parts(pieces, theta)
-        vectors |= {f"{name} {part}": one.sum(axis=0) for part, one in parts.items()}
-        sums = [(pieces.k * one).sum() for one in parts.values()]
-        fields[f"k {name}"] = np.array([*sums, np.abs(pieces.k * theta).sum()])
-        fields[f"size {name}"] = _number(np.abs(theta).sum())
-    D = new.curvature.sum(axis=0)
-    fields["spread"] = _number((D / s**2).sum())
-    fields["gram"], products = frame.columns.sums(X, D, np.stack(list(vectors.values())))
-    return fields | dict(zip(vectors, products, strict=True)), new
+    kinks, step, X = frame.kinks, state.step, block.X[k]
+    table = block.kernel_rows[block.starts[k] : block.starts[k + 1]]
+    shift = 0.0 if block.loss.classifies else frame.shift
+    barrier = kinks.width * frame.weight / frame.n_rows
+    after = np.zeros((len(table), kinks.n_pieces, 4))
+    before, length, mu, ways = after, 0.0, state.mu, np.zeros((4, frame.columns.d))
+    ways[0] = state.point
+    if step is not None:
+        before, length, mu = state.rows[k], step.length, step.mu
+        ways[1:] = step.direction, step.restoring, step.affine
+    lengths = np.array([0.0, length, *TRIALS])
+    sums, scratch = np.zeros(len(VALUES) + N_SUMS), np.zeros((2, len(lengths)))
+    own = frame.columns.pass_over(X, N_VECTORS)
+    for rows in own.chunks:
+        predictions = own.predictions(rows, ways)
+        vectors, part = np.zeros((len(predictions), N_VECTORS)), np.zeros_like(sums)
+        step_rows(
+            Losses(table[rows], shift, kinks.idle, kinks.n_pieces * kinks.width, barrier),
+            Move(before[rows], predictions, lengths, length, mu),
+            Outcome(after[rows], vectors, *_divided(part), scratch),
+        )
+        sums += part
+        own.add(rows, vectors)
+    values, k_sums, sizes, spread = _divided(sums)
+    gram, moments = own.sums()
+    fields = {"values": np.minimum(values, cap), "k": k_sums.ravel(), "size": sizes, "spread": spread, "gram": gram}
+    fields |= {"right": moments[:, 1], "pull": moments[:, 2]}
+    return fields | {"theta": moments.T[SIGNS].ravel(), "room": moments.T[ROOMS].ravel()}, after
+
+
+N_SUMS = len(CANDIDATES) * (len(PARTS) + 1) + len(CANDIDATES) + 1  # that are not values: "k", "size" and "spread"
+SIGNS = [3 + len(PARTS) * c + part for c in range(len(CANDIDATES)) for part in (0, 1)]  # vectors of the field "theta"
+ROOMS = [5 + len(PARTS) * c for c in range(len(CANDIDATES))]  # vectors of the field "room"
+
+
+def _divided(sums: Vector) -> tuple[Vector, Matrix, Vector, Vector]:
+    """Return views of a node's sums: values, k (3, 4), sizes (3,) and spread (1,)."""
+    a, b = len(VALUES), len(sums) - len(CANDIDATES) - 1
+    return sums[:a], sums[a:b].reshape(len(CANDIDATES), -1), sums[b:-1], sums[-1:]
+
+
+def value_of(sums: Sums, name: str | float) -> float:
+    """Return one of `VALUES` of a total."""
+    return float(sums["values"][VALUES.index(name)])
+
+
+def candidate(sums: Sums, number: int) -> tuple[Matrix, Vector, float]:
+    """Return (Z' of a dual point's `PARTS`, shape (3, d), k' of them and the size of k'theta, the size of theta)."""
+    d = len(sums["right"])
+    signs, room = sums["theta"].reshape(-1, d), sums["room"].reshape(-1, d)
+    products = np.vstack([signs[2 * number : 2 * number + 2], room[number : number + 1]])
+    return products, sums["k"].reshape(len(CANDIDATES), -1)[number], float(sums["size"][number])
 
 
 def _kept(block: Rows, k: int) -> tuple[SampleMatrix, Vector, Vector]:
@@ -85,26 +109,6 @@ def _kept(block: Rows, k: int) -> tuple[SampleMatrix, Vector, Vector]:
     X, y, s = block.X[k], block.y[k], block.weight[k]
     kept = s > 0
     return (X, y, s) if kept.all() else (X[kept], y[kept], s[kept])
-
-
-def _smoothed(pieces: Pieces, before: Matrix, along: Vector, step: Step, cap: float) -> Fields:
-    """Return the sums of smoothed pieces at no step, the step itself and the trials, by the name of the field."""
-    lengths = {"F start": 0.0, "F step": step.length} | {f"F {t}": t for t in TRIALS}
-    return {name: _number(min(pieces.smoothed(before + t * along, step.mu).sum(), cap)) for name, t in lengths.items()}
-
-
-def _products(pieces: Pieces, at: Multipliers, g: Matrix, slopes: dict[str, Matrix]) -> dict[str, Vector]:
-    """Return the right sides theta + D g and D (m/mu)(1/z - 1/v) of Newton's equations, each of shape (m,), by name."""
-    return {
-        "right": (slopes["present"] + at.curvature * g).sum(axis=0),
-        "pull": (at.curvature * pieces.share * at.pull).sum(axis=0),
-    }
-
-
-def _parts(pieces: Pieces, theta: Matrix) -> dict[str, Matrix]:
-    """Return the `PARTS` of theta, each of shape (J, m)."""
-    room = np.minimum(pieces.hi - theta, theta - pieces.lo)
-    return dict(zip(PARTS, (np.maximum(theta, 0.0), np.minimum(theta, 0.0), room), strict=True))
 
 
 def _number(value: float) -> Vector:

@@ -7,23 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from glmesh.core.totals import ROOM, Sums
+from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.dual_bound import StandardisedPenalty
 from glmesh.methods.totals.factor import Factor
-from glmesh.methods.totals.interior_rows import CANDIDATES, PARTS, TRIALS
+from glmesh.methods.totals.interior_rows import TRIALS, candidate, value_of
 from glmesh.methods.totals.interior_state import Frame, InteriorState, Step
 from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Indices, Vector
 
-# Constants of the step: kinks by 1.3 or 2 instead of 1.15, 0.1 or 0.6 instead of 0.3 change the totals to 1e-6 of 14
-# problems by 1 to 3 % on average, and those of single problems by up to 40 % either way (benchmarks/kinks.py)
-LONGER = 1.15  # factor by which a step may be longer than the last one
+# Constants of the step; source of those that are tuned: benchmarks/reports/kinks.md, on whose problems other values
+# change the totals to 1e-6 by some % on average, and those of single problems by up to a half either way
+LONGER = 1.3  # factor by which a step may be longer than the last one was, or should have been: larger dares more
 ENOUGH = 0.3  # share of the best trial's decrease with which a step of less than 1 is accepted
 SHORT = 0.13  # length of a step after which mu stays as it is
-LEAST_CUT, CUT = 0.02, 0.3  # least factor of mu in a round, and factor per unit of Newton's decrement
+LEAST_CUT, CUT = 0.02, 0.4  # least factor of mu in a round, and factor per unit of Newton's decrement
 FEW_ROWS = 20.0  # [rows per column] up to which CUT is not reduced
 SLOWEST_CUT = 0.1  # CUT where there are many rows per column
-LARGEST_MU = 0.1  # [P/N] from the second accepted point on, and where a fit begins at given coefficients
+LARGEST_MU = 0.1  # [P/N] at the second accepted point, and where a fit begins at given coefficients
 LEAST_MU = 0.2  # [tol P/N]: the gap at the centre is 2 N mu
 NOISE = 1e-13  # [F] differences of the smoothed objective that rounding explains
 
@@ -45,7 +46,7 @@ class Model:
     @staticmethod
     def of(block: Rows, frame: Frame) -> Model:
         """Return the model of a block's objective; all blocks make the same."""
-        inverse, kinks = frame.columns.inverse, Kinks.of(block.loss)
+        inverse, kinks = frame.columns.inverse, frame.kinks
         l1 = np.broadcast_to(block.penalty.l1, block.p) * inverse
         l2 = np.where(inverse > 0, np.broadcast_to(block.penalty.l2, block.p) * inverse**2, 1.0)
         at = np.flatnonzero(l1)
@@ -67,17 +68,19 @@ class Trial:
     l1: Multipliers  # of the absolute values there
     length: float  # of the step that led there; 0: none
     mu: float
+    best: float  # length with the least smoothed objective, as far as it is known
 
     @staticmethod
     def of(model: Model, state: InteriorState) -> Trial:
         """Return the point that the total of this round is made at: after the step, or the present one."""
         step = state.step
         if step is None or state.l1 is None:
-            return Trial(state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu)
+            return Trial(state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu, 0.0)
         point = state.point + step.length * step.direction
         slope = step.direction[model.at] + state.point[model.at] - step.mu * state.l1.pull
         move = step.length * state.l1.curvature * slope
-        return Trial(point, model.absolute.move(state.l1, move, point[model.at][None], step.mu), step.length, step.mu)
+        l1 = model.absolute.move(state.l1, move, point[model.at][None], step.mu)
+        return Trial(point, l1, step.length, step.mu, step.length)
 
 
 def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | None, float]:
@@ -87,18 +90,11 @@ def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | N
     """
     if state.sums is None:
         return None, np.inf
-    sizes = dict(state.sums.sizes)
-    value = value_room(n_nodes) * max(sizes["loss"], sizes.get("F start", 0.0), least)
-    names = ["loss", "loss affine", "F start", "F step", *(f"F {t}" for t in TRIALS)]
-    made = dict.fromkeys(names, value)
-    made |= {name: STEEP_ROOM * sizes[name] for name in STEEP}
-    for name in CANDIDATES:
-        made[f"k {name}"], made[f"size {name}"] = sizes["k present"], sizes["size present"]
-        made |= {
-            f"{name} {part}": sizes[f"{name if f'{name} {part}' in sizes else 'present'} {part}"] for part in PARTS
-        }
+    sizes = state.sums.sizes
+    value = value_room(n_nodes) * max(sizes["values"], least)
+    made = {name: STEEP_ROOM * size if name in STEEP else size for name, size in sizes.items()} | {"values": value}
     cap = value * 2.0 ** (ROOM - 1 - (n_nodes - 1).bit_length())
-    return Sums({}, {name: size if size > 0 else made["size present"] for name, size in made.items()}), cap
+    return Sums({}, {name: size if size > 0 else sizes["size"] for name, size in made.items()}), cap
 
 
 def value_room(n_nodes: int) -> float:
@@ -117,22 +113,22 @@ def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
 def newton_matrix(model: Model, trial: Trial, sums: Sums) -> Factor:
     """Return the factor of M = Z'DZ + l2, and D of the absolute values, at the point of a total."""
     d, p = len(trial.point), np.arange(len(model.penalty.l2))
-    M = np.zeros((d, d))
-    M[np.triu_indices(d)] = sums["gram"]
+    M = np.empty((d, d))
+    unpack_triangle(sums["gram"], M)
     M[p, p] += model.penalty.l2
     M[model.at, model.at] += trial.l1.curvature[0]
     return Factor(M)
 
 
-def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) -> float:
-    """Return the length of the step that decreases the smoothed objective F most, or that of the step if it will do.
+def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) -> tuple[float, float]:
+    """Return (the length to take, the length that decreases the smoothed objective F most) of the step that was tried.
 
-    Return 0 if F decreases at no trial: the direction is not one of descent, as multipliers are too far from their
-    centres.
+    The length to take is that of the step if it will do, else the best one. It is 0 if F decreases at no trial: the
+    direction is not one of descent, as multipliers are too far from their centres.
     """
-    lengths = {"F start": 0.0, "F step": step.length} | {f"F {t}": t for t in TRIALS}
+    lengths: dict[str | float, float] = {"start": 0.0, "step": step.length} | {t: t for t in TRIALS}
     values = {
-        t: float(sums[name][0]) + model.smoothed_penalty(state.point + t * step.direction, step.mu)
+        t: value_of(sums, name) + model.smoothed_penalty(state.point + t * step.direction, step.mu)
         for name, t in lengths.items()
     }
     start = values.pop(0.0)
@@ -140,8 +136,8 @@ def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) ->
     best = min(values, key=lambda t: values[t])
     gain, most = start - values[step.length], start - values[best]
     if gain > -noise and (step.length == 1.0 or gain >= ENOUGH * most - noise):
-        return step.length
-    return best if most > -noise else 0.0
+        return step.length, best
+    return (best if most > -noise else 0.0), best
 
 
 def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, factor: Factor, least_mu: float) -> Step:
@@ -166,15 +162,16 @@ def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, fa
         cut = float(np.clip(CUT * np.sqrt(FEW_ROWS * d / n_rows), SLOWEST_CUT, CUT))
         if trial.length > SHORT:
             mu *= float(np.clip(cut * np.sqrt(max(square, 0.0) / (mu * d)), LEAST_CUT, 1.0))
-        mu = min(mu, LARGEST_MU * (float(sums["loss"][0]) + model.penalty.value(w[:p])) / model.n_pieces)
+    if state.accepted == 2:
+        mu = min(mu, LARGEST_MU * (value_of(sums, "loss") + model.penalty.value(w[:p])) / model.n_pieces)
     mu = max(mu, least_mu)
-    length = min(1.0, LONGER * trial.length) if trial.length > 0 else 1.0
+    length = min(1.0, LONGER * float(np.sqrt(trial.length * trial.best))) if trial.length > 0 else 1.0
     return Step(affine + mu * pulled, restoring, affine, length, mu)
 
 
 def _gradient(sums: Sums) -> Vector:
     """Return Z'theta at the point of a total, shape (d,)."""
-    return sums["present positive"] + sums["present negative"]
+    return np.asarray(candidate(sums, 0)[0][:2].sum(axis=0))
 
 
 def balanced_intercept(weights: tuple[float, float], counts: tuple[float, float], mu: float) -> float:

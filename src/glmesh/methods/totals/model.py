@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glmesh.kernels.faces import eliminate, minimise
+from glmesh.kernels.faces import eliminate, invert, minimise
 from glmesh.methods.totals.contribution import triangle
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,12 @@ class Model:
     """Loss and its derivatives at a point in scaled coordinates; the penalty is not included."""
 
     point: Vector  # (d,)
-    loss: float
-    value: float  # loss and penalty
+    value: float  # loss, as soft as it is here, and penalty
     gradient: Vector  # (d,) of the loss
     columns: Indices  # (n,) coordinates of the Hessian, ascending
     hessian: Matrix  # (n, n) of the loss
     majorant: bool  # whether the Hessian is that of a quadratic upper bound
+    softness: float = 1.0  # factor by which the curved piece of the loss is longer than it is
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,50 @@ def _minimise(S: Matrix, slopes: Vector, limits: Matrix, w: Vector, n_smooth: in
     return u
 
 
-def inverse_factor(bend: Matrix) -> Matrix:
-    """Return L^-1 with L L^T = bend, shape (n, n), zero in the rows of coordinates without curvature of their own."""
+def dependent(bend: Matrix, order: Indices) -> Flags:
+    """Return which coordinates, taken in this order, have no curvature of their own beside those before, shape (n,)."""
     n = len(bend)
-    L = bend.copy()
-    noise = (64.0 + 4.0 * n) * 2.0**-52
-    eliminate(L, np.uint64(n), noise * np.diag(bend), np.empty((8, n)))
-    L = np.tril(L)
-    pivots = np.diag(L).copy()
-    out = np.zeros((n, n))
-    for k in range(n):
-        if pivots[k] > 0:
-            out[k] = -(L[k, :k, None] * out[:k]).sum(axis=0)
-            out[k, k] += 1.0
-            out[k] /= pivots[k]
-    return out
+    L = np.ascontiguousarray(bend[np.ix_(order, order)])
+    eliminate(L, np.uint64(n), _noise(n) * np.diag(L), np.empty((8, n)))
+    return np.asarray(np.diag(L) <= 0)
+
+
+def _noise(n: int) -> float:
+    """Return the part of a diagonal entry of a Hessian of n coordinates below which a pivot is rounding."""
+    return float((64.0 + 4.0 * n) * 2.0**-52)
+
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """A positive semidefinite matrix H = L L^T on n coordinates, and the directions in which it is flat."""
+
+    inverse: Matrix  # (n, n) L^-1, zero in the rows of coordinates without curvature of their own
+    dropped: Indices  # (r,) those coordinates
+    flat: Matrix  # (r, n) for each of them a vector v with v.H v = 0, but for rounding
+    error: float  # relative error of norms, because pivots are differences
+
+    @staticmethod
+    def of(H: Matrix) -> Factored:
+        """Return H, shape (n, n), factored."""
+        n = len(H)
+        L, inverse = H.copy(), np.empty((n, n))
+        eliminate(L, np.uint64(n), _noise(n) * np.diag(H), np.empty((8, n)))
+        invert(L, inverse)
+        dropped = np.flatnonzero(np.diag(L) == 0.0)
+        flat = inverse[dropped]
+        inverse[dropped] = 0.0
+        ratios = np.diag(H) * (inverse**2).sum(axis=0)  # 1 for a column that is orthogonal to the others
+        return Factored(inverse, dropped, flat, _noise(n) * float(ratios.max(initial=0.0)))
+
+    @property
+    def deviations(self) -> Vector:
+        """Square roots of the diagonal of H^-1, shape (n,)."""
+        return np.asarray(np.sqrt((self.inverse**2).sum(axis=0)))
+
+    def norm(self, r: Vector) -> float:
+        """Return an upper bound of sqrt(r.H^-1 r) of a vector r, shape (n,), rounding included."""
+        return (1.0 + self.error) * float(np.sqrt(((self.inverse * r).sum(axis=1) ** 2).sum()))
+
+    def solve(self, r: Vector) -> Vector:
+        """Return H^-1 r, shape (n,)."""
+        return np.asarray((self.inverse * (self.inverse * r).sum(axis=1)[:, None]).sum(axis=0))

@@ -8,16 +8,20 @@ total and no search.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
+from glmesh.functions import Table
 from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
-from glmesh.methods.totals.model import Model, Step, from_triangle, inverse_factor, minimum
+from glmesh.methods.totals.flat import Curvature
+from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, suits
+from glmesh.methods.totals.model import Factored, Model, Step, dependent, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
@@ -28,6 +32,11 @@ from glmesh.types import Indices, Matrix, Vector
 # [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
 # Numerical Optimization, eq. 3.4, with their 1e-4)
 SUFFICIENT_DECREASE = 1e-4
+# [decrement] gained by a full step, of the half that a quadratic function gains, from which on shorter steps are not
+# tried next time where the Hessian changes slowly; a wrong guess costs one total
+STEADY_GAIN = 0.3
+FAR = 30.0  # [curved piece of the loss] mean distance of the rows from which on the loss is softened at first
+SOFTER = 10.0  # [factor] by which the loss is less soft after a full step
 VISIBLE_DECREASE = 1e-11  # [objective] decrement below which values of the objective are rounding
 SHORTEST_STEP = 0.05  # below it the Hessian misleads, and curvatures of an upper bound are used
 SHORT_STEP = 0.3  # below it the damping grows
@@ -38,8 +47,12 @@ WIDE = 500  # [coefficients] above which the Hessian of an L1 problem is summed 
 NEAR = 0.95  # [l1] slope from which a zero coefficient may enter the working set
 SHARE = 0.5  # [working set] newcomers at once, if that is more
 NEWCOMERS = 200  # coefficients that enter a working set at once
+DUAL_FROM_NARROW = 0.1  # [objective] the same for others where the loss has a curvature everywhere
 DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
-SEPARATED = "there is no optimum: the data can be separated, and coefficients grow for ever; add a penalty (alpha > 0)"
+SEPARATED, COLLINEAR, NO_PROGRESS = "separated", "collinear", "rounding"  # why no more rounds are worth it
+# [factor] by which the rounding of predictions may grow from one total to the next, as it is zero at zero; 24 bits are
+# left
+ROUNDING_ROOM = 2.0**30
 IDLE = 3  # rounds without visible progress after which no more is hoped for
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
@@ -90,6 +103,33 @@ class ProximalNewton(TotalMethod[NewtonState]):
         """Divide columns by powers of two that are known already, the largest exponents of all nodes, shape (d,)."""
         state.scale = scales(exponents)
 
+    def remark(self, block: Rows, state: NewtonState) -> str:
+        """Return a sentence if columns without a penalty depend on others, so that there are several optima."""
+        if state.model is None or state.scale is None or state.failure:
+            return ""
+        free = ScaledPenalty.of(block, state.scale).free[state.model.columns]
+        free &= state.model.columns < block.p  # a constant column depends on the intercept, not the other way round
+        if not free.any():
+            return ""
+        curvature = state.model.hessian if state.gram is None else state.gram
+        n = int(dependent(curvature, np.argsort(free, kind="stable")).sum())
+        which = "1 column depends" if n == 1 else f"{n} columns depend"
+        return f"The optimum is not unique: {which} on others." if n else ""
+
+    def along(
+        self,
+        blocks: Sequence[Rows],
+        penalties: Sequence[Table],
+        alphas: Sequence[Vector],
+        tol: float,
+        max_rounds: int,
+    ) -> AnyRounds | None:
+        """Return a round that solves least squares for all weights alphas at once; None for other losses, and wide."""
+        if not all(suits(block) for block in blocks):
+            return None
+        made = [Penalties.of(table, each, blocks[0].p) for table, each in zip(penalties, alphas, strict=True)]
+        return solve_least_squares(blocks, made, tol, max_rounds)
+
     def round(self, block: Rows, state: NewtonState) -> Totals:
         """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
         if state.scale is None:
@@ -98,11 +138,31 @@ class ProximalNewton(TotalMethod[NewtonState]):
         query = rounds.query()
         state.visited = visits(block, query)
         fields = contribute(block, rounds.penalty, query)
-        like = state.sums
-        if like is not None and "reach" in like.sizes:  # its 16th powers change too much
-            like = Sums(dict(like), {name: size for name, size in like.sizes.items() if name != "reach"})
-        sums = yield Total(fields, like=like, at=np.concatenate([query.point, query.step, query.columns]))
+        at = np.concatenate([query.point, query.step, query.columns])
+        sums = yield Total(fields, like=_sizes(state.sums), at=at)
         rounds.advance(query, sums)
+
+
+def _sizes(sums: Sums | None) -> Sums | None:
+    """Return the last total as the one that the next takes its units from: what changes more has more room."""
+    if sums is None:
+        return None
+    sizes = {
+        name: size for name, size in sums.sizes.items() if name != "leverages"
+    }  # their 16th powers may be anything
+    return Sums(dict(sums), sizes | {"rounding": sizes["rounding"] * ROUNDING_ROOM})
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Objectives at a trial point."""
+
+    value: float  # the objective itself
+    rounding: float  # by which it may be wrong
+    judged: float  # with the loss as soft as at the point before, by which the step is judged
+    follows: float  # with the loss as soft as from now on
+    known: bool  # whether no node has cut its loss
+    noise: float  # by which an entry of the gradient may be wrong
 
 
 class _Round:
@@ -113,6 +173,9 @@ class _Round:
         self.state = state
         self.penalty = ScaledPenalty.of(block, state.scale)
         self.traits = Traits.of(block.loss)
+        # without a penalty an optimum may not exist, or be far away; a dual point does not tell, self-concordance does
+        self.unpenalised = self.traits.third is not None and bool(self.penalty.free[self.penalty.movable].all())
+        self.separable = self.unpenalised and bool(self.traits.third)
         kinks = self.penalty.table.l1 > 0
         self.wide = block.p > WIDE and len(self.penalty.movable) - kinks.sum() <= WIDE
 
@@ -133,7 +196,14 @@ class _Round:
         state.lower = penalty.least
         if self.traits.quadratic and np.isin(columns, known).all():
             columns = columns[:0]
-        return Query(point, np.zeros_like(point), columns, majorant=self.traits.pieces, cross=self.wide)
+        return Query(
+            point,
+            np.zeros_like(point),
+            columns,
+            majorant=self.traits.pieces,
+            cross=self.wide,
+            mass=self.traits.knee is not None,
+        )
 
     def _columns(self, point: Vector, gradient: Vector | None) -> Indices:
         """Return the columns of the Hessian at a point: all, or the support and what may enter it."""
@@ -157,44 +227,75 @@ class _Round:
         """Judge the trial point by the sums there, choose the next one, and bring the state's proof up to date."""
         state = self.state
         state.sums = sums
-        there = query.point + query.step
-        loss = float(sums["values"][0])
-        value = loss + self.penalty.value(there)
-        state.rounding = float(sums["values"][1]) + bounds.ROUNDING * (loss + abs(value - loss))
+        trial = self._read(query, sums)
+        if query.flat is not None:
+            assert state.model is not None
+            state.flat = state.flat.learn(sums, self._data(state.model))
         gap = np.inf
-        if query.dual and loss < query.cap:
-            gap = bounds.duality_gap(self.penalty, query, sums) + state.rounding
-            state.lower = max(state.lower, value - gap)
-        if "reach" in sums and self.traits.third is not None:
-            state.reach = bounds.reach(sums, self.traits.third)
+        if query.dual and trial.known:
+            assert state.model is not None
+            made = Curvature(state.model.columns, self._bend(state.model, query.damping))
+            gap = bounds.duality_gap(self.penalty, query, sums, made, state.flat) + trial.rounding
+            state.lower = max(state.lower, trial.value - gap)
+        if "leverages" in sums and self.traits.third is not None:
+            state.concordance = bounds.concordance(sums, self.traits.third)
         if not query.moves:
-            self._arrive(query, sums, loss, value, 0.0)
+            self._arrive(query, sums, trial, 0.0)
         else:
-            self._judge(query, sums, loss, value)
-        if state.model is not None and state.model.point is not None and state.objective == value:
+            self._judge(query, sums, trial)
+        if state.objective == trial.value:
             state.gap = min(state.gap, gap)
-        if "wrong" in sums and sums["wrong"][1] == 0:
+        state.gap = min(state.gap, max(state.objective - state.lower, 0.0) + state.rounding)
+        if "wrong" in sums and self._separates(sums["wrong"], query):
             state.failure = SEPARATED
 
-    def _judge(self, query: Query, sums: Sums, loss: float, value: float) -> None:
+    def _read(self, query: Query, sums: Sums) -> Trial:
+        """Return the objectives at the trial point."""
+        told, penalty = bounds.Loss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
+        value = told.value + penalty
+        judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
+        rounding = told.rounding + bounds.ROUNDING * abs(penalty)
+        return Trial(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
+
+    def _separates(self, counts: Vector, query: Query) -> bool:
+        """Return whether counts of nodes show that the trial point separates the classes, or the step to it does.
+
+        Along such a direction no loss grows and some fall for ever, so there is no optimum. Quasi-separated data is
+        found by the step: rows that overlap are moved less and less by it, all others by one logit.
+        """
+        _, wrong, against, towards = counts
+        return bool(wrong == 0 or (query.moves and against == 0 and towards > 0))
+
+    def _data(self, model: Model) -> Curvature:
+        """Return a sum of squares of all rows: the Hessian, or the upper bound's if some rows have no curvature."""
+        gram = self.state.gram
+        return Curvature(model.columns, model.hessian if gram is None else gram)
+
+    def _judge(self, query: Query, sums: Sums, trial: Trial) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
         model, step = self.state.model, self.state.step
         assert model is not None
         assert step is not None
-        gain, dec = model.value - value, step.decrement
+        gain, dec = model.value - trial.judged, step.decrement
         seen = dec > VISIBLE_DECREASE * abs(model.value)
         good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
-        best, best_gain = 1.0, gain
+        best, best_gain, lowest = 1.0, gain, trial.judged
         if query.trials:
-            values = sums["trials"] + [self.penalty.value(query.point + t * query.step) for t in TRIALS]
+            values = sums["trials"] + [
+                self.penalty.value(self.penalty.moved(query.point, t * query.step)) for t in TRIALS
+            ]
             at = int(np.argmin(values))
             if model.value - values[at] > best_gain:
-                best, best_gain = float(TRIALS[at]), model.value - float(values[at])
+                best, best_gain, lowest = float(TRIALS[at]), model.value - float(values[at]), float(values[at])
+        steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
-            self._arrive(query, sums, loss, value, 1.0)
+            self._arrive(query, sums, trial, 1.0)
         elif best < 1.0 and best_gain > 0:
-            self._shorten(query, best, model.value - best_gain)
+            rounding = self.state.rounding + trial.rounding + sums.errors["trials"]  # slopes are between those two
+            self._shorten(query, best, lowest, rounding)
+        elif steady and not query.trials and not self.traits.quadratic:
+            self._next(model)  # once more, with shorter steps
         else:
             self._be_careful(query.point)
 
@@ -210,19 +311,24 @@ class _Round:
 
     def _misleads(self, model: Model, step: Step) -> bool:
         """Return whether a model promises more than there is, or leaves slopes without any curvature."""
-        return step.decrement > 2.0 * (model.value - self.state.lower) or step.residual > FLAT_RESIDUAL
+        lower = self.state.lower if model.softness == 1.0 else self.penalty.least
+        return step.decrement > 2.0 * (model.value - lower) or step.residual > FLAT_RESIDUAL
 
-    def _shorten(self, query: Query, length: float, value: float) -> None:
-        """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings."""
+    def _shorten(self, query: Query, length: float, value: float, rounding: float) -> None:
+        """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings.
+
+        If the loss is softened, the objective itself is not known.
+        """
         state = self.state
-        self._shift_reach(length)
+        self._shift_concordance(length)
         if state.gram is not None:
             if length < SHORT_STEP:
                 self._damp()
         elif length < SHORTEST_STEP and not state.careful:
             state.careful, state.patience = state.patience, 2 * state.patience
-        point = query.point + length * query.step
-        self._accept(point, value)
+        point = self.penalty.moved(query.point, length * query.step)
+        if query.softness == 1.0:
+            self._accept(point, value, rounding)
         self._ask_at(point)
 
     def _be_careful(self, point: Vector) -> None:
@@ -242,7 +348,7 @@ class _Round:
         state = self.state
         state.idle += 1
         if state.idle >= IDLE and not state.failure:
-            state.failure = "no step lowers the objective any more, because of rounding"
+            state.failure = COLLINEAR if len(state.flat.almost) else NO_PROGRESS
 
     def _ask_at(self, point: Vector) -> None:
         """Ask for slopes and Hessian at a point whose objective is known."""
@@ -250,71 +356,96 @@ class _Round:
         gradient = None if state.model is None else state.model.gradient
         columns = self._columns(point, gradient)
         state.step = None
-        state.query = Query(point, np.zeros_like(point), columns, majorant=state.careful > 0)
+        softness = 1.0 if state.model is None else state.model.softness
+        state.query = Query(
+            point, np.zeros_like(point), columns, majorant=state.careful > 0, softness=softness, next_softness=softness
+        )
 
-    def _accept(self, point: Vector, value: float) -> None:
-        """Make a point the best one whose objective is known."""
+    def _accept(self, point: Vector, value: float, rounding: float) -> None:
+        """Make a point the best one whose objective is known, unless it is higher there: a soft loss may mislead."""
         state = self.state
+        if value > state.objective + state.rounding + rounding:
+            return
+        state.rounding = rounding
         state.w, state.intercept = self.penalty.to_user(point)
-        state.objective = value
+        state.objective, state.distance = value, np.inf
         state.gap = max(value - state.lower, 0.0) + state.rounding
 
-    def _shift_reach(self, length: float) -> None:
+    def _shift_concordance(self, length: float) -> None:
         """Carry the bound R over to the point of a step: the Hessian falls by at most exp(R norm of the step)."""
         state = self.state
-        if state.step is not None and np.isfinite(state.reach):
+        if state.step is not None and np.isfinite(state.concordance):
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
-            state.reach *= float(np.exp(min(0.5 * state.reach * moved, 700.0)))
+            state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
-    def _arrive(self, query: Query, sums: Sums, loss: float, value: float, length: float) -> None:
+    def _arrive(self, query: Query, sums: Sums, trial: Trial, length: float) -> None:
         """Make the trial point the one that the next step begins at."""
         state, before = self.state, self.state.model
-        self._shift_reach(length)
-        point = query.point + query.step
+        state.noise = trial.noise
+        self._shift_concordance(length)
+        point = self.penalty.moved(query.point, query.step)
         if before is not None and self.traits.quadratic and not len(query.columns):
             columns, hessian = before.columns, before.hessian
         else:
             columns = query.columns
             hessian = from_triangle(sums.get("hessian", np.zeros(0)), len(columns))
-        model = Model(point, loss, value, sums["slopes"][: len(point)], columns, hessian, query.majorant)
+        gradient = sums["slopes"][: len(point)]
+        model = Model(point, trial.follows, gradient, columns, hessian, query.majorant, query.next_softness)
         if query.majorant and self.traits.pieces and not self.wide:
             state.gram = hessian
-        self._accept(point, value)
-        self._next(model, sums.get("cross"))
+        if trial.known:
+            self._accept(point, trial.value, trial.rounding)
+        if "mass" in sums and trial.value > 0:
+            state.mass = float(sums["mass"][0])
+        self._next(model, sums.get("cross"), harder=length == 1.0)
 
-    def _bend(self, model: Model) -> Matrix:
-        state = self.state
-        return model.hessian + state.damping * state.gram if state.gram is not None and state.damping else model.hessian
+    def _bend(self, model: Model, damping: float) -> Matrix:
+        gram = self.state.gram
+        return model.hessian + damping * gram if gram is not None and damping else model.hessian
 
-    def _next(self, model: Model, cross: Vector | None = None) -> None:
+    def _softness(self, model: Model, harder: bool) -> float:
+        """Return the softness of the loss from the next point on.
+
+        At first the mean row is at the end of the loss's curved piece; after every full step the loss is less soft.
+        """
+        state, knee = self.state, self.traits.knee
+        if knee is None or not state.mass:
+            return 1.0
+        if model.softness > 1.0:
+            return max(model.softness / SOFTER, 1.0) if harder else model.softness
+        if state.softened:
+            return 1.0
+        state.softened = True
+        mean = (model.value - self.penalty.value(model.point)) / state.mass
+        return mean / knee if mean > FAR * knee else 1.0
+
+    def _next(self, model: Model, cross: Vector | None = None, *, harder: bool = False) -> None:
         """Compute the step from a model, and what the next total asks for.
+
+        `harder` says that the last step was taken in full, so that the loss may be less soft.
 
         `cross` is the Hessian's row of the intercept, shape (d,), if it is known: the slopes of columns that are not in
         the working set are then known after the step, which moves the intercept alone.
         """
         state, penalty, traits = self.state, self.penalty, self.traits
-        step = minimum(penalty, model, self._bend(model))
+        step = minimum(penalty, model, self._bend(model, state.damping))
         while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
             self._damp(LEAST_DAMPING)
-            step = minimum(penalty, model, self._bend(model))
+            step = minimum(penalty, model, self._bend(model, state.damping))
         state.model, state.step = model, step
         self._prove(model, step)
         if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value) and cross is None:
             self._idle()
         else:
             state.idle = 0
-        there = model.point + step.change
+        there = penalty.moved(model.point, step.change)
         slopes = model.gradient if cross is None else model.gradient + cross * step.change[-1]
         columns = self._columns(there, slopes)
         if traits.quadratic and np.isin(columns, model.columns).all():
             columns = columns[:0]
+        softness = self._softness(model, harder)
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        unproven = (
-            traits.third
-            and penalty.free[penalty.movable].all()
-            and not np.isfinite(state.reach)
-            and step.decrement < 1.0
-        )
+        unproven = self.separable and not np.isfinite(state.distance) and step.decrement < 1.0
         state.query = Query(
             model.point,
             step.change,
@@ -322,30 +453,61 @@ class _Round:
             majorant=state.careful > 0,
             stepped_majorant=model.majorant,
             damping=state.damping if state.gram is not None else 0.0,
-            cap=(model.value - least) * (1.0 + 1e-9) + 1e-300,
-            trials=not traits.quadratic,
-            dual=not self.wide or (cross is None and step.decrement < DUAL_FROM * abs(model.value)),
+            cap=(model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300,
+            softness=model.softness,
+            next_softness=softness,
+            trials=not (traits.quadratic or (traits.third and state.steady)),
+            dual=self._nearly(model, step, cross is not None),
             shrink=step.shrink,
-            separation=bool(traits.third) and bool(penalty.free[penalty.movable].all()),
-            reach=self._inverse(model) if unproven else None,
+            separation=self.separable,
+            inverse=self._inverse(model) if unproven else None,
+            flat=self._look(model, there),
+            majorant_flat=state.gram is not None,
         )
 
+    def _nearly(self, model: Model, step: Step, again: bool) -> bool:
+        """Return whether a dual point is worth asking for: a gap is at least of the size of the decrement before.
+
+        `again` says that the step moves the intercept alone, so that the working set is still to be found.
+        """
+        if self.unpenalised:
+            return False
+        if self.wide:
+            return not again and step.decrement < DUAL_FROM * abs(model.value)
+        return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
+
     def _inverse(self, model: Model) -> Matrix:
+        """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
         d = len(model.point)
         out = np.zeros((d, d))
-        table = self.penalty.table
-        out[np.ix_(model.columns, model.columns)] = inverse_factor(model.hessian + np.diag(table.l2[model.columns]))
+        out[np.ix_(model.columns, model.columns)] = self._factored(model).inverse
         return out
+
+    def _factored(self, model: Model) -> Factored:
+        return Factored.of(model.hessian + np.diag(self.penalty.table.l2[model.columns]))
+
+    def _look(self, model: Model, there: Vector) -> Matrix | None:
+        """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
+        penalty, state = self.penalty, self.state
+        loose = (penalty.free | (penalty.edged & penalty.inside(there)))[model.columns]
+        state.flat = state.flat.look(self._data(model), model.columns[loose])
+        return state.flat.query(len(there))
 
     def _prove(self, model: Model, step: Step) -> None:
         """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
         state = self.state
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
-        if not known or model.majorant or step.residual > 1e-9 or len(model.columns) < len(self.penalty.movable):
+        if not known or model.majorant or len(model.columns) < len(self.penalty.movable):
             return
-        reach = state.reach if self.traits.third else 0.0
-        gap, distance = bounds.self_concordance(step.decrement, reach)
-        state.distance = distance
+        R = state.concordance if self.traits.third else 0.0
+        if not np.isfinite(R) or R * np.sqrt(max(step.decrement, 0.0)) > bounds.PROVEN:
+            return
+        factored = self._factored(model)
+        if not state.flat.trusts(factored, model.columns):
+            return
+        length = np.sqrt(max(step.decrement, 0.0)) + state.noise * float(factored.deviations.sum())
+        length *= 1.0 + factored.error
+        gap, state.distance = bounds.self_concordance(length**2, R)
         gap += state.rounding
         state.gap = min(state.gap, gap)
         state.lower = max(state.lower, model.value - gap)

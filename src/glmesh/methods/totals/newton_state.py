@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from glmesh.core import PerNode, Shared
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.contribution import Query
+from glmesh.methods.totals.flat import Flat
 from glmesh.methods.totals.model import Model, Step
 from glmesh.types import Matrix, Vector
 
@@ -23,7 +24,7 @@ class NewtonState:
     objective: Shared[float] = np.nan  # at w; NaN before the first total
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
     distance: Shared[float] = np.inf  # without a penalty: bound of the distance to the optimum, in standard errors
-    failure: Shared[str] = ""  # a sentence if there is no optimum or no progress can be made
+    failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
     sums: Shared[Sums | None] = None  # last total, from which the next takes its units
     scale: Shared[Vector | None] = None  # (p,) powers of two that columns are divided by; None: not agreed on yet
     query: Shared[Query | None] = None  # what the coming total asks for; None: begin at w
@@ -31,9 +32,14 @@ class NewtonState:
     step: Shared[Step | None] = None  # the step of the query, of length one; None: none
     gram: Shared[Matrix | None] = None  # (n, n) Hessian of the upper bound, for damping; None: not known
     damping: Shared[float] = 0.0  # part of `gram` that is added to the Hessian
+    mass: Shared[float] = 0.0  # sum over all rows of the slope of a loss far away; 0: not known
+    softened: Shared[bool] = False  # whether it was decided how soft the loss is at first
+    steady: Shared[bool] = False  # whether the last step was taken in full and gained what the model had promised
     careful: Shared[int] = 0  # rounds to come with curvatures of an upper bound instead of the Hessian
     patience: Shared[int] = 1  # `careful` when the Hessian misleads next
     rounding: Shared[float] = 0.0  # by which the objective may be wrong
+    noise: Shared[float] = 0.0  # by which an entry of the gradient may be wrong
     lower: Shared[float] = -np.inf  # proven lower bound of the optimum
-    reach: Shared[float] = np.inf  # R of the self-concordance bound at the query's point; inf: not known
+    concordance: Shared[float] = np.inf  # R of the bounds by self-concordance at the query's point; inf: not known
+    flat: Shared[Flat] = field(default_factory=Flat)  # what is known of directions without curvature
     idle: Shared[int] = 0  # rounds in a row whose step promised nothing but rounding

@@ -5,17 +5,20 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
 from glmesh.collectives.agreement import agree_on_data
-from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, PerNode, Setup, Shared
+from glmesh.core import Certificate, Contents, Event, HostedNodes, Measures, PerNode, Setup, Shared, drive
 from glmesh.core.messages import AnyRounds
+from glmesh.core.records import PathSolutions
 from glmesh.core.transport import Unfinished
 from glmesh.errors import InvalidInput, UnsuitablePair
-from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of
+from glmesh.functions import Table
+from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
+from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Indices, Matrix, Vector
@@ -31,6 +34,7 @@ class HoldsModel(Protocol):
     visited: Vector
     objective: float
     gap: float
+    failure: str
 
 
 @dataclass
@@ -42,6 +46,7 @@ class TotalState:
     visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
     objective: Shared[float] = np.nan  # at w; NaN before it is known
     gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
+    failure: Shared[str] = ""  # why no more rounds are worth it, see `HostedNodes.failure`
 
 
 StateT = TypeVar("StateT", bound=HoldsModel)
@@ -87,6 +92,24 @@ class TotalMethod(ABC, Generic[StateT]):
     def rescale(self, state: StateT, exponents: Indices) -> None:
         """Take the exponents of the columns' norms, shape (d,), the largest of all nodes; here they are not needed."""
 
+    def remark(self, block: Rows, state: StateT) -> str:
+        """Return a sentence on the optimum for people, such as that there are several; "" if there is none."""
+        return ""
+
+    def along(
+        self,
+        blocks: Sequence[Rows],
+        penalties: Sequence[Table],
+        alphas: Sequence[Vector],
+        tol: float,
+        max_rounds: int,
+    ) -> AnyRounds | None:
+        """Return a round that solves several problems on a block's rows for many weights of their penalties at once.
+
+        It returns a list of `PathSolutions`. None, which it is here: the method goes from one weight to the next.
+        """
+        return None
+
     def retarget(self, block: Rows, state: StateT) -> None:
         """Begin anew from the present coefficients, because `block` has another penalty on the same rows."""
         fresh = self.start(block, state.w, state.intercept)
@@ -125,20 +148,45 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     def _host(self) -> None:
         """Make the blocks of this process: give every hosted node its rows."""
         setup, spec = self.setup, self.problem.spec
-        table = spec.penalty_of(None).as_table()
-        assert table is not None  # `unsuitable` has refused others
         self.blocks[:] = [
             Rows(
                 ids.astype(np.uint64),
                 setup.info,
                 *rows_of(self.problem, self.partition, ids, self.summary),
                 spec.loss,
-                table,
+                _table(self.problem),
                 spec.fit_intercept,
                 setup.threads,
             )
             for ids in setup.node_ids
         ]
+
+    def beside(self, problem: Problem, warm_start: object) -> Self:
+        """Return nodes before round 0 of another problem on the same rows, with this network and its transport.
+
+        The problem has other targets, weights or another penalty; its rows are shared, not copied.
+        """
+        new = copy.copy(self)
+        new.problem, new.setup = problem, replace(self.setup, problem=problem, warm_start=warm_start)
+        new._made, new.summary = 0, None if self.summary is None else problem.summary
+        if refusal := unsuitable(new.setup):
+            raise refusal
+        spec, table = problem.spec, _table(problem)
+        new.blocks = [
+            Rows(
+                block.ids,
+                block.info,
+                block.X,
+                *targets_of(problem, self.partition, ids, new.summary),
+                spec.loss,
+                table,
+                spec.fit_intercept,
+                block.threads,
+            )
+            for ids, block in zip(self.setup.node_ids, self.blocks, strict=True)
+        ]
+        new.states = [self.method.start(block, *new._model_of(warm_start)) for block in new.blocks]
+        return new
 
     def _model_of(self, start: object) -> tuple[Vector | None, float]:
         """Return (coefficients (p,), intercept) of a Result or an array; (None, 0), which is a cold start, for None.
@@ -159,6 +207,24 @@ class TotalNodes(HostedNodes[Rows, StateT]):
             behind = f", or {p + 1} with the intercept last" if fits else ""
             raise InvalidInput(f"warm_start needs {p} finite coefficients (Result.coef){behind}; got shape {w.shape}")
         return w.copy(), intercept
+
+    def along(
+        self, others: Sequence[Self], alphas: Sequence[Vector], tol: float, max_rounds: int
+    ) -> list[PathSolutions] | None:
+        """Solve this problem and others on the same rows, each for many weights of its penalty; None: one by one."""
+        hosted = [self, *others]
+        if self.transport.fails:
+            return None
+        each = zip(*(nodes.blocks for nodes in hosted), strict=True)
+        tables = [_table(nodes.problem.with_alpha(1.0)) for nodes in hosted]
+        rounds = [self.method.along(blocks, tables, alphas, tol, max_rounds) for blocks in each]
+        if any(one is None for one in rounds):
+            return None
+        found: list[PathSolutions] = drive(self.transport, [one for one in rounds if one is not None])[0]
+        if self.transport.clock is not None:  # a product to and fro for each weight, a Gram matrix for each problem
+            work = 2.0 * sum(map(len, alphas)) + HESSIAN_ROW_COST * len(hosted) * self.blocks[0].p
+            self.transport.clock.compute(work * np.concatenate([block.nonzeros for block in self.blocks]))
+        return found
 
     # rounds
 
@@ -193,6 +259,16 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         self._made = number + 1
 
     # what can be seen
+
+    @property
+    def failure(self) -> str:
+        """Why no more rounds are worth it, as all nodes know from the last total; "": they are."""
+        return self.states[0].failure
+
+    @property
+    def remark(self) -> str:
+        """A sentence on the optimum for people, as the method says it; "" where there is nothing to say."""
+        return self.method.remark(self.blocks[0], self.states[0])
 
     @property
     def x(self) -> None:
@@ -265,8 +341,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
 
     def retarget(self, problem: Problem) -> None:
         """Go on with another weight of the penalty, on the same rows."""
-        table = problem.spec.penalty_of(None).as_table()
-        assert table is not None
+        table = _table(problem)
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             self.blocks[number] = block = copy.copy(block)  # another block may be kept by threads of an open round
@@ -294,6 +369,13 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         """Take over the states of all blocks, the number of rounds and the story from a file."""
         self.states[:] = states
         self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]
+
+
+def _table(problem: Problem) -> Table:
+    """Return the penalty of every coefficient, alpha included; `unsuitable` has refused others."""
+    table = problem.spec.penalty_of(None).as_table()
+    assert table is not None
+    return table
 
 
 def unsuitable(setup: Setup) -> InvalidInput | None:

@@ -115,7 +115,7 @@ class Kinks:
         table = loss.dual(np.ones(1), np.ones(1)).as_table()
         if table is None or (table.l2 > 0).any() or not np.isfinite(table.hi - table.lo).all():
             raise UnsuitablePair(f"the loss {loss.name} is curved; the interior-point method is for losses with kinks")
-        lo, hi, idle = float(table.lo[0]), float(table.hi[0]), float(table.l1[0])
+        lo, hi, idle = (float(np.ravel(part)[0]) for part in (table.lo, table.hi, table.l1))
         if idle > 0.0 and not lo == -hi < 0.0:
             raise UnsuitablePair(
                 f"the loss {loss.name} has two kinks and other slopes left than right; use CoLA for it"
@@ -127,7 +127,7 @@ class Kinks:
         """Return the pieces of m rows with targets y and weights s > 0; `mean_weight` is that of all rows."""
         table = loss.dual(y, s)  # of -theta
         assert isinstance(table, Table)
-        k, lo, hi = -table.linear[None], -table.hi[None], -table.lo[None]
+        k, lo, hi = (-np.broadcast_to(part, (1, len(y))) for part in (table.linear, table.hi, table.lo))
         if self.idle > 0.0:
             k, zero = np.vstack([k + self.idle, k - self.idle]), np.zeros_like(hi)
             lo, hi = np.vstack([zero, lo]), np.vstack([hi, zero])

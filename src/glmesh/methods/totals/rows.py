@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from glmesh.core.block import NetworkInfo
 from glmesh.functions import Loss, Table
 from glmesh.functions.separable import Columnwise
 from glmesh.parallel import SERIAL, ThreadPool
-from glmesh.types import Indices, SampleMatrix, Unsigned, Vector
+from glmesh.types import Indices, Matrix, SampleMatrix, Unsigned, Vector
 
 
 @dataclass(eq=False)
@@ -32,6 +32,7 @@ class Rows:
     penalty: Table  # alpha included
     fit_intercept: bool
     threads: ThreadPool = SERIAL  # that share the work of the hosted nodes
+    reduced: tuple[object, Table, Rows] | None = None  # (basis, penalty, rows in its coordinates), kept by `row_space`
     _norms: tuple[Vector, Vector] | None = None  # (scale, norms) that `row_norms` returned last
 
     @property
@@ -55,6 +56,29 @@ class Rows:
         g = self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
         assert isinstance(g, Columnwise)
         return g
+
+    def softened(self, factor: float) -> Columnwise:
+        """Return the dual of the losses with their curved pieces longer by a factor, of the same slopes far away."""
+        table = self.dual.as_table()
+        return self.dual if factor == 1.0 or table is None else replace(table, l2=factor * table.l2)
+
+    @cached_property
+    def transposed(self) -> list[SampleMatrix]:
+        """Views of the transposed rows of each hosted node, (p, m_k)."""
+        return [x.T for x in self.X]
+
+    @cached_property
+    def curvatures(self) -> Vector:
+        """Largest second derivative of each hosted row's loss, weight included, shape (m,)."""
+        _, l2, linear, lo, hi = self.dual.kernel_rows(int(self.starts[-1])).T
+        with np.errstate(invalid="ignore"):  # of infinity minus infinity
+            middle = np.where(np.isfinite(lo + hi), lo + hi, 0.0)
+        return self.dual.conjugate_majorant(linear + 0.5 * l2 * middle)
+
+    @cached_property
+    def kernel_rows(self) -> Matrix:
+        """Table of l1, l2, linear, lo and hi of the dual of each hosted row, shape (m, 5), as kernels read it."""
+        return self.dual.kernel_rows(int(self.starts[-1]))
 
     @cached_property
     def nonzeros(self) -> Vector:

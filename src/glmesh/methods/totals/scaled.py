@@ -86,6 +86,25 @@ class ScaledPenalty:
         rows[:, 3], rows[:, 4] = np.minimum(rows[:, 3], rows[:, 4]), np.maximum(rows[:, 3], rows[:, 4])
         return Table(*rows.T)
 
+    @cached_property
+    def edged(self) -> Flags:
+        """Mask of shape (d,), true where a coordinate has one bound and no penalty: zero is an edge of its domain."""
+        low, high = self._sides
+        out = np.zeros(len(self.free), dtype=bool)
+        out[~self.free] = (low == 0) | (high == 0)
+        return out
+
+    def inside(self, u: Vector) -> Flags:
+        """Return where scaled coefficients u, shape (d,), are between their bounds."""
+        return np.asarray((u > self.table.lo) & (u < self.table.hi))
+
+    def broken(self, pulls: Vector) -> Flags:
+        """Return where pulls c, shape (d,), have the wrong sign for a coordinate with one bound and no penalty."""
+        low, high = self._sides
+        c, out = pulls[~self.free], np.zeros(len(pulls), dtype=bool)
+        out[~self.free] = ((low == 0) & (c < 0)) | ((high == 0) & (c > 0))
+        return out
+
     def within(self, pulls: Vector) -> Vector:
         """Return pulls c of the coordinates of `bound` moved to where the conjugate of the penalty is finite at -c."""
         return np.clip(pulls, *self._sides)
@@ -98,6 +117,10 @@ class ScaledPenalty:
     def value(self, u: Vector) -> float:
         """Return the penalty at scaled coefficients u, shape (d,)."""
         return self.table.value(u)
+
+    def moved(self, u: Vector, step: Vector) -> Vector:
+        """Return u + step, shape (d,), within the bounds, which rounding may have left."""
+        return np.asarray(np.clip(u + step, self.table.lo, self.table.hi))
 
     def to_user(self, u: Vector) -> tuple[Vector, float]:
         """Return (coefficients (p,), intercept) in the user's units."""

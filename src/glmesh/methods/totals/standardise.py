@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
-from glmesh.kernels.gram import add_gram
-from glmesh.types import Matrix, SampleMatrix, Vector
+from glmesh.kernels.gram import add_gram, add_products, add_sums, pack_triangle
+from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
-CHUNK = 4096  # [rows] that are standardised at a time: some MB for a hundred columns
+CHUNK = 1024  # [rows] that are summed at a time: fewer round less, more take less overhead
 DENSE = 0.3  # share of nonzeros above which dense products are faster than sparse ones
 
 
@@ -44,62 +46,132 @@ class Standardisation:
             return scaled
         return np.append(scaled, intercept - shift + self.mean @ w)
 
-    def products(self, X: SampleMatrix, vectors: Matrix) -> Matrix:
-        """Return the products of the m standardised rows of X with r vectors, shape (r, d), as an (r, m) array."""
-        if is_sparse(X):
-            raw = vectors[:, : len(self.mean)] * self.inverse
-            constant = -(raw @ self.mean)
-            if self.fit_intercept:
-                constant += vectors[:, -1]
-            return np.ascontiguousarray((X @ raw.T).T) + constant[:, None]
-        out = np.empty((len(vectors), X.shape[0]))
-        for rows in _chunks(X):
-            out[:, rows] = vectors @ self._dense(X[rows]).T
-        return out
-
-    def sums(self, X: SampleMatrix, weights: Vector, vectors: Matrix) -> tuple[Vector, Matrix]:
-        """Return (upper triangle of Z' diag(weights) Z, Z' vectors) for the standardised rows Z of X.
-
-        `weights` >= 0 has shape (m,), `vectors` (r, m); the results have shapes (d (d + 1)/2,) and (r, d).
-        """
-        gram, moments = (
-            self._sparse_sums(X, weights, vectors) if is_sparse(X) else self._dense_sums(X, weights, vectors)
-        )
-        return gram[np.triu_indices(self.d)], moments
-
-    def _dense(self, X: SampleMatrix) -> Matrix:
+    def standardised(self, X: SampleMatrix) -> Matrix:
         """Return the standardised rows, shape (m, d), as a dense array."""
         Z = np.ones((X.shape[0], self.d))
         np.subtract(X.toarray() if sp.issparse(X) else X, self.mean, out=Z[:, : len(self.mean)])
         Z[:, : len(self.mean)] *= self.inverse
         return Z
 
-    def _dense_sums(self, X: SampleMatrix, weights: Vector, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        """Return (Z' diag(weights) Z, shape (d, d), Z' vectors, shape (r, d)), some rows at a time."""
-        gram, moments = np.zeros((self.d, self.d)), np.zeros((len(vectors), self.d))
-        for rows in _chunks(X):
-            Z = self._dense(X[rows])
-            moments += vectors[:, rows] @ Z
-            Z *= np.sqrt(weights[rows])[:, None]
-            gram += Z.T @ Z
-        return gram, moments
+    def pass_over(self, X: SampleMatrix, n_vectors: int) -> RowPass:
+        """Return a pass over the rows of X that makes predictions, and sums with `n_vectors` vectors."""
+        return SparsePass(self, X, n_vectors) if is_sparse(X) else DensePass(self, X, n_vectors)
 
-    def _sparse_sums(self, X: sp.csr_array, weights: Vector, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        """Return (upper triangle of Z' diag(weights) Z, shape (d, d), Z' vectors, shape (r, d)) from nonzeros alone."""
-        p, gram = len(self.mean), np.zeros((self.d, self.d))
-        values = X.data * self.inverse[X.indices]
-        scaled = sp.csr_array((values, X.indices, X.indptr), shape=X.shape)
-        both = np.vstack([vectors, weights])
-        moments = np.ascontiguousarray((scaled.T @ both.T).T)
-        masses = both.sum(axis=1)
-        add_gram(X.indptr.astype(np.uint64), X.indices.astype(np.uint32), values, weights, gram)
-        if self.fit_intercept:
-            centre = self.mean * self.inverse
-            weighted, mass = moments[-1], masses[-1]
+
+class RowPass(ABC):
+    """One pass over the standardised rows Z of X, some at a time: predictions of some rows, then sums over them.
+
+    Sums are added chunk by chunk, so that rounding does not grow with the number of rows.
+    """
+
+    def __init__(self, columns: Standardisation, X: SampleMatrix, n_vectors: int) -> None:
+        self.columns, self.X = columns, X
+        width = X.shape[1] if is_sparse(X) else columns.d
+        self._gram = np.zeros((columns.d, columns.d))
+        self._moments = np.zeros((width, n_vectors))
+
+    @property
+    def chunks(self) -> list[slice]:
+        """Slices of rows that cover X one after the other."""
+        return _chunks(self.X)
+
+    @abstractmethod
+    def predictions(self, rows: slice, ways: Matrix) -> Matrix:
+        """Return the products of the m rows of a slice with r vectors, shape (r, d), as an (m, r) array."""
+
+    @abstractmethod
+    def add(self, rows: slice, vectors: Matrix) -> None:
+        """Add a slice of rows, the one of the last predictions, with r vectors, shape (m, r); the first one is >= 0."""
+
+    @abstractmethod
+    def sums(self) -> tuple[Vector, Matrix]:
+        """Return (upper triangle of Z' diag(w) Z, Z' vectors), shapes (d (d + 1)/2,) and (d, r); w is the first."""
+
+
+class DensePass(RowPass):
+    """A pass over dense rows, or sparse ones with many nonzeros: standardised copies of a chunk, and BLAS."""
+
+    def predictions(self, rows: slice, ways: Matrix) -> Matrix:
+        """Return Z ways', shape (m, r)."""
+        self._Z = self.columns.standardised(self.X[rows])
+        return np.ascontiguousarray(self._Z @ ways.T)
+
+    def add(self, rows: slice, vectors: Matrix) -> None:
+        """Add Z' vectors and Z' diag(w) Z."""
+        Z = self._Z
+        self._moments += Z.T @ vectors
+        Z *= np.sqrt(vectors[:, :1])
+        self._gram += Z.T @ Z
+
+    def sums(self) -> tuple[Vector, Matrix]:
+        """Return the sums as they were added."""
+        return packed(self._gram), self._moments
+
+
+class SparsePass(RowPass):
+    """A pass over sparse rows, which visits nonzeros alone: raw columns are summed, and standardised in the end."""
+
+    def __init__(self, columns: Standardisation, X: SampleMatrix, n_vectors: int) -> None:
+        super().__init__(columns, X, n_vectors)
+        self._masses, self._part = np.zeros(n_vectors), np.zeros_like(self._moments)
+        self._indptr, self._indices = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False)
+
+    def _rows(self, rows: slice) -> tuple[Indices, npt.NDArray[np.int32], Vector]:
+        """Return (indptr, indices, values) of some rows; indptr does not begin at 0."""
+        return self._indptr[rows.start : rows.stop + 1], self._indices, self.X.data
+
+    def predictions(self, rows: slice, ways: Matrix) -> Matrix:
+        """Return Z ways', shape (m, r), from the nonzeros of raw rows and a constant."""
+        columns, p = self.columns, self.X.shape[1]
+        raw = np.ascontiguousarray((ways[:, :p] * columns.inverse).T)
+        constant = -(columns.mean @ raw)
+        if columns.fit_intercept:
+            constant += ways[:, -1]
+        matrix = self._rows(rows)
+        out = np.empty((len(matrix[0]) - 1, len(ways)))
+        out[:] = constant
+        add_products(matrix, raw, out)
+        return out
+
+    def add(self, rows: slice, vectors: Matrix) -> None:
+        """Add X' vectors and X' diag(w) X of the raw rows."""
+        self._part[:] = 0.0
+        add_sums(self._rows(rows), vectors, self._gram, self._part)
+        self._moments += self._part
+        self._masses += vectors.sum(axis=0)
+
+    def sums(self) -> tuple[Vector, Matrix]:
+        """Return the sums of the standardised rows; scales are powers of two, so they add no rounding."""
+        columns, p = self.columns, self.X.shape[1]
+        gram, moments = self._gram, self._moments * columns.inverse[:, None]
+        gram[:p, :p] *= columns.inverse
+        gram[:p, :p] *= columns.inverse[:, None]
+        if columns.fit_intercept:
+            centre = columns.mean * columns.inverse
+            weighted, mass = moments[:, 0], self._masses[0]
             gram[:p, :p] += np.outer(centre, mass * centre - weighted) - np.outer(weighted, centre)
-            moments = np.column_stack([moments - np.outer(masses, centre), masses])
-            gram[:p, p], gram[p, p] = moments[-1, :p], mass
-        return gram, moments[:-1]
+            moments = np.vstack([moments - np.outer(centre, self._masses), self._masses])
+            gram[:p, p], gram[p, p] = moments[:p, 0], mass
+        return packed(gram), moments
+
+
+def packed(matrix: Matrix) -> Vector:
+    """Return the upper triangle of a matrix, shape (d, d), row by row, shape (d (d + 1)/2,)."""
+    out = np.empty(len(matrix) * (len(matrix) + 1) // 2)
+    pack_triangle(matrix, np.ones(len(matrix)), out)
+    return out
+
+
+def sparse_gram(X: sp.csr_array, data: Vector, weights: Vector, columns: Indices, out: Matrix) -> None:
+    """Add the Gram matrix of some columns, ascending, to the upper triangle of `out`, whose first places are theirs.
+
+    `data` are the entries, shape (X.nnz,), in place of those of X; rows are multiplied by `weights`, shape (m,).
+    """
+    position = np.full(X.shape[1], -1, dtype=np.int64)
+    position[columns] = np.arange(len(columns))
+    found, values = np.empty(len(columns), dtype=np.uint64), np.empty(len(columns))
+    indptr, indices = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False)
+    add_gram(indptr, indices, data, weights, position, found, values, out)
 
 
 def is_sparse(X: SampleMatrix) -> bool:
@@ -124,5 +196,5 @@ def column_sums(X: SampleMatrix, weights: Vector, centre: Vector) -> Matrix:
 
 
 def _chunks(X: SampleMatrix) -> list[slice]:
-    """Return slices of at most 4096 rows that cover X one after the other."""
+    """Return slices of at most CHUNK rows that cover X one after the other."""
     return [slice(at, at + CHUNK) for at in range(0, X.shape[0], CHUNK)]

@@ -191,7 +191,10 @@ class MpiTransport:
         return self._ranks.all_max(np.asarray(rows.max(axis=0)))
 
     def _count_total(self, numbers: int) -> None:
-        """Count a total of so many numbers as the simulator does: messages of this rank's nodes to their neighbours."""
+        """Count the bytes of a total of `numbers` numbers as the simulator does: messages between neighbouring nodes.
+
+        Those that nodes of this rank send are counted, though MPI sums by other messages.
+        """
         self.traffic.communications += self.routes.exchanges(numbers)
         self.traffic.bytes += int(self.routes.bytes_of(numbers)[self._nodes].sum())
 
@@ -201,7 +204,7 @@ class MpiTransport:
             self._ranks.give_back([*lane.requests, *lane.kinds])
         self._lanes, self._copies, self._prepared = {}, {}, {}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return the exchanges and bytes sent so far by this rank, as plain data, for a checkpoint."""
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": None}
 

@@ -1,4 +1,9 @@
-"""Check who is at a neighbour's address before anything is said to it."""
+"""Fetch the listed certificate of a neighbour, which is then the only root that the channel to it trusts.
+
+A federation file lists fingerprints. A certificate is public, and the fingerprint says whether it is the right one,
+whoever handed it over: a stranger that passes on the right certificate once gains nothing, because every connection of
+the channel asks for its private key anew.
+"""
 
 import socket
 import ssl
@@ -7,11 +12,11 @@ from glmesh.core import Violation
 from glmesh.federation.config import Site, fingerprint
 
 
-def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> None:
-    """Connect to an address over TLS and hang up; raise Violation unless `name` shows the fingerprint `listed`.
+def listed_certificate(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> bytes:
+    """Ask for the certificate at an address over TLS and hang up; return it in PEM.
 
-    gRPC checks the name and the authority, but does not show the certificate to the end that dials. OSError is raised
-    where nobody answers within `seconds`.
+    Violation is raised unless it has the fingerprint `listed` and the name `name`, OSError where nobody answers within
+    `seconds`. Nothing is sent but this node's certificate.
     """
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -24,11 +29,13 @@ def probe(address: str, site: Site, name: str, listed: str, seconds: float = 5.0
             socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as plain,
             context.wrap_socket(plain, server_hostname=name) as secure,
         ):
-            shown = fingerprint(secure.getpeercert(binary_form=True) or b"")
+            certificate = secure.getpeercert(binary_form=True) or b""
+            shown = fingerprint(certificate)
             if shown != listed:
                 raise Violation(f"{address} shows {shown[:23]}... for {name}, the federation lists {listed[:23]}...")
             if not secure.recv(1):
                 raise ConnectionResetError("it closed the connection; it may not accept this node's certificate")
+            return ssl.DER_cert_to_PEM_cert(certificate).encode()
     except ssl.SSLCertVerificationError as error:
         raise Violation(f"the certificate at {address} is not {name}'s: {error.verify_message}") from None
     except ssl.SSLEOFError:

@@ -1,0 +1,77 @@
+"""Rounds of several problems made at once: what all of them ask for travels in one total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glmesh.core.messages import AnyRounds
+from glmesh.core.totals import Largest, Sums, Total
+from glmesh.errors import InvalidInput
+from glmesh.types import Matrix
+
+
+def together(rounds: Sequence[AnyRounds]) -> AnyRounds:
+    """Make the rounds of several problems of one block at once; return the list of what each of them returns.
+
+    Whenever some of them ask for totals, the fields of all of these travel in one; maxima likewise, and they go first.
+    A round that is done sends nothing more. Every field keeps the unit that it has by itself, so each problem is sent
+    the same bits as if it were alone.
+    """
+    returned: dict[int, Any] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(rounds)))
+    asked: dict[int, object] = {}
+    while True:
+        for number, answer in answers.items():
+            try:
+                asked[number] = rounds[number].send(answer)
+            except StopIteration as end:
+                returned[number] = end.value
+        if len(returned) == len(rounds):
+            return [returned[number] for number in range(len(rounds))]
+        maxima = {number: one for number, one in asked.items() if isinstance(one, Largest)}
+        totals = {number: one for number, one in asked.items() if isinstance(one, Total)}
+        if len(maxima) + len(totals) < len(asked):
+            raise InvalidInput("rounds that are made together may ask for totals and maxima only, not for messages")
+        if maxima:
+            answers = _maxima_of_each(maxima, (yield _all_maxima(maxima)))
+        else:
+            answers = _sums_of_each(totals, (yield _all_totals(totals)))
+        for number in answers:
+            del asked[number]
+
+
+def _all_maxima(asked: Mapping[int, Largest]) -> Largest:
+    """Return one request for the maxima of all problems, side by side."""
+    return Largest(np.hstack([one.numbers for one in asked.values()]))
+
+
+def _maxima_of_each(asked: Mapping[int, Largest], found: Any) -> dict[int, Any]:
+    """Return the maxima, each of shape (n,), by number of the problem that asked for them."""
+    ends = np.cumsum([one.numbers.shape[1] for one in asked.values()])
+    return dict(zip(asked, np.split(found, ends[:-1]), strict=True))
+
+
+def _all_totals(asked: Mapping[int, Total]) -> Total:
+    """Return one request for the totals of all problems; the name of a field begins with the problem's number."""
+    fields: dict[str, Matrix] = {}
+    sizes: dict[str, float] = {}
+    for number, one in asked.items():
+        fields |= {f"{number} {name}": rows for name, rows in one.fields.items()}
+        known = {} if one.like is None else one.like.sizes
+        sizes |= {f"{number} {name}": size for name, size in known.items() if name in one.fields}
+    return Total(fields, like=Sums({}, sizes))
+
+
+def _sums_of_each(asked: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:
+    """Return the sums of each problem's own fields, by number of the problem."""
+    return {
+        number: Sums(
+            {name: sums[f"{number} {name}"] for name in one.fields},
+            {name: sums.sizes[f"{number} {name}"] for name in one.fields},
+            {name: sums.errors[f"{number} {name}"] for name in one.fields},
+        )
+        for number, one in asked.items()
+    }

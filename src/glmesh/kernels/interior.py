@@ -1,0 +1,209 @@
+"""Rows of an interior-point method for losses with kinks: multipliers after a step, and sums over rows.
+
+A row has one or two pieces max over lo <= theta <= hi of theta g, and a piece has multipliers z, v, p, q > 0;
+`methods.totals.pieces` explains them and says the same with arrays.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from glmesh.kernels.jit import ONE, ZERO, inlined, kernel
+from glmesh.types import Matrix, Vector
+
+SMALLEST_PRODUCT = 1e-150  # of the arguments of logarithms before one is taken: two of them do not underflow
+N_VECTORS = np.uint64(12)  # D, right, pull, and (positive, negative, room) of three dual points
+K_SUMS = np.uint64(4)  # products of k with positive, negative, room and, in absolute values, theta
+N_POINTS = np.uint64(3)
+
+
+class Losses(NamedTuple):
+    """Losses of m rows: l1, l2, linear, lo, hi of each one's dual function, and what all have in common."""
+
+    table: Matrix  # (m, 5)
+    shift: float  # subtracted from where the kinks are
+    idle: float  # half the distance of two kinks; 0: there is one
+    unit: float  # hi - lo of a row of weight 1
+    barrier: float  # width hi - lo of a piece whose barrier has the weight mu
+
+
+class Move(NamedTuple):
+    """A step of m rows from multipliers `before`, and the weight of the barriers after it."""
+
+    before: Matrix  # (m, J, 4) z, v, p, q of each piece
+    predictions: Matrix  # (m, 4) at the point, and along the step, the restoring and the affine one
+    lengths: Vector  # (n,) step lengths at which smoothed losses are asked for
+    length: float  # of the step itself; 0: there is none, and the multipliers are to be at their centres
+    mu: float
+
+
+class Outcome(NamedTuple):
+    """What is computed of m rows, all of it zero before."""
+
+    after: Matrix  # (m, J, 4) multipliers
+    vectors: Matrix  # (m, 12) D, right, pull, and (positive, negative, room) of theta, restored and affine
+    losses: Vector  # (2 + n,) sums of losses at the new and at the affine point, and smoothed ones at the lengths
+    k: Matrix  # (3, 4) sums of k times positive, negative and room, and abs(k theta), of the three dual points
+    sizes: Vector  # (3,) sums of abs(theta)
+    spread: Vector  # (1,) sum of D / weight^2
+    products: Matrix  # (2, n) scratch: products of arguments of logarithms, and the weight that they have
+
+
+@kernel
+def step_rows(losses, move, out):
+    """Set the multipliers, vectors and sums of `out` for all rows; rows without a weight are left out."""
+    n_lengths = np.uint64(move.lengths.size)
+    out.products[0, :] = 1.0
+    for i in range(np.uint64(move.predictions.shape[0])):
+        lo, hi = -losses.table[i, 4], -losses.table[i, 3]
+        if not hi > lo:
+            continue
+        k, weight = -losses.table[i, 2] - losses.shift, (hi - lo) / losses.unit
+        if losses.idle > 0.0:
+            _step_piece(losses, move, out, (i, ZERO), (k + losses.idle, 0.0, hi))
+            _step_piece(losses, move, out, (i, ONE), (k - losses.idle, lo, 0.0))
+        else:
+            _step_piece(losses, move, out, (i, ZERO), (k, lo, hi))
+        out.spread[0] += out.vectors[i, 0] / (weight * weight)
+    for t in range(n_lengths):
+        out.losses[np.uint64(2) + t] += out.products[1, t] * np.log(out.products[0, t])
+
+
+@inlined
+def _step_piece(losses, move, out, where, piece):
+    """Set the multipliers of one piece (k, lo, hi) and add what it contributes."""
+    i, j = where
+    k, lo, hi = piece
+    width = hi - lo
+    m = move.mu * np.sqrt(width / losses.barrier)
+    before = move.predictions[i, 0] - k
+    along = move.predictions[i, 1]
+    _add_smoothed(move, out, (before, along), (lo, hi, m))
+    if move.length > 0.0:
+        z, v, p, q = move.before[i, j, 0], move.before[i, j, 1], move.before[i, j, 2], move.before[i, j, 3]
+        D = 1.0 / (p / z + q / v)
+        theta = hi - z if z < v else lo + v
+        step = move.length * D * (along + before - m * (1.0 / z - 1.0 / v))
+        g = before + move.length * along
+        affine = before + move.predictions[i, 3]
+        _move(out, where, (z, v, p, q), (step, g, m, width))
+        _add_point(out, (i, ONE), piece, min(max(theta + D * move.predictions[i, 2], lo), hi))
+        _add_point(out, (i, np.uint64(2)), piece, min(max(theta + D * affine, lo), hi))
+        out.losses[1] += (hi if affine > 0.0 else lo) * affine
+    else:
+        g = before
+        small = _centre(g, m, width)
+        z, v = (small, width - small) if g > 0.0 else (width - small, small)
+        out.after[i, j, 0], out.after[i, j, 1], out.after[i, j, 2], out.after[i, j, 3] = z, v, m / z, m / v
+        theta = hi - z if z < v else lo + v
+        _add_point(out, (i, ONE), piece, theta)
+        _add_point(out, (i, np.uint64(2)), piece, theta)
+        out.losses[1] += (hi if g > 0.0 else lo) * g
+    out.losses[0] += (hi if g > 0.0 else lo) * g
+    z, v, p, q = out.after[i, j, 0], out.after[i, j, 1], out.after[i, j, 2], out.after[i, j, 3]
+    D = 1.0 / (p / z + q / v)
+    theta = hi - z if z < v else lo + v
+    out.vectors[i, 0] += D
+    out.vectors[i, 1] += theta + D * g
+    out.vectors[i, 2] += D * (m / move.mu) * (1.0 / z - 1.0 / v)
+    _add_point(out, (i, ZERO), piece, theta)
+
+
+@inlined
+def _centre(g, m, width):
+    """Return the smaller of z and v at the centre."""
+    reach = abs(g) * width
+    return 2.0 * m * width / (2.0 * m + reach + np.sqrt(reach * reach + 4.0 * m * m))
+
+
+@inlined
+def _move(out, where, before, step):
+    """Set the multipliers after theta moved by `step` at most, each cut by itself, where g is the new one."""
+    i, j = where
+    z, v, p, q = before
+    move, g, m, width = step
+    centre = _centre(g, m, width)
+    new_p, new_q = max((m + p * move) / z, KEPT * p), max((m - q * move) / v, KEPT * q)
+    if g > 0.0:
+        small, less = max(z - move, KEPT * z), new_q
+    else:
+        small, less = max(v + move, KEPT * v), new_p
+    small = min(max(small, centre / REACH), min(REACH * centre, 0.5 * (centre + width)))
+    large = width - small
+    target = m / large
+    less = min(max(less, target / REACH), REACH * target)
+    more = less + abs(g)
+    if g > 0.0:
+        out.after[i, j, 0], out.after[i, j, 1], out.after[i, j, 2], out.after[i, j, 3] = small, large, more, less
+    else:
+        out.after[i, j, 0], out.after[i, j, 1], out.after[i, j, 2], out.after[i, j, 3] = large, small, less, more
+
+
+@inlined
+def _add_point(out, where, piece, theta):
+    """Add theta of a piece to the sums and vectors of a dual point."""
+    i, point = where
+    k, lo, hi = piece
+    room = min(hi - theta, theta - lo)
+    positive, negative = max(theta, 0.0), min(theta, 0.0)
+    column = np.uint64(3) + np.uint64(3) * point
+    out.vectors[i, column] += positive
+    out.vectors[i, column + ONE] += negative
+    out.vectors[i, column + np.uint64(2)] += room
+    out.k[point, 0] += k * positive
+    out.k[point, 1] += k * negative
+    out.k[point, 2] += k * room
+    out.k[point, 3] += abs(k * theta)
+    out.sizes[point] += abs(theta)
+
+
+@inlined
+def _add_smoothed(move, out, line, piece):
+    """Add the smoothed piece at all lengths; logarithms of the same weight are taken of products."""
+    before, along = line
+    lo, hi, m = piece
+    n_lengths, smallest = np.uint64(move.lengths.size), 1.0
+    if out.products[1, 0] != m:
+        for t in range(n_lengths):
+            out.losses[np.uint64(2) + t] += out.products[1, t] * np.log(out.products[0, t])
+            out.products[0, t], out.products[1, t] = 1.0, m
+    width = hi - lo
+    for t in range(n_lengths):
+        g = before + move.lengths[t] * along
+        reach = abs(g) * width
+        share = 2.0 * m / (2.0 * m + reach + np.sqrt(reach * reach + 4.0 * m * m))
+        out.losses[np.uint64(2) + t] += (hi if g > 0.0 else lo) * g - reach * share
+        out.products[0, t] *= 4.0 * share * (1.0 - share)
+        smallest = min(smallest, out.products[0, t])
+    if smallest < SMALLEST_PRODUCT:
+        for t in range(n_lengths):
+            out.losses[np.uint64(2) + t] += m * np.log(out.products[0, t])
+            out.products[0, t] = 1.0
+
+
+REACH = 1e3  # factor by which a multiplier may differ from its value at the centre
+KEPT = 0.1  # share of a multiplier that a step leaves at least
+
+
+@kernel
+def best_share(slopes, l1, l2, bisections):
+    """Return the share s in [0, 1] that maximises the dual objective on the line from one feasible point to another.
+
+    `slopes` has rows c of the first point and its change to the other one, shape (2, p), and in the last column k of
+    both; the objective is -k - sum_j (abs(c_j) - l1_j)_+^2 / (2 l2_j).
+    """
+    low, high = 0.0, 1.0
+    p = np.uint64(l1.size)
+    for _ in range(bisections):
+        middle = 0.5 * (low + high)
+        rise = -slopes[1, p]
+        for j in range(p):
+            c = slopes[0, j] + middle * slopes[1, j]
+            beyond = abs(c) - l1[j]
+            if beyond > 0.0 and l2[j] > 0.0:
+                rise -= (beyond if c > 0.0 else -beyond) / l2[j] * slopes[1, j]
+        if rise > 0.0:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,236 @@
+"""Which acceleration a run takes: decided once, before the first exchange (docs/communications.md has the same table).
+
+Of every acceleration that suits a problem the cost is estimated,
+
+    rounds expected * seconds of the messages of one round,
+
+and the least is taken. The estimate reads kinds, sizes and the network, and of the data only how much of it is zero, so
+all nodes and all processes come to the same choice without a message. Computing is not counted: nodes wait for
+messages much longer. Where no `network=` is given the messages are those of `Network()`, a millisecond and a gigabit.
+
+| acceleration | nodes hold | numbers in a message | exchanges of a round | rounds expected |
+|---|---|---|---|---|
+| newton | rows, smooth loss | q (q + 1)/2 + 2 q | of a total | 10; squared loss 3, one with a Hessian |
+| interior point | rows, loss with kinks | q (q + 1)/2 + 2 q | of a total | 20 |
+| row space | few rows, L2 | once q (m + 4), then (m + 4)^2/2 | of a total | 1, then as with m + 4 coefficients |
+| L-BFGS | rows, smooth loss, L2 | 2 q | of a total | 50 |
+| sums | rows or features, no bounds | length of Ax | of a total | 1,000 |
+| momentum | rows or features | length of Ax | 1 | (3 + 2 sqrt(c)) per sum; 1.25 times without kinks; half if sparse |
+
+m are the rows and q the coefficients with the intercept; of an L1 problem with over 500 the Hessian is that of 500.
+A total takes as many exchanges as the diameter where it is flooded, else twice the depth of the spanning tree. c is the
+condition number of the graph: the largest over the smallest positive eigenvalue of I - W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glmesh.collectives.totals import exchanges_per_sum, floods
+from glmesh.core.block import NetworkInfo
+from glmesh.functions import Separable
+from glmesh.methods.totals import row_space
+from glmesh.methods.totals.choice import method_on_totals
+from glmesh.methods.totals.limited_memory import LimitedMemory
+from glmesh.methods.totals.newton import WIDE
+from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.traits import Traits, is_smooth
+from glmesh.network import Network
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
+from glmesh.problem import Problem, ProblemSpec, Shard, Split
+
+# [totals] of Newton's method to a certified 1e-6; source: benchmarks/reports/choice.md
+NEWTON_TOTALS = 10
+# [totals] of Newton's method on a squared loss, of which one carries a Hessian, because its Hessian is constant
+SQUARED_TOTALS = 3
+# [totals] of the interior-point method to a certified 1e-6; source: benchmarks/reports/choice.md
+INTERIOR_TOTALS = 20
+# [sums] to a gap of 1e-6 with columns as they come; source: benchmarks/reports/choice.md
+SUMS = 1000
+# [rounds of momentum per exact sum] on a graph of condition 0, and more per square root of the graph's condition;
+# source: benchmarks/reports/choice.md
+ROUNDS_PER_SUM, ROUNDS_PER_ROOT = 3.0, 2.0
+# factor of these rounds where g has no kinks, because exact sums are then conjugate gradients; source:
+# benchmarks/reports/choice.md
+SMOOTH_FACTOR = 1.25
+# factor of these rounds where the data is sparse, because columns of different nodes then hardly overlap; source:
+# benchmarks/reports/choice.md
+SPARSE_FACTOR = 0.5
+# share of entries that are not zero up to which data is sparse, however it is stored; source:
+# benchmarks/reports/choice.md
+SPARSE = 0.2
+# [totals] of L-BFGS to a certified 1e-6, a middle of 17 (Reuters) to 83 (RCV1, l2 = 0.01); source:
+# docs/communications.md
+LIMITED_MEMORY_TOTALS = 50
+NUMBER = 8  # [bytes]
+
+OnTotals = TotalMethod[Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the choice depends on of a problem: kinds and sizes, which all nodes know before the first exchange."""
+
+    split: Split
+    length: int  # of Ax: coefficients split by samples, samples split by features
+    n_rows: int  # of all nodes
+    on_totals: OnTotals | None  # method on totals that suits nodes with rows; None: there is none
+    smooth: bool  # whether the loss has no kinks
+    quadratic: bool  # whether the loss is squared, so that its Hessian is summed once
+    working_set: bool  # whether the Hessian is summed on a working set: every coefficient has an L1 penalty
+    gossips: bool  # whether there is a form f(Ax) + g(x), which momentum and sums need
+    bounded: bool  # whether a variable that can move has a bound, at which exact sums get stuck
+    kinked: bool  # whether g has kinks
+    sparse: bool  # whether at most SPARSE of the data is not zero
+
+    @staticmethod
+    def of(problem: Problem, processes: ProcessGroup = SINGLE_PROCESS) -> Task:
+        """Return what the choice depends on of a problem, equal in all processes that hold a part of its data."""
+        own = [(np.count_nonzero(c.data), c.d * c.n, c.n) for c in (part.columns for part in problem.parts)]
+        counts = processes.all_gather(own) if isinstance(problem, Shard) else own
+        nonzeros, entries, n = (sum(each) for each in zip(*counts, strict=True))
+        width = problem.summary.width
+        n_rows = n if problem.spec.split == "samples" else width
+        return Task.on(problem.spec, width, n_rows, sparse=nonzeros <= SPARSE * entries)
+
+    @staticmethod
+    def on(spec: ProblemSpec, width: int, n_rows: int, *, sparse: bool = False) -> Task:
+        """Return the task of an objective on `n_rows` rows; `width` is the length of a column of A.
+
+        That is the number of features split by samples, and of samples split by features.
+        """
+        by_samples = spec.split == "samples"
+        penalties = spec.penalty if isinstance(spec.penalty, list) else [spec.penalty]
+        dual = spec.loss.dual(np.array([1.0, -1.0]), np.ones(2))
+        terms = [dual] if by_samples else penalties
+        method = method_on_totals(spec.loss, spec.penalty_of(None), width, n_rows) if by_samples else None
+        table = spec.penalty_of(None).as_table()
+        smooth = is_smooth(spec.loss)
+        return Task(
+            split=spec.split,
+            length=width + int(by_samples and spec.fit_intercept),
+            n_rows=n_rows,
+            on_totals=method,
+            smooth=smooth,
+            quadratic=smooth and Traits.of(spec.loss).quadratic,
+            working_set=width > WIDE and table is not None and bool((table.l1 > 0).all()),
+            gossips=spec.has_form,
+            bounded=any(_is_bounded(g) for g in terms),
+            kinked=any(_is_kinked(g) for g in terms),
+            sparse=sparse,
+        )
+
+
+def _is_bounded(g: Separable) -> bool:
+    """Return whether a variable of g that can move has a bound."""
+    table = g.as_table()
+    return table is not None and bool(((table.lo < table.hi) & (np.isfinite(table.lo) | np.isfinite(table.hi))).any())
+
+
+def _is_kinked(g: Separable) -> bool:
+    """Return whether g is not quadratic: it has kinks, groups, or the entropy of a logistic loss."""
+    table = g.as_table()
+    return table is None or bool((table.l1 > 0).any())
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Exchanges and seconds that messages take on a network."""
+
+    info: NetworkInfo
+    network: Network
+
+    def exchange(self, numbers: int) -> float:
+        """Return the seconds of one exchange in which every node sends so many numbers to all its neighbours."""
+        return self.network.latency + self._seconds(self.degree * numbers)
+
+    def total(self, numbers: int) -> tuple[int, float]:
+        """Return (exchanges, seconds) of a total of so many numbers per node, flooded or along the spanning tree.
+
+        Flooding, a node passes all contributions on; along the tree it sends a sum up and the total to its children.
+        """
+        info = self.info
+        exchanges = exchanges_per_sum(info, numbers)
+        if floods(info, numbers):
+            sent = self.degree if info.diameter <= 1 else 1 + info.n_nodes * (self.degree - 1)
+        else:
+            sent = info.depth * (1 + int(np.bincount(info.parents[info.parents >= 0], minlength=1).max()))
+        return exchanges, exchanges * self.network.latency + self._seconds(sent * numbers)
+
+    def _seconds(self, numbers: int) -> float:
+        return NUMBER * numbers / self.network.bandwidth
+
+    @cached_property
+    def degree(self) -> int:
+        """Neighbours of the node that has most of them."""
+        return int(np.diff(self.info.mixing.matrix.indptr).max()) - 1
+
+    @property
+    def condition(self) -> float:
+        """Largest over smallest positive eigenvalue of I - W; 1 of a single node."""
+        mixing = self.info.mixing
+        return mixing.top / (1.0 - mixing.lambda2) if mixing.top > 0 and mixing.lambda2 < 1 else 1.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run with one acceleration is expected to cost."""
+
+    name: str  # in the table above
+    rounds: int  # expected
+    exchanges: int  # of one round
+    seconds: float  # of the messages of all rounds
+
+    def __str__(self) -> str:
+        each = "an exchange" if self.exchanges == 1 else f"{self.exchanges} exchanges"
+        return f"{self.rounds:,} rounds of {each}, {self.seconds:.2g} s"
+
+
+def estimates(task: Task, info: NetworkInfo, network: Network | None = None) -> list[Estimate]:
+    """Return the expected cost of every acceleration that suits a task on a network that stands still, cheapest first.
+
+    Without a `network` messages cost what they do on a `Network()`. The list is empty if nothing suits. Of equal costs
+    the earlier row of the table comes first.
+    """
+    messages = Messages(info, Network() if network is None else network)
+    return sorted(_rows_of_table(task, messages), key=lambda one: one.seconds)
+
+
+def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
+    """Yield the estimates of the accelerations that suit a task, in the order of the table."""
+    if task.on_totals is not None:
+        yield _of_totals(task, messages)
+    if not task.gossips:
+        return
+    if not task.bounded:
+        exchanges, seconds = messages.total(task.length)
+        yield Estimate("sums", SUMS, exchanges, SUMS * seconds)
+    factor = (1.0 if task.kinked else SMOOTH_FACTOR) * (SPARSE_FACTOR if task.sparse else 1.0)
+    per_sum = ROUNDS_PER_SUM + ROUNDS_PER_ROOT * float(np.sqrt(messages.condition))
+    rounds = round(SUMS * factor * per_sum)
+    yield Estimate("momentum", rounds, 1, rounds * messages.exchange(task.length))
+
+
+def _of_totals(task: Task, messages: Messages) -> Estimate:
+    """Return the expected cost of the method on totals of a task; a further method has its line here."""
+    q, m = task.length, task.n_rows + row_space.SPARE
+    if isinstance(task.on_totals, LimitedMemory):
+        exchanges, seconds = messages.total(2 * q)
+        return Estimate("L-BFGS", LIMITED_MEMORY_TOTALS, exchanges, LIMITED_MEMORY_TOTALS * seconds)
+    if isinstance(task.on_totals, row_space.RowSpace):
+        rounds = NEWTON_TOTALS if task.smooth else INTERIOR_TOTALS
+        exchanges, first = messages.total(q * m)
+        return Estimate("row space", 1 + rounds, exchanges, first + rounds * messages.total(m * (m + 1) // 2)[1])
+    square = min(q, WIDE) if task.working_set else q
+    exchanges, seconds = messages.total(square * (square + 1) // 2 + 2 * q)
+    if not task.smooth:
+        return Estimate("interior point", INTERIOR_TOTALS, exchanges, INTERIOR_TOTALS * seconds)
+    if task.quadratic and not task.working_set:
+        seconds += (SQUARED_TOTALS - 1) * messages.total(2 * q)[1]
+        return Estimate("newton", SQUARED_TOTALS, exchanges, seconds)
+    return Estimate("newton", NEWTON_TOTALS, exchanges, NEWTON_TOTALS * seconds)

@@ -1,0 +1,248 @@
+"""Few rows and many coefficients with an L2 penalty: the optimum is a combination of rows, and few numbers say which.
+
+    min_w sum_i loss_i(x_i.w + b) + sum_j l2_j/2 w_j^2,     w = B c,     columns of B a basis of the span of all rows
+
+One total of random combinations of the rows tells everybody their span, and nobody's row. In coordinates c the problem
+has as many coefficients as there are rows, all with the same L2 penalty, and another method on totals solves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.core import PerNode, Shared
+from glmesh.core.totals import Largest, Total
+from glmesh.errors import UnsuitablePair
+from glmesh.functions import Loss, Table
+from glmesh.methods.totals.interior import InteriorPoint
+from glmesh.methods.totals.interior_state import InteriorState
+from glmesh.methods.totals.newton import ProximalNewton
+from glmesh.methods.totals.newton_state import NewtonState
+from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.scaled import column_exponents, scales
+from glmesh.methods.totals.traits import is_smooth
+from glmesh.types import Matrix, SampleMatrix, Vector
+
+EPSILON = 2.0**-50  # relative error of a prediction by coefficients w = B c, which are rounded
+# [combinations] more than rows: so many random vectors span the rows with a condition number of some tens (Halko,
+# Martinsson and Tropp 2011, section 10, recommend some more than the rank)
+SPARE = 4
+MOST_NUMBERS = 2**22  # [numbers] of the total that tells the span: 32 MB
+FEWEST_COEFFICIENTS = 500  # below which a Hessian is short enough
+CHUNK = 256  # [rows] that are compared with the basis at a time: 15 MB for some thousand columns
+
+Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Coordinates c of the span of all rows: w = matrix c, and sum_j l2_j w_j^2 = l2 sum c^2."""
+
+    matrix: Matrix  # (p, r)
+    metric: Vector  # (p,) l2_j / l2 of each coefficient, in whose norm the columns of `matrix` are orthonormal
+    outside: float  # sum over rows of the squared norm of what the basis leaves of them, times a bound of theta^2
+    size: float  # sum over rows of their norm times the largest slope, if that is bounded
+
+
+@dataclass
+class RowSpaceState:
+    """What all nodes know: the basis, and the state of the method that solves the small problem."""
+
+    w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
+    intercept: Shared[float]
+    visited: PerNode[Vector]  # (n_hosted,) nonzeros visited in the last round
+    given: Shared[bool]  # whether w and the intercept are where to begin, not zero
+    objective: Shared[float] = np.nan  # at w; NaN before it is known
+    gap: Shared[float] = np.inf  # proven upper bound of objective - optimum
+    failure: Shared[str] = ""  # why no more rounds are worth it, see `TotalState`
+    basis: Shared[Basis | None] = None  # None before the first total
+    inner: NewtonState | InteriorState | None = None  # of the small problem; None before the first total
+
+
+@dataclass(frozen=True)
+class RowSpace(TotalMethod[RowSpaceState]):
+    """Method for less rows than coefficients, all of them with an L2 penalty and nothing else, and any loss.
+
+    The first round is one total of p (m + 4) numbers for m rows of p coefficients; then Newton's method, or for losses
+    with kinks the interior-point method, goes on with m + 4 coefficients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from glmesh import Problem, solve
+    >>> from glmesh.methods import RowSpace
+    >>> X = np.random.default_rng(0).normal(size=(12, 500))
+    >>> wide = Problem.glm(X, X[:, 0], split="samples", fit_intercept=True)
+    >>> result = solve(wide, method=RowSpace(), n_nodes=4, tol=1e-9)
+    >>> result.status.name, result.rounds <= 4
+    ('CONVERGED', True)
+    """
+
+    def start(self, block: Rows, w: Vector | None, intercept: float) -> RowSpaceState:
+        """Return the state before round 0, at coefficients w, shape (p,) (None: zero)."""
+        check_ridge(block, "RowSpace")
+        given = w is not None
+        w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
+        return RowSpaceState(w, intercept if block.fit_intercept else 0.0, np.zeros(block.size), given)
+
+    def retarget(self, block: Rows, state: RowSpaceState) -> None:
+        """Go on with another penalty: in the same coordinates if it is a multiple of the one before."""
+        check_ridge(block, "RowSpace")
+        basis, inner = state.basis, state.inner
+        if basis is None or inner is None or not np.array_equal(_metric(block), basis.metric):
+            super().retarget(block, state)
+            return
+        _method(block.loss).retarget(_small(block, basis), inner)
+        _read(block, state)
+
+    def round(self, block: Rows, state: RowSpaceState) -> Totals:
+        """Make one round: the first finds the span of the rows, each other one is a round of the small problem."""
+        method = _method(block.loss)
+        if state.basis is None:
+            state.basis = yield from _span(block)
+            small = _small(block, state.basis)
+            start = state.basis.matrix.T @ (state.basis.metric * state.w) if state.given else None
+            state.inner = method.start(small, start, state.intercept)
+            state.visited = 2.0 * state.basis.matrix.shape[1] * block.nonzeros
+            return
+        assert state.inner is not None
+        yield from method.round(_small(block, state.basis), state.inner)
+        _read(block, state)
+
+
+def pays(n_rows: float, n_coefficients: int) -> bool:
+    """Return whether m rows are so few that their span costs less than totals of p coefficients.
+
+    L-BFGS takes dozens to hundreds of totals of p numbers, Newton's method about ten of p^2/2.
+    """
+    few = 2.0 * (n_rows + SPARE) <= n_coefficients
+    return few and n_coefficients > FEWEST_COEFFICIENTS and n_coefficients * (n_rows + SPARE) <= MOST_NUMBERS
+
+
+def check_ridge(block: Rows, name: str) -> None:
+    """Raise UnsuitablePair, which names a method, unless every coefficient has an L2 penalty and nothing else."""
+    if not is_ridge(block.penalty):
+        raise UnsuitablePair(
+            f"{name} is for an L2 penalty on every coefficient, without L1, bounds or a linear term; use "
+            "ProximalNewton for a smooth loss, or Cola"
+        )
+
+
+def is_ridge(penalty: Table) -> bool:
+    """Return whether every coefficient has an L2 penalty, and neither L1, nor a bound, nor a linear term."""
+    bounded = (penalty.lo > -np.inf).any() or (penalty.hi < np.inf).any()
+    return bool((penalty.l2 > 0).all() and not penalty.l1.any() and not penalty.linear.any() and not bounded)
+
+
+def _method(loss: Loss) -> TotalMethod[Any]:
+    """Return the method for the small problem: Newton's for a smooth loss, the interior-point method for kinks."""
+    return ProximalNewton() if is_smooth(loss) else InteriorPoint()
+
+
+def _metric(block: Rows) -> Vector:
+    """Return l2_j divided by the largest of them, shape (p,)."""
+    l2 = np.broadcast_to(block.penalty.l2, block.p)
+    return np.asarray(l2 / l2.max())
+
+
+def _small(block: Rows, basis: Basis) -> Rows:
+    """Return the rows of a block in coordinates of the basis, shape (m_k, r) each, with the penalty l2/2 sum c^2."""
+    kept = block.reduced
+    if kept is None or kept[0] is not basis or kept[1] is not block.penalty:
+        X = list(block.threads.map(lambda x: np.ascontiguousarray(x @ basis.matrix), block.X))
+        l2 = Table(l2=np.asarray(block.penalty.l2.max()))
+        small = Rows(block.ids, block.info, X, block.y, block.weight, block.loss, l2, block.fit_intercept)  # no threads
+        block.reduced = kept = basis, block.penalty, small
+    return kept[2]
+
+
+def _read(block: Rows, state: RowSpaceState) -> None:
+    """Take over what the small problem's state says of the whole problem."""
+    inner, basis = state.inner, state.basis
+    assert inner is not None
+    assert basis is not None
+    state.w, state.intercept = basis.matrix @ inner.w, inner.intercept
+    state.objective, state.visited, state.failure = inner.objective, inner.visited, inner.failure
+    length = np.sqrt((inner.w**2).sum())
+    state.gap = inner.gap + 2.0 * basis.outside / float(block.penalty.l2.max()) + EPSILON * basis.size * float(length)
+
+
+# the span of the rows
+
+
+def _span(block: Rows) -> Generator[Any, Any, Basis]:
+    """Return a basis of the span of all nodes' rows, after one total of random combinations of them.
+
+    A row is divided by its norm before it is combined. What the basis leaves of a row in the L2 penalty's norm, which
+    is rounding, is measured in a second, short total: the optimum of the whole problem is below that of the small one
+    by at most norm(E^T theta)^2 / l2, where E is what is left of the rows and theta the losses' slopes at the optimum.
+    """
+    scale = scales((yield Largest(column_exponents(block))))[:-1]
+    root = np.sqrt(_metric(block))
+    sizes = [_norms(X, root) * (weight > 0) for X, weight in zip(block.X, block.weight, strict=True)]
+    known = yield Total(
+        _slope_bounds(block, np.concatenate(sizes)) | {"rows": np.array([[float((size > 0).sum())] for size in sizes])}
+    )
+    r = min(int(known["rows"][0]) + SPARE, block.p)
+    mixed = np.empty((block.size, block.p, r))
+    for k, size in enumerate(sizes):
+        np.divide(_combined(block, k, size, r), scale[:, None], out=mixed[k])
+    sums = yield Total({"combined": mixed.reshape(block.size, -1)})
+    del mixed
+    Q, _ = np.linalg.qr(sums["combined"].reshape(block.p, r) * (scale / root)[:, None])
+    left = np.array([[_left(X[size > 0], Q, root)] for X, size in zip(block.X, sizes, strict=True)])
+    outside = float((yield Total({"left": left}))["left"][0])
+    slopes = float(known["squares"][0] + 2.0 * known["curvature"][0] * known["loss"][0])
+    return Basis(Q / root[:, None], _metric(block), outside * slopes, float(known["size"][0]))
+
+
+def _norms(X: SampleMatrix, root: Vector) -> Vector:
+    """Return the norm of each row divided by `root`, shape (m_k,)."""
+    if sp.issparse(X):
+        return np.asarray(np.sqrt(X.power(2) @ root**-2))
+    return np.asarray(np.sqrt(np.einsum("ij,ij,j->i", X, X, root**-2)))
+
+
+def _combined(block: Rows, k: int, sizes: Vector, r: int) -> Matrix:
+    """Return r random combinations of the rows of the k-th hosted node, divided by their sizes, shape (p, r).
+
+    Rows of size 0, which are zero or have no weight, do not count.
+    """
+    draw = np.random.default_rng([block.info.seed, int(block.ids[k])])
+    factors = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    return np.asarray(block.X[k].T @ (draw.standard_normal((len(sizes), r)) * factors[:, None]))
+
+
+def _left(X: SampleMatrix, Q: Matrix, root: Vector) -> float:
+    """Return the sum of squares of the rows divided by `root` without their part in the span of Q's columns."""
+    found = 0.0
+    for a in range(0, X.shape[0], CHUNK):
+        part = (X[a : a + CHUNK].toarray() if sp.issparse(X) else X[a : a + CHUNK]) / root
+        found += float(((part - (part @ Q) @ Q.T) ** 2).sum())
+    return found
+
+
+def _slope_bounds(block: Rows, sizes: Vector) -> dict[str, Matrix]:
+    """Return fields, shape (n_hosted, 1) each, whose sums bound the sum of squared slopes at an optimum.
+
+    They are the largest squares of slopes that are bounded, the largest curvature M of other losses, and all losses at
+    zero: a slope's square is at most 2 M times the loss. "size" is the sum of bounded slopes times the rows' norms.
+    """
+    rows = block.dual.kernel_rows(block.starts[-1])
+    bounded = np.asarray(np.isfinite(rows[:, 3:]).all(axis=1))
+    squares = (np.where(bounded[:, None], rows[:, 3:], 0.0) ** 2).max(axis=1, initial=0.0)
+    bends = np.divide(1.0, rows[:, 1], out=np.zeros(len(rows)), where=~bounded & (rows[:, 1] > 0))
+    losses = block.dual.conjugates(np.zeros(len(rows)))
+    spans = [slice(a, b) for a, b in zip(block.starts[:-1], block.starts[1:], strict=True)]
+    return {
+        "size": np.array([[(np.sqrt(squares[span]) * sizes[span]).sum()] for span in spans]),
+        "squares": np.array([[squares[span].sum()] for span in spans]),
+        "curvature": np.array([[bends[span].max(initial=0.0)] for span in spans]),
+        "loss": np.array([[losses[span].sum()] for span in spans]),
+    }
