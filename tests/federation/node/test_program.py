@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 from scipy.sparse import csr_array
 
 from glmesh.core import NetworkInfo
+from glmesh.errors import UnreadableFile
 from glmesh.federation.config.site import SiteRules
 from glmesh.federation.node.program import Answer, SiteProgram
 from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
-from glmesh.federation.node.totals_store import row_digests, rows_changed
-from glmesh.federation.totals import Beginning, Refusal, Unequal
+from glmesh.federation.node.totals_store import TotalsStore, row_digests, rows_changed
+from glmesh.federation.totals import Beginning, Facts, Refusal, Unequal
+from glmesh.federation.totals.memory import Entry
+from glmesh.federation.totals.statements import Held, Record, Vote
 from glmesh.methods import ProximalNewton, Rows
 from glmesh.network import mixing, topology
 from glmesh.problem import ProblemSpec
@@ -163,3 +167,31 @@ def test_a_point_far_away_where_one_row_is_all_of_the_hessian_is_refused() -> No
         except Refusal:
             refused += 1
     assert refused == 20
+
+
+def test_a_memory_survives_its_file_and_other_rows_get_another_name(tmp_path: Path) -> None:
+    class Somewhere:
+        state = tmp_path
+
+        class federation:
+            digest = "0123456789abcdef"
+
+    facts = Facts("f", ("a", "b", "c"), ((1, 2), (0, 2), (0, 1)), 0)
+    store, program = TotalsStore(Somewhere(), facts), site(matrices()[0])  # type: ignore[arg-type]
+    kept = store.load(program.block)
+    kept.start = 7
+    kept.memory.begin(Held("fit", "set", "", 3, 0, ""))
+    kept.memory.append(Entry(b"request", np.arange(3, dtype=np.uint64)))
+    kept.memory.record, kept.memory.vote, kept.memory.model = Record("set", ""), Vote(3, "v", "m"), b"model\n"
+    store.save(kept)
+    again = store.load(program.block)
+    assert (again.memory.pin, again.start, again.changed) == (kept.memory.pin, 7, 0)
+    for name in ("voters", "promised", "record", "held", "vote", "model"):
+        assert getattr(again.memory, name) == getattr(kept.memory, name)
+    np.testing.assert_array_equal(again.memory.entries[0].value, np.arange(3))
+    other = store.load(site(matrices(1)[0]).block)
+    assert other.memory.pin != kept.memory.pin
+    assert other.changed == 100
+    store.path.write_bytes(store.path.read_bytes()[:-1])
+    with pytest.raises(UnreadableFile, match="begins anew"):
+        store.load(program.block)

@@ -67,7 +67,7 @@ class Totalling:
         self._rules = _rules(federation, site, self._block, self._kept.changed)
         self._saved: object = None
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
-        start = int(time.time() * 1000)  # [ms] since 1970: larger than before a restart
+        start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
         self.machine = Machine(self.facts, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
         self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour

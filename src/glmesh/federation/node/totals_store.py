@@ -46,6 +46,7 @@ class Kept:
     memory: Memory
     key: bytes  # of the rows' digests; random
     digests: Unsigned  # (m,) of the rows that the memory's pin names
+    start: int = 0  # [ms since 1970] of the last process; the next one is later, whatever the clock says
     changed: int = 0  # rows that differ from those of the last contribution
 
 
@@ -77,6 +78,7 @@ class TotalsStore:
             blobs += [entry.request, entry.value.astype("<u8").tobytes()]
         head = {
             "pin": memory.pin,
+            "start": kept.start,
             "voters": list(memory.voters),
             "promised": memory.promised,
             "record": None if memory.record is None else plain(memory.record),
@@ -107,6 +109,6 @@ class TotalsStore:
                 vote=None if tree["vote"] is None else built(Vote, tree["vote"]),
                 model=blobs[2],
             )
-            return Kept(memory, blobs[0], numbers[0])
+            return Kept(memory, blobs[0], numbers[0], int(tree["start"]))
         except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
             raise UnreadableFile(f"{self.path}: cannot be read ({error}); remove it, and the fit begins anew") from None
