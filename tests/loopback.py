@@ -56,7 +56,7 @@ class Loopback:
         ]
         federation = Federation(
             "clinics",
-            ProblemPart(**{"tol": 1e-7} | dict(problem or {})),
+            ProblemPart(**{"tol": 1e-7, "method": "gossip"} | dict(problem or {})),
             NetworkPart(**{"salt": "s", "topology": "complete", "meet_within": 30.0} | dict(network or {})),
             tuple(members),
             data,

@@ -87,7 +87,10 @@ class Sites:
             for k, name in enumerate(self.names)
         ]
         self.federation = Federation(
-            "test", ProblemPart(**(problem or {})), NetworkPart(**(network or {})), tuple(members)
+            "test",
+            ProblemPart(**({"method": "gossip"} | (problem or {}))),
+            NetworkPart(**(network or {})),
+            tuple(members),
         )
         self.federation.write(folder / "federation.toml")
         for k, (X, y) in enumerate(parts):

@@ -43,7 +43,11 @@ def add_options(parser: Parser) -> None:
     add("--alpha", type=number(), default=1.0, metavar="A", help="strength of the penalty (default 1)")
     add("--l1-ratio", type=number(0, 1), default=0.5, metavar="R", help="of the elastic net (default 0.5)")
     add("--split", choices=["samples", "features"], default="samples", help="what a site holds (default samples)")
-    add("--intercept", action="store_true", help="not penalised; needs --split features")
+    add("--method", choices=["totals", "gossip"], help="masked totals (default by samples) or gossip (by features)")
+    intercept = init.add_mutually_exclusive_group()
+    intercept.add_argument("--intercept", action="store_true", default=None, help="not penalised (default with totals)")
+    intercept.add_argument("--no-intercept", dest="intercept", action="store_false", help="fit none")
+    add("--rare", choices=["refuse", "drop"], default="refuse", help="what a column with rare values does to totals")
     add("--aligned", action="store_true", help="rows without names stand in the same order everywhere (features)")
     add("--like", metavar="FILE", help="data of one site, whose columns by name and kind all others must have")
     add("--target", metavar="COLUMN", help="of --like: column with the labels (default: the last)")
@@ -55,7 +59,10 @@ def add_options(parser: Parser) -> None:
     add("--topology", default="ring", metavar="NAME", help="over the members in their order (default ring)")
     add("--wire", choices=["float64", "float32"], default="float64", help="numbers in messages")
     add("--gone-after", type=number(positive=True), default=600.0, metavar="SECONDS", help="until a site is given up")
-    add("--gone", choices=["freeze", "reset"], help="whether its last share stays counted (features: freeze)")
+    gone = "totals: wait (default), or go on without it; gossip: freeze (default) its share, or reset"
+    add("--gone", choices=["wait", "without", "freeze", "reset"], help=gone)
+    add("--wait-at-most", type=number(), default=0.0, metavar="SECONDS", help="totals: then a node ends (0: never)")
+    add("--reveal", action="store_true", help="totals: two sites are enough, each learns what the other contributes")
     add("--refused", choices=["end", "without"], default="end", help="what a site that does not fit means for others")
     add("--meet-within", type=number(positive=True), default=600.0, metavar="SECONDS", help="to wait at the start")
     more = steps.add_parser("add", help="add members, and write their node files")
@@ -101,11 +108,15 @@ def _init(options: Namespace) -> int:
         "penalty": options.penalty or usual,
         "alpha": options.alpha,
         "l1_ratio": options.l1_ratio,
-        "fit_intercept": options.intercept,
+        "method": options.method or "",
+        "rare": options.rare,
         "tol": options.tol,
         "max_rounds": options.max_rounds,
     }
     problem = ProblemPart(**common, split=options.split, aligned=options.aligned)
+    fits = problem.by_totals if options.intercept is None else options.intercept
+    problem = replace(problem, fit_intercept=fits)
+    _check_gone(options.gone, by_totals=problem.by_totals)
     try:
         problem.model()
     except UnsuitablePair as error:
@@ -123,7 +134,9 @@ def _init(options: Namespace) -> int:
         topology=options.topology,
         wire=options.wire,
         gone_after=options.gone_after,
-        gone=options.gone or ("freeze" if options.split == "features" else "reset"),
+        gone=options.gone or "",
+        wait_at_most=options.wait_at_most,
+        reveal=options.reveal,
         refused=options.refused,
         meet_within=options.meet_within,
         salt=secrets.token_hex(16),
@@ -132,9 +145,18 @@ def _init(options: Namespace) -> int:
     federation.write(path)
     held = "rows" if options.split == "samples" else "columns of the same rows"
     print(f"{path}: {loss} loss, {problem.penalty} penalty, split by {options.split} (a site holds {held})")
+    print(f"{path}: {'a free' if fits else 'no'} intercept, by {'masked totals' if problem.by_totals else 'gossip'}")
     print(federation.disclosure)
     print("now add members")
     return REACHED
+
+
+def _check_gone(gone: str | None, *, by_totals: bool) -> None:
+    """Raise InvalidInput, which says what to write, if --gone is for the other method."""
+    if by_totals and gone in ("freeze", "reset"):
+        raise InvalidInput(f"--gone {gone} is for gossip; with totals write --gone wait, or --gone without")
+    if not by_totals and gone in ("wait", "without"):
+        raise InvalidInput(f"--gone {gone} is for totals; with gossip write --gone freeze, or --gone reset")
 
 
 def _other_split(problem: "ProblemPart") -> str:

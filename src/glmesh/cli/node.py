@@ -64,4 +64,6 @@ def run(options: Namespace) -> int:
     print(ending.sentence())
     if ending.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE):
         return REACHED if ending.is_whole else PARTIAL
+    if ending.outcome in (TrainingOutcome.TOO_FEW, TrainingOutcome.WAITED):
+        return PARTIAL
     return INTERRUPTED if ending.outcome is TrainingOutcome.STOPPED else OUT_OF_ROUNDS

@@ -124,7 +124,8 @@ class _Federation:
         """Print how each node ended and where its model is; return the exit code."""
         self._remark()
         for name, node in self.nodes.items():
-            print(self._ending(name) if node.returncode in (REACHED, PARTIAL) else self._failure(name))
+            has_model = node.returncode in (REACHED, PARTIAL) and self._is_proven(name)
+            print(self._ending(name) if has_model else self._failure(name))
         codes = {node.returncode for node in self.nodes.values()}
         if codes & {REACHED, PARTIAL}:
             print("The proof is about the optimiser on these rows, not about the data.")
@@ -141,6 +142,11 @@ class _Federation:
         gap = float(model.info.get("relative_gap", float("nan")))
         left_out = f", {without_text(model.sites, model.without)}" if model.without else ""
         return f"{name}: relative gap proven to be at most {gap:.1e}{left_out}; {path}"
+
+    def _is_proven(self, name: str) -> bool:
+        """Return whether a node ended with a proof, and so with a model of this run."""
+        events = lines_since(self.sites[name].state / "log.jsonl", self.started)
+        return any(event["event"] == "end" and event.get("outcome") in ("certified", "alone") for event in events)
 
     def _failure(self, name: str) -> str:
         """Return a line on a node that failed: its exit code, and why as far as its log says."""

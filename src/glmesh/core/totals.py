@@ -7,8 +7,10 @@ contribution, so contributions may be masked on their way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +67,8 @@ class Total:
     like : Sums, optional
         An earlier total with fields of about the same size, from which units are derived. Fields that it does not have,
         or that were zero in it, take one more exchange, in which nodes agree on the largest exponent.
+    at : array of shape (n,), optional
+        What the contributions are a function of beside each node's rows, equal at all nodes: real sites compare it.
 
     Examples
     --------
@@ -78,6 +82,7 @@ class Total:
 
     fields: Mapping[str, Matrix]
     like: Sums | None = None
+    at: Vector | None = None
     largest: dict[str, Vector] = field(init=False)  # (n_hosted,) largest absolute entry of each node, by field
 
     def __post_init__(self) -> None:
@@ -154,25 +159,51 @@ class Largest:
     numbers: Indices
 
 
-def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Contributions to a total as whole numbers, which `summation` yields."""
+
+    rows: list[Unsigned]  # (n_hosted, numbers) of each block
+    units: Units
+    misfits: int  # times that these fields did not fit before
+
+
+def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[Indices], Any, Sums]:
     """Return the sums over all K nodes of the contributions of this process's blocks and those of other processes.
 
-    `add` and `maximise` move numbers between nodes. If an entry of any node does not fit, all is sent once more, with
-    2^20 times the unit for the fields that it is in.
+    Yields lists of exponents, each of shape (n_hosted, n), and is sent their maxima over all nodes, (n,); or yields
+    `Whole` and is sent the sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once
+    more, with 2^20 times the unit for the fields that it is in.
     """
     first = totals[0]
     units: Units = {}
     if first.unknown:
-        found = maximise([total.exponents() for total in totals])
+        found = yield [total.exponents() for total in totals]
         room = ROOM + (n_nodes - 1).bit_length() - LARGEST
         units |= {name: int(exponent) + room for name, exponent in zip(first.unknown, found, strict=True)}
     if first.like is not None:
         known = {name: first.like.sizes[name] for name in first.fields if name not in units}
         units |= {name: int(np.frexp(size)[1]) + ROOM - LARGEST for name, size in known.items()}
     units = {name: max(exponent, SMALLEST) for name, exponent in units.items()}
-    while True:
-        whole = add([total.encode(units, n_nodes) for total in totals])
+    for misfits in count():
+        whole = yield Whole([total.encode(units, n_nodes) for total in totals], units, misfits)
         short = whole[-len(first.fields) :] > 0
         if not short.any():
-            return first.decode(units, whole, n_nodes)
-        units |= {name: units[name] + MORE_ROOM for name, lacks in zip(first.fields, short, strict=True) if lacks}
+            break
+        units = units | {
+            name: units[name] + MORE_ROOM for name, lacks in zip(first.fields, short, strict=True) if lacks
+        }
+    return first.decode(units, whole, n_nodes)
+
+
+def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
+    """Return the sums over all K nodes as `summation` does; `add` and `maximise` move numbers between nodes."""
+    steps = summation(totals, n_nodes)
+    answer: Unsigned | Indices | None = None
+    while True:
+        try:
+            asked = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as end:
+            sums: Sums = end.value
+            return sums
+        answer = add(asked.rows) if isinstance(asked, Whole) else maximise(asked)

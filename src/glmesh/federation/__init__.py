@@ -4,6 +4,7 @@
 |-----------|--------------------------------------------------------------------------------|----------|
 | `config`  | the files that say who takes part, and certificates                            |          |
 | `wire`    | what crosses a link, links, and waiting for neighbours                         | `config` |
+| `totals`  | masked totals as state machines without I/O                                    | `config` |
 | `node`    | the process of a site, a type per phase                                        | `wire`   |
 | `monitor` | what people and programs see of a node                                         | `node`   |
 | `predict` | predictions that sites make together, split by features                        | `wire`   |

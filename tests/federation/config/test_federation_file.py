@@ -31,7 +31,7 @@ def test_a_federation_is_read_back_as_written_and_refused_where_it_cannot_run(tm
     wrong = {
         "unknown key 'los'": {"problem": {"los": "logistic"}},
         "alpha must be a float": {"problem": {"alpha": "1"}},
-        "split='samples'|split by samples": {"problem": {"penalty": "l1"}},
+        "split='samples'|split by samples": {"problem": {"penalty": "l1", "method": "gossip"}},
         "two members have the name a": {"members": [tree["members"][0]] * 2},
         "is no name": {"members": [tree["members"][0], tree["members"][1] | {"name": "B B"}]},
         "two members or more": {"members": tree["members"][:1]},

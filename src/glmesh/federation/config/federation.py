@@ -7,6 +7,8 @@ loss = "logistic"
 penalty = "l2"
 alpha = 1.0
 split = "samples"
+method = ""               # "totals": masked sums, the default split by samples; "gossip": the default split by features
+rare = "refuse"           # totals: a column with under 5 rows of one of its two values ends the run; "drop": without
 aligned = false           # true: split by features without names of rows, the rows stand in the same order everywhere
 tol = 1e-6                # relative gap to be proven
 max_rounds = 100000
@@ -16,7 +18,10 @@ topology = "ring"         # over the members in their order, or "links" with lin
 seed = 0
 wire = "float64"          # or "float32": half the bytes, and about six digits
 gone_after = 600.0        # seconds without a sign of a member until its neighbours give it up
-gone = "freeze"           # by features: the share of a member that was given up stays counted; "reset": it does not
+gone = ""                 # totals: "wait" for a member that is away (default), or go on "without" it after gone_after;
+                          # gossip: "freeze", its share stays counted (default), or "reset": it does not
+wait_at_most = 0.0        # totals: seconds after which a node stops to wait and ends; 0: never
+reveal = false            # totals: true allows two members, of which each learns what the other contributes
 refused = "end"           # a member whose data or file does not fit ends the run; "without": the others go on
 meet_within = 600.0       # seconds to wait at the start for members that are not late
 salt = "..."              # random text: key of the digest of row names, split by features
@@ -56,6 +61,7 @@ from glmesh.errors import InvalidInput, InvalidNetwork, UnreadableFile, Unsuitab
 from glmesh.federation.config.keys import check_name
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Cola
+from glmesh.methods.totals.choice import method_on_totals
 from glmesh.network import Mixing
 from glmesh.network import mixing as mixing_module
 from glmesh.network import topology as topology_module
@@ -66,6 +72,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Part = TypeVar("Part", bound="DataclassInstance")
+GONE = ("wait", "without", "freeze", "reset")  # what becomes of a member that stays away
 # what a neighbour can learn from gossip, by split; docs/peers.md has the figures
 _LEARNED = {
     "samples": "Gossip by rows is not masked: a neighbour reads sums over your rows in every round. It can tell who is "
@@ -74,6 +81,11 @@ _LEARNED = {
     "as many rounds as you have columns it knows the space that they span; who also knows the values of a few more "
     "rows than you have columns can compute those of all rows (docs/peers.md, What a neighbour can learn).",
 }
+_MASKED = (
+    "Totals are masked: members read sums over the rows of all sites and the model, and not what one site contributes "
+    "(docs/peers.md, Masked totals)."
+)
+_REVEALED = "reveal = true: two sites make totals, so each learns what the other contributes (docs/peers.md)."
 LINKS = "links"  # name of the topology that is listed link by link
 
 
@@ -86,22 +98,42 @@ class ProblemPart:
     alpha: float = 1.0  # strength of the penalty
     l1_ratio: float = 0.5  # share of L1 in the elastic net; of no effect on other penalties
     split: str = "samples"  # or "features": what a site holds
-    fit_intercept: bool = False  # unpenalised; split by features only
+    fit_intercept: bool = False  # unpenalised
+    method: str = ""  # "totals" or "gossip"; empty: "totals" split by samples, "gossip" split by features
+    rare: str = "refuse"  # what a two-valued column with few rows of one value does to totals; "drop": without it
     aligned: bool = False  # split by features: rows without names stand in the same order at all sites
     tol: float = 1e-6  # relative gap to be proven
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
     def model(self) -> ProblemSpec:
         """Return the specification of the objective; raise UnsuitablePair or InvalidInput if peers cannot train it."""
-        if self.fit_intercept and self.split == "samples":
-            raise UnsuitablePair(
-                "an unpenalised intercept needs split='features' between peers; sites that hold rows can add a column "
-                "of ones to all files instead, which is penalised"
-            )
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
-        spec.require_form()  # peers make no totals
+        if self.by_totals:
+            self._require_totals(spec)
+            return spec
+        if self.fit_intercept and self.split == "samples":
+            raise UnsuitablePair(
+                "an unpenalised intercept needs method='totals' or split='features' between peers; with gossip, sites "
+                "that hold rows can add a column of ones to all files instead, which is penalised"
+            )
+        spec.require_form()
         return spec
+
+    @property
+    def by_totals(self) -> bool:
+        """Whether sites make masked totals; otherwise they gossip."""
+        return self.method == "totals" or (self.method == "" and self.split == "samples")
+
+    def _require_totals(self, spec: ProblemSpec) -> None:
+        """Raise UnsuitablePair, which says what would do, unless there is a method on totals for the objective."""
+        if self.split != "samples":
+            raise UnsuitablePair("method='totals' is for sites that hold rows; split by features use method='gossip'")
+        if method_on_totals(spec.loss, spec.penalty_of(None), 1) is None:
+            raise UnsuitablePair(
+                f"there is no method on totals for the {self.loss} loss with penalty {self.penalty!r} and alpha "
+                f"{self.alpha:g}; a loss with kinks needs an L1 or L2 penalty with alpha > 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -113,7 +145,9 @@ class NetworkPart:
     seed: int = 0  # of random graphs and of the certificate's random vector
     wire: str = "float64"  # or "float32": precision of the vectors in MAIL
     gone_after: float = 600.0  # [s] without a message until neighbours give a member up
-    gone: str = "freeze"  # by features the share of a member that was given up stays counted; "reset": it does not
+    gone: str = ""  # "wait" or "without" (totals), "freeze" or "reset" (gossip); empty: the first of each
+    wait_at_most: float = 0.0  # [s] that a node on totals waits for others before it ends; 0: without limit
+    reveal: bool = False  # whether two members may make totals, which tell each what the other contributes
     refused: str = "end"  # a member that does not fit ends the run of all; "without": the others go on without it
     meet_within: float = 600.0  # [s] that members which are not late are waited for at the start
     salt: str = ""  # random text, with which the names of rows are digested; `glmesh federation init` draws it
@@ -190,9 +224,16 @@ class Federation:
             raise InvalidInput(f"tol must be > 0 and max_rounds >= 1, got {part.tol} and {part.max_rounds}")
         if network.wire not in ("float64", "float32"):
             raise InvalidInput(f"wire must be 'float64' or 'float32', got {network.wire!r}")
-        if network.gone not in ("freeze", "reset") or not network.gone_after > 0:
+        if network.gone not in ("", *GONE) or not network.gone_after > 0 or network.wait_at_most < 0:
             raise InvalidInput(
-                f"gone must be 'freeze' or 'reset' and gone_after > 0, got {network.gone!r}, {network.gone_after}"
+                f"gone must be one of {', '.join(map(repr, GONE))}, gone_after > 0 and wait_at_most >= 0, got "
+                f"{network.gone!r}, {network.gone_after} and {network.wait_at_most}"
+            )
+        if network.gone in ("wait", "without") and not part.by_totals:
+            raise InvalidInput(f"gone = {network.gone!r} is for method 'totals'; with gossip use 'freeze' or 'reset'")
+        if part.method not in ("", "totals", "gossip") or part.rare not in ("refuse", "drop"):
+            raise InvalidInput(
+                f"method must be 'totals' or 'gossip' and rare 'refuse' or 'drop', got {part.method!r}, {part.rare!r}"
             )
         if network.refused not in ("end", "without") or not network.meet_within > 0:
             raise InvalidInput(
@@ -211,6 +252,27 @@ class Federation:
             twice = [value for value in values if values.count(value) > 1]
             if twice:
                 raise InvalidInput(f"two members have the {what} {twice[0]}; each needs its own")
+        if self.problem.by_totals and not self.network.reveal and len(names) < 3:
+            raise InvalidInput(
+                "two sites are too few: each would learn from the total what the other contributes; add a third, or "
+                "write reveal = true into [network] if both may know"
+            )
+
+    @property
+    def gone(self) -> str:
+        """What becomes of a member that is away: "wait" or "without" with totals, "freeze" or "reset" with gossip.
+
+        By default "wait" with totals, "freeze" split by features, and "reset" with gossip by samples.
+        """
+        if not self.problem.by_totals:
+            return self.network.gone or ("freeze" if self.problem.split == "features" else "reset")
+        return "without" if self.network.gone == "without" else "wait"
+
+    def remarks(self) -> list[str]:
+        """Return sentences on what the file says that is read as something else."""
+        if self.problem.by_totals and self.network.gone in ("freeze", "reset"):
+            return [f"gone = {self.network.gone!r} is for gossip; with totals it is read as 'wait'"]
+        return []
 
     def id_of(self, name: str) -> int:
         """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""
@@ -300,12 +362,19 @@ class Federation:
         Split by samples it never does: that share is a sum over the member's rows, with which the neighbour could tell
         who is among them.
         """
-        return self.problem.split == "features" and self.network.gone == "freeze"
+        return self.problem.split == "features" and self.gone == "freeze"
 
     @property
     def disclosure(self) -> str:
         """Return what a neighbour can learn of a site's data from its messages, in sentences for those who decide."""
-        return _LEARNED[self.problem.split]
+        if not self.problem.by_totals:
+            return _LEARNED[self.problem.split]
+        return _MASKED if self.is_masked else _REVEALED
+
+    @property
+    def is_masked(self) -> bool:
+        """Return whether nobody reads what a single site contributes."""
+        return self.problem.by_totals and not (self.network.reveal and len(self.members) < 3)
 
     def method(self) -> Cola:
         """Return the method of all sites: CoLA with flow gossip, which survives lost messages and absent nodes."""

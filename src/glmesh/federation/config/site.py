@@ -15,6 +15,15 @@ listen = "127.0.0.1:7001"           # default: the address in the federation
 status = 9101                       # loopback port for `glmesh status` and Prometheus; 0: any free one
 checkpoint_every = 50               # rounds
 
+[rules]                             # below which this site contributes to no total; these are the defaults
+least_rows = 10                     # rows of this site
+least_class = 5                     # rows of each class here, where there are any
+most_columns = 0.33                 # coefficients per row
+largest_share = 0.5                 # of one row in the trace of the Hessian, at every point
+effective_rows = 5.0                # rows that the curvature is spread over, at every point
+reveal_support = false              # true: losses with kinks, whose totals show single rows
+small_changes = false               # true: a file in which few rows have changed since the last fit
+
 [neighbours]                        # addresses that are others from here
 bob = "10.0.0.7:7001"
 """
@@ -51,6 +60,23 @@ class NodeFile:
 
 
 @dataclass(frozen=True)
+class SiteRules:
+    """Table [rules] of a node file: what a site asks of its own data before it contributes to a total.
+
+    Defaults are those of DataSHIELD (nfilter.glm 0.33) and vantage6 (10 rows, 5 of a class); the two about points
+    let real data sets pass at every iterate and stop a member that steers towards one row.
+    """
+
+    least_rows: int = 10  # rows of the site
+    least_class: int = 5  # rows of each class at the site, where there are any
+    most_columns: float = 0.33  # coefficients, intercept included, per row of the site
+    largest_share: float = 0.5  # of one row in the trace of the Hessian
+    effective_rows: float = 5.0  # (sum h)^2 / sum h^2 over the rows' curvatures h
+    reveal_support: bool = False  # whether losses with kinks are allowed, whose totals show rows at the kink
+    small_changes: bool = False  # whether a file may differ by a few rows from that of the last fit
+
+
+@dataclass(frozen=True)
 class Site:
     """A node file with all that it refers to, read and checked: federation and certificates, but not the data."""
 
@@ -60,6 +86,7 @@ class Site:
     identity: Identity  # certificate, key and authority
     me: int  # number of this node in the federation
     addresses: dict[int, str]  # host:port of each neighbour, as seen from here
+    rules: SiteRules = SiteRules()
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Site:
@@ -69,6 +96,7 @@ class Site:
         elsewhere = tree.pop("neighbours", {})
         if not isinstance(elsewhere, dict):
             raise InvalidInput(f"{path}: neighbours must be a table, [neighbours]")
+        rules = typed(SiteRules, tree.pop("rules", {}), f"{path}, [rules]")
         file = typed(NodeFile, tree, str(path))
         if file.checkpoint_every < 1 or not 0 <= file.status < 1 << 16:
             raise InvalidInput(f"{path}: checkpoint_every must be >= 1 and status a port")
@@ -91,7 +119,7 @@ class Site:
         for name, address in elsewhere.items():
             if (peer := federation.id_of(name)) in addresses:
                 addresses[peer] = str(address)
-        return Site(file, folder, federation, identity, me, addresses)
+        return Site(file, folder, federation, identity, me, addresses, rules)
 
     @property
     def state(self) -> Path:

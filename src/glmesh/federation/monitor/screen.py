@@ -53,7 +53,9 @@ def _not_there(now: Figures) -> list[str]:
         lines.append(f"  refused      {name}: {why}")
     waiting = now.get("waiting")
     if waiting:
-        times = f"since {clock(waiting['since'])}, until {clock(waiting['until'])}"
+        times = f"since {clock(waiting['since'])}"
+        if waiting["until"] is not None:
+            times += f", until {clock(waiting['until'])}"
         lines.append(f"  waiting for  {', '.join(waiting['names'])}, {times}; no proof can come before")
     return lines
 

@@ -26,6 +26,8 @@ def figures(node: Node) -> Figures:
         "waiting": None if neighbourhood.waiting is None else vars(neighbourhood.waiting) | {},
         "refused": {neighbourhood.name(k): why for k, why in neighbourhood.gossip.refused().items()},
     }
+    if node.totals is not None:
+        out = {**out, **node.totals.figures}
     if participant is not None:
         trainer = participant.trainer
         certificate = trainer.certificate

@@ -9,6 +9,7 @@ from glmesh.federation.config import Federation
 from glmesh.federation.node.checkpoint import Store
 from glmesh.federation.node.neighbourhood import Neighbourhood
 from glmesh.federation.node.participant import Participant
+from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.node.training import Training
 from glmesh.problem import DataSummary, NodeData
@@ -42,3 +43,7 @@ class Agreed:
             self.neighbourhood.log.info("resumed", extra={"round": trainer.state.round})
         participant = Participant(self.neighbourhood, trainer, self.store, patient=patient)
         return Training(participant, self.summary, self.fitted, resumed=self.saved is not None)
+
+    def prepare_totals(self) -> Totalling:
+        """Return the last phase of a node whose sites make masked totals; raise Refusal if its own rules forbid it."""
+        return Totalling(self.neighbourhood, self.federation, self.data, self.summary, self.fitted)

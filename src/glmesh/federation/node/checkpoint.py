@@ -98,7 +98,7 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
         l1_ratio=float(spec.l1_ratio or 0.0),
         classes=classes,
         info=info,
-        contract=_contract(fitted, part.split),
+        contract=contract_of(fitted, part.split),
         federation=site.federation.name,
         digest=site.federation.digest,
         sites=tuple(inside),
@@ -106,7 +106,7 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
     )
 
 
-def _contract(fitted: Fitted, split: str) -> Contract | None:
+def contract_of(fitted: Fitted, split: str) -> Contract | None:
     """Return names, target and labels of a table for a model file, or the index base of svmlight text.
 
     None stands for another file without names.

@@ -88,7 +88,8 @@ class Meeting:
                 neighbourhood.compare_targets(own.table)
         except (GlmeshError, OSError) as caught:
             error = caught
-        self._log.warning("reveals", extra={"why": self._federation.disclosure})
+        for remark in [self._federation.disclosure, *self._federation.remarks()]:
+            self._log.warning("reveals", extra={"why": remark})
         neighbourhood.links.start()
         remove_parts(site.state)
         neighbourhood.phase = "meeting"

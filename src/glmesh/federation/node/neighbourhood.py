@@ -35,7 +35,7 @@ class Waiting:
 
     names: tuple[str, ...]
     since: float  # [s] since 1970
-    until: float  # [s] since 1970
+    until: float | None  # [s] since 1970; None: without limit
 
 
 class Neighbourhood:
@@ -84,15 +84,18 @@ class Neighbourhood:
         """Return whether a neighbour is known to hold other targets or weights, split by features."""
         return self.targets is not None and not self.targets.same.get(peer, True)
 
-    def wait_for(self, nodes: Sequence[int], since: float, until: float) -> None:
-        """Note whom this node waits for, in seconds since 1970, and log it every SAY_EVERY seconds."""
+    def wait_for(self, nodes: Sequence[int], since: float, until: float | None) -> None:
+        """Note whom this node waits for, in seconds since 1970, and log it every SAY_EVERY seconds.
+
+        `until` is None where there is no limit.
+        """
         now = time.time()
         names = tuple(self.name(node) for node in nodes)
         self.waiting = Waiting(names, since, until) if names else None
         self._said = max(self._said, since)  # a short wait is not worth a line
         if names and now >= self._said + SAY_EVERY:
             self._said = now
-            times = {"since": clock(since), "until": clock(until)}
+            times = {"since": clock(since), "until": "it comes" if until is None else clock(until)}
             self.log.info(
                 "waiting", extra={"for": ", ".join(f"{self.name(k)}{self.link_trouble(k)}" for k in nodes)} | times
             )
@@ -109,8 +112,8 @@ class Neighbourhood:
     def receive(self, message: Message, act: Callable[[int, Kind, bytes | bytearray], None]) -> list[Key]:
         """Act on a message of a neighbour, or on its link's coming up or down; return the keys of gossip that was new.
 
-        HANDOVER and BYE are left to `act(peer, kind, content)`. A neighbour whose message is not allowed loses its
-        stream.
+        HANDOVER, BYE and TOTALS are left to `act(peer, kind, content)`. A neighbour whose message is not allowed
+        loses its stream.
         """
         peer, kind, content = message.peer, message.kind, message.content
         if kind is None:
@@ -132,7 +135,7 @@ class Neighbourhood:
                 self.ready[peer] = Ready.from_json(unpack_json(content)).clock
             elif kind is Kind.TARGETS and self.site.federation.problem.split == "features":
                 self._compare(peer, content)
-            elif kind in (Kind.HANDOVER, Kind.BYE):
+            elif kind in (Kind.HANDOVER, Kind.BYE) or (kind is Kind.TOTALS and self.site.federation.problem.by_totals):
                 act(peer, kind, content)
             else:
                 raise Violation(f"a message of kind {kind.name} at this time")

@@ -8,6 +8,7 @@ from contextlib import closing
 from glmesh.federation.config import Site
 from glmesh.federation.node.meeting import Meeting
 from glmesh.federation.node.participant import Participant
+from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.node.training import Ending, TrainingOutcome
 
 
@@ -17,7 +18,9 @@ class Node:
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._log, self._meeting = log, Meeting(site, log)
         self.neighbourhood = self._meeting.neighbourhood
-        self.participant: Participant | None = None  # None until all members have agreed
+        self.participant: Participant | None = None  # None until all members' summaries are known, and with totals
+        self.totals: Totalling | None = None  # None until all members have met, and with gossip
+        self.seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round on totals
 
     def run(
         self, *, patient: bool = False, max_rounds: int | None = None, record: Callable[[], None] = lambda: None
@@ -32,7 +35,10 @@ class Node:
         with closing(neighbourhood.links):
             ending = Ending(TrainingOutcome.STOPPED)
             agreed = self._meeting.run()
-            if agreed is not None:
+            if agreed is not None and agreed.federation.problem.by_totals:
+                self.totals = agreed.prepare_totals()
+                ending = self.totals.run(limit, record, self.seen)
+            elif agreed is not None:
                 training = agreed.prepare(patient=patient)
                 self.participant = training.participant
                 ending = training.run(limit, record)

@@ -24,6 +24,9 @@ class TrainingOutcome(Enum):
     CERTIFIED = "The sites that took part hold a model that is proven to be within tol of the best for their rows."
     ALONE = "The model is proven to be within tol of the best for these rows; nobody confirmed that others have theirs."
     OUT_OF_ROUNDS = "Stopped after max_rounds without a proof; raise max_rounds or relax tol."
+    NO_OPTIMUM = "There is no optimum to be found."
+    TOO_FEW = "Stopped without a model."
+    WAITED = "Stopped without a model, after waiting."
     LEFT_BEHIND = "The others are done; this node came back too late to prove its part."
     STOPPED = "Stopped; started again it goes on from its checkpoint."
 
@@ -35,6 +38,7 @@ class Ending:
     outcome: TrainingOutcome
     sites: tuple[str, ...] = ()  # members whose data is in the answer; empty if the node never began to train
     without: tuple[str, ...] = ()  # members whose data is not: given up, refused, or never there
+    why: str = ""  # more words on the outcome
 
     @property
     def is_whole(self) -> bool:
@@ -51,7 +55,8 @@ class Ending:
             )
         said = [without_text(self.sites, self.without)] if self.sites and self.without else []
         covers = ["The proof is about the optimiser on these rows, not about the data."] if proven else []
-        return " ".join([text, *(f"It is {one}." for one in said), *covers])
+        more = [self.why] if self.why else []
+        return " ".join([text, *more, *(f"It is {one}." for one in said), *covers])
 
 
 def without_text(sites: Sequence[str], without: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from glmesh.gossip import DIGEST_BYTES, OFFER_BYTES, Membership, Offer
 from glmesh.types import Vector
 
 # version of frames and messages; nodes of different versions refuse each other. 2: gossip kinds renamed. 3: offers.
-# 4: nothing of targets on the gossip store, no shares of rows
+# 4: nothing of targets on the gossip store, no shares of rows; totals
 PROTOCOL = 4
 CHUNK = 1 << 20  # [bytes] payload of a frame; a quarter of the 4 MB that gRPC accepts by default
 CONTROL = 4 << 20  # [bytes] longest message before d is known; a GOSSIP message with 10,000 entries has less than 1 MB
@@ -52,6 +52,7 @@ class Kind(enum.IntEnum):
     BYE = 6  # JSON {}: the sender has ended its run
     PART = 7  # a vector: one site's part of a prediction
     ROWS = 9  # digests of names of rows, for a site that compares them with the sender's
+    TOTALS = 11  # bytes of `federation.totals.messages.pack`: statuses, contributions and totals
     READY = 8  # JSON: `messages.Ready`, the sender knows d and is in this exchange
     TARGETS = 10  # JSON: `targets.TargetsMessage`, by features: do both ends hold the same targets?
 

@@ -79,6 +79,12 @@ def _held(problem: Problem, partition: Partition, ids: Indices) -> Indices:
     return np.asarray(partition.order[starts[0] : starts[-1]])
 
 
+def rows_of_part(part: NodeData, summary: DataSummary, node: int) -> tuple[SampleMatrix, Vector, Vector]:
+    """Return (rows (m_k, p), targets (m_k,), weights (m_k,)) of a node whose data is apart; `summary`: of all nodes."""
+    part.check(summary, node)
+    return _by_rows(part.columns.widen(summary.width)), part.targets(summary), part.weight
+
+
 def plain(matrix: SampleMatrix) -> list[object]:
     """Return a matrix as a list of its shape and arrays, of which a digest can be taken."""
     return [matrix.shape, matrix.indptr, matrix.indices, matrix.data] if sp.issparse(matrix) else [matrix]

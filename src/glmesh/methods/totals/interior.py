@@ -102,15 +102,15 @@ class InteriorPoint(TotalMethod[InteriorState]):
         state.visited = at_rows.visited(block)
         if state.frame is None:
             fields = _of_all(block, lambda k: at_rows.moments(block, k, state))
-            self._begin(block, state, (yield Total(_stacked(fields))))
+            self._begin(block, state, (yield Total(_stacked(fields), at=state.centre)))
             return
         frame, n_nodes = state.frame, block.info.n_nodes
         model = steps.InteriorModel.of(block, frame)
         like, cap = steps.expected(state, n_nodes, state.mu * model.n_pieces)
         made = _of_all(block, lambda k: at_rows.step_fields(block, k, state, frame, cap))
-        sums = yield Total(_stacked([fields for fields, _ in made]), like=like)
-        state.sums = sums
         trial = steps.TrialPoint.of(model, state)
+        sums = yield Total(_stacked([fields for fields, _ in made]), like=like, at=trial.point)
+        state.sums = sums
         factor = steps.newton_matrix(model, trial, sums)
         if not steps.may_be_coarse(like, sums, n_nodes):
             self._certify(block, state, trial, factor)

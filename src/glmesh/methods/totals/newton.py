@@ -9,7 +9,7 @@ total and no search.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,34 @@ class ProximalNewton(TotalMethod[NewtonState]):
         vars(state).update(vars(fresh))
         state.model = kept
 
+    def take(self, state: NewtonState, at: Vector) -> float:
+        """Go to the trial point of another node instead of one's own; return their distance in parts of the point.
+
+        `at` is that of the `Total` at the other node. The norm is that of the Hessian, where there is one.
+        """
+        query, model = state.query, state.model
+        d = 0 if query is None else len(query.point)
+        if query is None or len(at) != 2 * d + len(query.columns) or (at[2 * d :] != query.columns).any():
+            return np.inf
+        there, other = query.point + query.step, at[:d] + at[d : 2 * d]
+        columns = np.arange(d) if model is None or not len(model.columns) else model.columns
+        bend = np.eye(d) if model is None or not len(model.columns) else model.hessian
+        apart, size = ((one[columns] * (bend * one[columns]).sum(axis=1)).sum() for one in (other - there, there))
+        state.query = replace(query, point=at[:d].copy(), step=at[d : 2 * d].copy())
+        return float(np.sqrt(apart / size)) if size > 0 else float(np.inf if apart else 0.0)
+
+    def trial(self, block: Rows, state: NewtonState) -> tuple[Vector, float, bool] | None:
+        """Return (coefficients (p,), intercept, majorant) of the coming total; None before scales are known."""
+        if state.scale is None:
+            return None
+        rounds = _Round(block, state)
+        query = rounds.query()
+        return *rounds.penalty.to_user(query.point + query.step), query.majorant
+
+    def rescale(self, state: NewtonState, exponents: Indices) -> None:
+        """Divide columns by powers of two that are known already, the largest exponents of all nodes, shape (d,)."""
+        state.scale = scales(exponents)
+
     def remark(self, block: Rows, state: NewtonState) -> str:
         """Return a sentence if columns without a penalty depend on others, so that there are several optima."""
         if state.model is None or state.scale is None or state.failure:
@@ -127,7 +155,8 @@ class ProximalNewton(TotalMethod[NewtonState]):
         query = rounds.query()
         state.visited = visits(block, query)
         fields = contribute(block, rounds.penalty, query)
-        sums = yield Total(fields, like=_sizes(state.sums))
+        at = np.concatenate([query.point, query.step, query.columns])
+        sums = yield Total(fields, like=_sizes(state.sums), at=at)
         rounds.advance(query, sums)
 
 

@@ -22,7 +22,7 @@ from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
 
@@ -75,6 +75,23 @@ class TotalMethod(ABC, Generic[StateT]):
     @abstractmethod
     def round(self, block: Rows, state: StateT) -> AnyRounds:
         """Make one round of a block: yield each Total (or Largest) and be sent the Sums (or maxima) over all nodes."""
+
+    def take(self, state: StateT, at: Vector) -> float:
+        """Go to the trial point of another node instead of one's own; return their distance, infinite if it cannot be.
+
+        `at` is that of the `Total` at the other node, where this node has another `at` in its last bits.
+        """
+        return np.inf
+
+    def trial(self, block: Rows, state: StateT) -> tuple[Vector, float, bool] | None:
+        """Return (coefficients (p,), intercept, majorant) of the coming total; None where it is not at a point.
+
+        `majorant`: its Hessian has the curvatures of a quadratic upper bound.
+        """
+        return None
+
+    def rescale(self, state: StateT, exponents: Indices) -> None:
+        """Take the exponents of the columns' norms, shape (d,), the largest of all nodes; here they are not needed."""
 
     def remark(self, block: Rows, state: StateT) -> str:
         """Return a sentence on the optimum for people, such as that there are several; "" if there is none."""

@@ -1,0 +1,244 @@
+"""A method on totals as a program between sites: what it yields becomes questions, what comes back its sums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from glmesh.core import Certificate, Violation
+from glmesh.core.totals import Largest, Sums, Total, Whole, summation
+from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
+from glmesh.federation.totals import Asked, Beginning, Refusal, Unequal
+from glmesh.federation.totals.masks import edges_below, largest_edges
+from glmesh.federation.totals.views import drawn_start
+from glmesh.methods import Rows, TotalMethod
+from glmesh.methods.totals.scaled import column_exponents, scales
+from glmesh.types import Indices, Unsigned, Vector
+
+NEAR = 1e-9  # [parts of the point, in the norm of the Hessian] by which sites may differ: replicated arithmetic
+
+Steps = Generator[Asked, Unsigned, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a program ends with, equal in every bit at all sites: the model, and what is proven of it."""
+
+    coef: Vector  # (p,)
+    intercept: float
+    members: tuple[int, ...]  # whose rows are in it
+    totals: int
+    objective: float
+    gap: float  # proven bound of objective - optimum; infinite: nothing is
+    certified: bool
+    failure: str  # a sentence if there is no optimum; empty otherwise
+    dropped: tuple[int, ...] = ()  # columns without a coefficient, because few rows have one of their two values
+
+    @property
+    def certificate(self) -> Certificate:
+        """The proof as a certificate."""
+        return Certificate(self.totals, self.gap, self.objective - self.gap, self.objective)
+
+    def to_bytes(self) -> bytes:
+        """Return the answer as bytes that members vote for."""
+        head = {
+            "members": self.members,
+            "totals": self.totals,
+            "certified": self.certified,
+            "failure": self.failure,
+            "dropped": self.dropped,
+        }
+        numbers = np.concatenate([[self.intercept, self.objective, self.gap], self.coef]).astype("<f8")
+        return json.dumps(head).encode() + b"\n" + numbers.tobytes()
+
+    @staticmethod
+    def of_bytes(content: bytes) -> Answer:
+        """Return the answer that `to_bytes` made bytes of; raise Violation for others."""
+        try:
+            head, _, rest = content.partition(b"\n")
+            tree, numbers = json.loads(head), np.frombuffer(rest, dtype="<f8").astype(np.float64)
+            return Answer(
+                coef=numbers[3:],
+                intercept=float(numbers[0]),
+                members=tuple(int(one) for one in tree["members"]),
+                totals=int(tree["totals"]),
+                objective=float(numbers[1]),
+                gap=float(numbers[2]),
+                certified=bool(tree["certified"]),
+                failure=str(tree["failure"]),
+                dropped=tuple(int(one) for one in tree["dropped"]),
+            )
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise Violation(f"a model of other sites that cannot be read ({error})") from None
+
+
+@dataclass(eq=False)
+class SiteProgram:
+    """The program of one site: a method on its own rows, with the site's rules before every total.
+
+    Call it with a `Beginning`; it yields questions and returns the bytes of an `Answer`.
+    """
+
+    method: TotalMethod[Any]
+    block: Rows  # of this site alone
+    n_nodes: int  # members of the federation
+    tol: float  # relative gap to be proven
+    max_totals: int
+    rules: RuleBook
+    names: Sequence[str]  # of the columns
+    rare: str  # "refuse" or "drop"
+    seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round
+
+    def __call__(self, beginning: Beginning) -> Steps:
+        """Yield the questions of one fit; return the bytes of its answer."""
+        return _Fit(self, beginning).run()
+
+
+class _Fit:
+    """One run of a program, which counts the places of its questions."""
+
+    def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
+        self._program, self._beginning, self._place = program, beginning, 0
+        self._block, self._state = program.block, None
+        self._dropped: list[int] = []
+        self._scale = np.ones(program.block.p + 1)
+
+    def run(self) -> Steps:
+        """Agree on scales, go to the start, make rounds until the gap is proven; return the answer's bytes."""
+        program, beginning = self._program, self._beginning
+        program.rules.check_data(self._block, changed=bool(beginning.start))
+        exponents = yield from self._survey()
+        method, block = program.method, self._block
+        self._scale = scales(exponents)
+        w: Vector | None = None
+        intercept = 0.0
+        if beginning.start:
+            start = drawn_start(beginning.start, block.p + 1) * self._scale[-1] / self._scale
+            w, intercept = start[:-1], float(start[-1]) if block.fit_intercept else 0.0
+        state = method.start(block, w, intercept)
+        method.rescale(state, exponents)
+        rounds, certified = 0, False
+        while rounds < program.max_totals and not certified and not getattr(state, "failure", ""):
+            yield from self._round(method, block, state)
+            rounds += 1
+            proof = Certificate(rounds, state.gap, state.objective - state.gap, state.objective)
+            certified = bool(np.isfinite(state.gap) and proof.relative <= program.tol)
+            program.seen(state.objective, proof.relative)
+        coef = np.zeros(program.block.p)
+        coef[[k for k in range(program.block.p) if k not in self._dropped]] = state.w
+        return Answer(
+            coef=coef,
+            intercept=float(state.intercept),
+            members=beginning.members,
+            totals=rounds,
+            objective=float(state.objective),
+            gap=float(state.gap),
+            certified=certified,
+            failure="" if certified else getattr(state, "failure", ""),
+            dropped=tuple(self._dropped),
+        ).to_bytes()
+
+    def _survey(self) -> Steps:
+        """Ask for the largest exponents of columns and for counts of rows and values; return the exponents, (d,)."""
+        program, block = self._program, self._block
+        exponents = column_exponents(block)[0]
+        counts = np.concatenate([[float(len(block.y[0]))], level_counts(block.X[0])])
+        marks = edges_below(exponents)
+        total = yield from self._ask(
+            {"survey": len(exponents)}, b"", np.concatenate([marks, counts.astype(np.uint64)]), len(marks)
+        )
+        found, sums = largest_edges(total[: len(marks)]), total[len(marks) :].astype(np.float64)
+        program.rules.check_all(block.p + block.fit_intercept, sums[0])
+        self._dropped = rare_columns(sums[1:], sums[0])
+        if self._dropped and program.rare == "refuse":
+            names = ", ".join(program.names[k] for k in self._dropped)
+            why = f"few rows of all sites have one of the two values of {names}"
+            raise Refusal(f"{why}; leave the columns out, or write rare = 'drop' into [problem]", public=why)
+        if self._dropped:
+            kept = [k for k in range(block.p) if k not in self._dropped]
+            X = np.ascontiguousarray(block.X[0][:, kept]) if isinstance(block.X[0], np.ndarray) else block.X[0][:, kept]
+            self._block = replace(block, X=[X], penalty=block.penalty.take(np.array(kept)), _norms=None)
+            found = found[[*kept, block.p]]
+        return found
+
+    def _round(self, method: TotalMethod[Any], block: Rows, state: Any) -> Steps:
+        """Make one round of the method, at the point of another site where a conflict says so."""
+        self._check_point(method, block, state)
+        steps = method.round(block, state)
+        request = next(steps)
+        while True:
+            try:
+                if isinstance(request, Largest):
+                    answer: Any = yield from self._largest(request.numbers[0])
+                elif isinstance(request, Total):
+                    answer = yield from self._sum(request)
+                request = steps.send(answer)
+            except StopIteration:
+                return
+            except _Elsewhere as other:
+                steps.close()
+                if not method.take(state, other.at) <= NEAR:
+                    raise Unequal(
+                        "this site's point differs from that of the first site by more than rounding; do both run the "
+                        "same version of glmesh?"
+                    ) from None
+                self._check_point(method, block, state)
+                steps = method.round(block, state)
+                request = next(steps)
+
+    def _check_point(self, method: TotalMethod[Any], block: Rows, state: Any) -> None:
+        """Raise Refusal if the site's rules forbid a contribution at the coming point."""
+        point = method.trial(block, state)
+        if point is not None:
+            self._program.rules.check_point(block, self._scale[: block.p + 1], point)
+
+    def _largest(self, numbers: Indices) -> Steps:
+        """Return the largest of all sites' exponents, shape (n,)."""
+        marks = edges_below(numbers)
+        total = yield from self._ask({"largest": len(numbers)}, b"", marks, len(marks))
+        return largest_edges(total)
+
+    def _sum(self, total: Total) -> Steps:
+        """Return the sums over all sites of the fields of a total."""
+        assert total.at is not None  # sites compare it; methods that do not say it are not run
+        at = total.at.astype("<f8").tobytes()
+        steps = summation([total], self._program.n_nodes)
+        answer: Any = None
+        while True:
+            try:
+                asked = next(steps) if answer is None else steps.send(answer)
+            except StopIteration as end:
+                sums: Sums = end.value
+                return sums
+            if isinstance(asked, Whole):
+                fields = {name: [rows.shape[1], asked.units[name]] for name, rows in total.fields.items()}
+                answer = yield from self._ask({"fields": fields}, at, asked.rows[0][0], 0, again=asked.misfits > 0)
+            else:
+                answer = yield from self._largest(asked[0][0])
+
+    def _ask(self, head: dict[str, Any], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
+        """Yield one question and return the sum; raise _Elsewhere if it must be asked at another point."""
+        request = json.dumps(head, sort_keys=True).encode() + b"\n" + at
+        other = self._beginning.requests.get(self._place, request)
+        if other != request:
+            theirs, _, there = other.partition(b"\n")
+            if theirs != request.partition(b"\n")[0] or len(there) != len(at) or not at:
+                raise Unequal(
+                    "this site asks for another total than the first; do both run the same version of glmesh?"
+                )
+            raise _Elsewhere(np.frombuffer(there, dtype="<f8").astype(np.float64))
+        answer = yield Asked(request, content, marks, again)
+        self._place += 1
+        return answer
+
+
+class _Elsewhere(Exception):
+    """Raised where a total must be asked for at the point of another site."""
+
+    def __init__(self, at: Vector) -> None:
+        super().__init__("another point")
+        self.at = at

@@ -1,0 +1,123 @@
+"""What a site asks of its own data before it contributes: rules of its node file, checked before each total.
+
+The others learn that the site refuses, its own user the rule and the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from glmesh.federation.config.site import SiteRules
+from glmesh.federation.totals import Refusal
+from glmesh.methods import Rows
+from glmesh.types import SampleMatrix, Vector
+
+SEEN_ALONE = 0.1  # coefficients per row at which totals of a difference determine no row: 10 rows a coefficient (v6)
+LEAST_LEVEL = 5  # rows of each value of a two-valued column over all sites (v6: 5, DataSHIELD nfilter.tab: 3)
+
+
+@dataclass(frozen=True)
+class RuleBook:
+    """A site's rules, for its data and its federation."""
+
+    rules: SiteRules
+    name: str  # of the site
+    constant: bool  # whether totals of two sets of members differ by what the others contribute, at whatever point
+    may_change: bool  # whether members may be left out, or come late
+    kinked: str = ""  # name of the loss if it has kinks
+    rows_changed: int = 0  # rows of the file that differ from those of the last contribution
+
+    def _refuse(self, why: str) -> Refusal:
+        return Refusal(why, public=f"refused by {self.name}")
+
+    def check_data(self, block: Rows, *, changed: bool) -> None:
+        """Raise Refusal if the site has too few rows, or too few others than before, or a loss that shows single rows.
+
+        `changed`: members or data are others than at an earlier contribution.
+        """
+        rules, n, d = self.rules, len(block.y[0]), block.p + block.fit_intercept
+        if self.kinked and not rules.reveal_support:
+            raise self._refuse(
+                f"the {self.kinked} loss has kinks, and its totals show the rows at the kink; use squared_hinge or "
+                "huber, or let every site write reveal_support = true into [rules] of its node file"
+            )
+        self._check_change(d)
+        if n < rules.least_rows:
+            raise self._refuse(f"{n} rows, least_rows = {rules.least_rows}")
+        counts = [int((block.y[0] == side).sum()) for side in (-1.0, 1.0)] if block.loss.classifies else []
+        if any(0 < one < rules.least_class for one in counts):
+            raise self._refuse(
+                f"{min(one for one in counts if one)} rows of a class, least_class = {rules.least_class}"
+            )
+        alone = self.constant and (changed or self.may_change)
+        most = min(SEEN_ALONE, rules.most_columns) if alone else rules.most_columns
+        if d / n > most:
+            why = (
+                "; with this loss the totals of two sets of members give their difference away, and members may change"
+                if alone
+                else ""
+            )
+            raise self._refuse(f"{d} coefficients for {n} rows are {d / n:.2f} a row, at most {most:g}{why}")
+
+    def _check_change(self, d: int) -> None:
+        """Raise Refusal if so few rows of the file have changed that the totals before and after tell what they are."""
+        rows, least = self.rows_changed, max(10, 3 * d)
+        if 0 < rows < least and not self.rules.small_changes:
+            raise self._refuse(
+                f"{rows} rows of the data file have changed since the last fit; from {least} on the difference of two "
+                "totals tells nothing of single rows. Write small_changes = true into [rules] if that may be"
+            )
+
+    def check_point(self, block: Rows, scale: Vector, point: tuple[Vector, float, bool]) -> None:
+        """Raise Refusal if the Hessian at a point is mostly that of one row, or of few; one that is zero tells nothing.
+
+        `scale` divides the columns and ones, shape (p + 1,); `point` is that of `TotalMethod.trial`.
+        """
+        rules, X = self.rules, block.X[0]
+        w, intercept, majorant = point
+        z = np.asarray(X @ w) + intercept
+        h = np.asarray(block.dual.conjugate_majorant(-z) if majorant else block.dual.conjugate_curvature(-z))
+        traces = h * squared_norms(X, scale)
+        if not h.any():
+            return
+        share, spread = float(traces.max() / traces.sum()), float(h.sum() ** 2 / (h**2).sum())
+        if share > rules.largest_share:
+            raise self._refuse(f"one row is {share:.2f} of the trace, largest_share = {rules.largest_share:g}")
+        if spread < rules.effective_rows:
+            raise self._refuse(f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}")
+
+    def check_all(self, d: int, n: float) -> None:
+        """Raise Refusal if all sites together have too few rows for so many coefficients."""
+        if d / n > SEEN_ALONE:
+            raise self._refuse(f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1")
+
+
+def squared_norms(X: SampleMatrix, scale: Vector) -> Vector:
+    """Return the squared norm of each row with a 1 behind it, both divided by `scale` (p + 1,), shape (m,)."""
+    weights = scale**-2.0
+    squares = X.power(2) @ weights[:-1] if sp.issparse(X) else np.einsum("ij,ij,j->i", X, X, weights[:-1])
+    return np.asarray(squares + weights[-1])
+
+
+def level_counts(X: SampleMatrix) -> Vector:
+    """Return for each column the rows that are 1 and the rows that are neither 0 nor 1, shape (2 p,)."""
+    if sp.issparse(X):
+        places, p = X.indices, X.shape[1]
+        ones = np.bincount(places[X.data == 1.0], minlength=p)
+        others = np.bincount(places[(X.data != 1.0) & (X.data != 0.0)], minlength=p)
+    else:
+        ones, others = (X == 1.0).sum(axis=0), ((X != 0.0) & (X != 1.0)).sum(axis=0)
+    return np.concatenate([ones, others]).astype(np.float64)
+
+
+def rare_columns(counts: Vector, n: float) -> list[int]:
+    """Return the two-valued columns of which fewer than LEAST_LEVEL of n rows have one of the values.
+
+    `counts` are those of `level_counts`, summed over all sites. A column with one value only is none of them.
+    """
+    ones, others = counts.reshape(2, -1)
+    fewer = np.minimum(ones, n - ones)
+    return np.flatnonzero((others == 0) & (fewer > 0) & (fewer < LEAST_LEVEL)).tolist()

@@ -1,0 +1,334 @@
+"""Last phase of a node whose sites make masked totals: I/O around the state machine of `federation.totals`."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import numpy as np
+
+from glmesh.contract import Fitted
+from glmesh.errors import InvalidInput, Mismatch, UnsuitablePair
+from glmesh.federation.config import Federation, Site
+from glmesh.federation.node.checkpoint import contract_of
+from glmesh.federation.node.neighbourhood import Neighbourhood
+from glmesh.federation.node.program import Answer, SiteProgram
+from glmesh.federation.node.rules import RuleBook
+from glmesh.federation.node.totals_store import TotalsStore
+from glmesh.federation.node.training import Ending, TrainingOutcome
+from glmesh.federation.totals import Facts, Machine, Runner
+from glmesh.federation.totals.messages import pack, unpack
+from glmesh.federation.totals.signatures import CertificateKeys
+from glmesh.federation.wire import Kind, Message, pack_json
+from glmesh.files.model_files import Model
+from glmesh.methods import InteriorPoint, ProximalNewton, Rows
+from glmesh.methods.totals.choice import MOST_COEFFICIENTS, method_on_totals
+from glmesh.methods.totals.dealing import rows_of_part
+from glmesh.methods.totals.traits import Traits
+from glmesh.problem import DataSummary, NodeData
+
+_BEAT = 1.0  # [s] between two signs of life: small against `gone_after`, large against a round trip
+_POLL = 0.2  # [s] longest sleep
+_LINGER = 10.0  # [s] that a node stays after its end for others that do not know it yet
+_TELL = 2.0  # [s] that a node which refuses, or has learned of a refusal, stays to pass it on
+_LONGEST = 256 << 20  # [bytes] longest message: totals of a whole fit, for a site that comes back
+
+
+class FitFigures(TypedDict):
+    """Figures of a fit; `monitor.history.Figures` explains each."""
+
+    round: int
+    members: list[str]
+    without: list[str]
+    certificate: float | None
+    certificate_round: int | None
+    objective: float | None
+    missed: int
+    communications: int
+    done: list[str]
+
+
+class Totalling:
+    """Last phase of a node on totals: it contributes until more than half hold the model, writes it, and leaves."""
+
+    def __init__(
+        self, neighbourhood: Neighbourhood, federation: Federation, data: NodeData, summary: DataSummary, fitted: Fitted
+    ) -> None:
+        self._neighbourhood, self._federation, self._fitted, self._summary = neighbourhood, federation, fitted, summary
+        site = neighbourhood.site
+        self._site = site
+        self._block = _rows(federation, site, data, summary)
+        self.facts = _facts(federation, site)
+        self._store = TotalsStore(site, self.facts)
+        self._kept = self._store.load(self._block)
+        self._rules = _rules(federation, site, self._block, self._kept.changed)
+        self._saved: object = None
+        keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
+        start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
+        self.machine = Machine(self.facts, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
+        self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
+        self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
+        self._runner: Runner | None = None
+
+    @staticmethod
+    def check(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> None:
+        """Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes."""
+        block = _rows(federation, site, data, summary)
+        kept = TotalsStore(site, _facts(federation, site)).load(block)
+        _rules(federation, site, block, kept.changed).check_data(block, changed=False)
+
+    @property
+    def figures(self) -> FitFigures:
+        """What people see of the fit: totals, members, proven gap, contributions on the busiest link."""
+        view, (objective, gap) = self.machine.agreement.view, self._progress
+        names = self.facts.names
+        ids = () if view is None else view.ids
+        statuses = self.machine.agreement.everybody
+        return {
+            "round": 0 if self._runner is None else self._runner.totals,
+            "members": [names[k] for k in ids],
+            "without": [name for k, name in enumerate(names) if k not in ids],
+            "certificate": float(gap) if np.isfinite(gap) else None,
+            "certificate_round": None if self._runner is None else self._runner.totals,
+            "objective": float(objective) if np.isfinite(objective) else None,
+            "missed": 0,
+            "communications": max(self.contributions.values(), default=0),
+            "done": [names[k] for k, one in sorted(statuses.items()) if one.vote is not None],
+        }
+
+    def run(
+        self, max_rounds: int, record: Callable[[], None], seen: Callable[[float, float], None] = lambda *_: None
+    ) -> Ending:
+        """Make totals until the model is final, then write it and leave; return how it ended.
+
+        `record` is called about twice a second, `seen` after each round with objective and relative gap. Mismatch is
+        raised if this or another site refuses to go on.
+        """
+        self._neighbourhood.links.allow(_LONGEST)
+        self._runner = Runner(self.machine, self._program(max_rounds, seen))
+        for peer in self.facts.neighbours[self.facts.me]:
+            self.machine.greet(peer)
+        self._neighbourhood.phase = "training"
+        looked = -np.inf
+        while not self._neighbourhood.stop.is_set():
+            self._turn()
+            now = time.monotonic()
+            if self.machine.is_final:
+                return self._finish(record)
+            if (ending := self._ends_early(now)) is not None:
+                return ending
+            if now >= looked + 0.5:
+                looked = now
+                self._say_waiting(now)
+                record()
+        self._save()
+        return Ending(TrainingOutcome.STOPPED)
+
+    def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> SiteProgram:
+        """Return the program of this site: the method that suits the objective, on its rows."""
+        spec, block = self._federation.problem.model(), self._block
+        method = method_on_totals(spec.loss, spec.penalty_of(None), block.p)
+        if not isinstance(method, ProximalNewton | InteriorPoint):  # others do not say at which point they ask
+            raise UnsuitablePair(
+                f"{block.p:,} coefficients are too many for totals with this penalty (at most {MOST_COEFFICIENTS:,} "
+                "without L1); write method = 'gossip' into [problem]"
+            )
+        names = self._fitted.table.names or [f"column {k}" for k in range(block.p)]
+
+        def told(objective: float, gap: float) -> None:
+            self._progress = objective, gap
+            seen(objective, gap)
+
+        part = self._federation.problem
+        return SiteProgram(
+            method, block, len(self.facts.names), part.tol, max_rounds, self._rules, names, part.rare, told
+        )
+
+    # messages
+
+    def _turn(self) -> None:
+        """Take the messages that have come, go on, and send what there is to send; memory is on disk before."""
+        message = self._neighbourhood.links.inbox.get(_POLL)
+        while message is not None:
+            self._take(message)
+            message = self._neighbourhood.links.inbox.get(0.0)
+        assert self._runner is not None
+        now = time.monotonic()
+        self._runner.advance(now)
+        bundles = self.machine.poll(now)
+        self._runner.advance(now)
+        for peer, bundle in [*bundles, *self.machine.poll(now)]:
+            self._save()
+            self.contributions[peer] += bool(bundle.parts)
+            self._neighbourhood.links.send(peer, Kind.TOTALS, pack(bundle))
+
+    def _take(self, message: Message) -> None:
+        """Act on a message: bundles go to the machine, all else to the neighbourhood."""
+        if message.kind is None and message.up:
+            self.machine.greet(message.peer)
+        self._neighbourhood.receive(message, self._act)
+
+    def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
+        """Give a bundle to the machine; a BYE needs nothing, because votes tell who is done."""
+        if kind is Kind.TOTALS:
+            self.machine.receive(peer, unpack(content, len(self.facts.names)), time.monotonic())
+
+    def _save(self) -> None:
+        """Write the memory if it has changed since it was written last."""
+        memory = self._kept.memory
+        state = (memory.promised, memory.record, memory.held, memory.vote, memory.voters)
+        if state != self._saved:
+            self._store.save(self._kept)
+            self._saved = state
+
+    # ends
+
+    def _say_waiting(self, now: float) -> None:
+        """Note for whom this node waits, and since when."""
+        absent = self.machine.agreement.absent(now)
+        since = min(absent.values(), default=now) - now + time.time()
+        limits = [self._federation.network.wait_at_most] if self._federation.network.wait_at_most else []
+        if self.facts.without:
+            limits.append(self.facts.gone_after)
+        self._neighbourhood.wait_for(sorted(absent), since, since + min(limits) if limits else None)
+
+    def _ends_early(self, now: float) -> Ending | None:
+        """Return how the run ends without a model, None if it goes on; raise if somebody refuses."""
+        agreement, names = self.machine.agreement, self.facts.names
+        if agreement.superseded:
+            raise InvalidInput(f"another process of {names[self.facts.me]} has been started since; this one ends")
+        refusals = self.machine.refusals
+        if self._runner is not None and self._runner.refusal is not None:
+            self._pass_on()
+            raise Mismatch(self._runner.refusal.public, private=str(self._runner.refusal))
+        if refusals and not self.facts.without:
+            self._pass_on()
+            raise Mismatch("; ".join(f"{names[k]} cannot go on: {why}" for k, why in refusals.items()))
+        absent = agreement.absent(now)
+        away = {k: now - since for k, since in absent.items()}
+        gone = sorted({k for k, seconds in away.items() if seconds >= self.facts.gone_after} | set(refusals))
+        left = [k for k in agreement.memory.voters if k not in gone]
+        if self.facts.without and gone and len(left) < self.facts.least:
+            self._save()
+            verb = "is" if len(gone) == 1 else "are"
+            few = {0: "no site is", 1: "one site is", 2: "two sites are"}[len(left)]
+            why = f"{' and '.join(names[k] for k in gone)} {verb} gone; {few} too few."
+            return Ending(TrainingOutcome.TOO_FEW, why=why)
+        limit = self._federation.network.wait_at_most
+        if limit and max(away.values(), default=0.0) >= limit:
+            missing = ", ".join(names[k] for k in sorted(away))
+            self._save()
+            return Ending(TrainingOutcome.WAITED, why=f"{missing} did not come within wait_at_most = {limit:g} s.")
+        return None
+
+    def _pass_on(self) -> None:
+        """Stay for a moment, so that the others learn who refuses."""
+        end = time.monotonic() + _TELL
+        while time.monotonic() < end and not self._neighbourhood.stop.is_set():
+            self._turn()
+        self._save()
+
+    def _finish(self, record: Callable[[], None]) -> Ending:
+        """Write the model, stay until the others know that it is final, and say good-bye."""
+        answer = Answer.of_bytes(self.machine.model)
+        self._progress = answer.objective, answer.certificate.relative
+        outcome = TrainingOutcome.CERTIFIED
+        if not answer.certified:
+            outcome = TrainingOutcome.NO_OPTIMUM if answer.failure else TrainingOutcome.OUT_OF_ROUNDS
+        model = self._model(answer, outcome)
+        self._save()
+        model.save(self._site.state / "model.npz")
+        self._neighbourhood.phase = outcome.name.lower()
+        self._neighbourhood.waiting = None
+        about = {"round": answer.totals, "gap": answer.certificate.relative}
+        record()
+        self._neighbourhood.log.info("certified" if answer.certified else "ended", extra=about)
+        end = time.monotonic() + _LINGER
+        while time.monotonic() < end and not self._neighbourhood.stop.is_set() and not self._all_know():
+            self._turn()
+        links = self._neighbourhood.links
+        links.send_to_all(Kind.BYE, pack_json({}))
+        links.flush(1.0)
+        return Ending(outcome, model.sites, model.without, why=answer.failure)
+
+    def _all_know(self) -> bool:
+        """Return whether all members that are there know that the model is final."""
+        agreement = self.machine.agreement
+        there = agreement.there(time.monotonic())
+        return all(agreement.everybody[k].final for k in there)
+
+    def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
+        """Return the model that the node writes."""
+        part, spec, names = self._federation.problem, self._federation.problem.model(), self.facts.names
+        info: dict[str, Any] = {
+            "status": outcome.name.lower(),
+            "node": self._site.file.name,
+            "split": part.split,
+            "method": "totals",
+            "rounds": answer.totals,
+            "nodes": len(answer.members),
+            "communications": max(self.contributions.values(), default=0),
+        }
+        if np.isfinite(answer.gap):
+            proof = answer.certificate
+            info |= {"certified_round": proof.round, "gap": proof.bound, "relative_gap": proof.relative}
+            info |= {"objective_low": proof.objective_low, "objective_high": proof.objective_high}
+        if answer.dropped:
+            columns = self._fitted.table.names or [f"column {k}" for k in range(self._block.p)]
+            info["dropped"] = ", ".join(columns[k] for k in answer.dropped)
+        classes: tuple[float | str, ...] | None = self._summary.classes if spec.loss.classifies else None
+        if classes is not None and any(isinstance(label, str) for label in self._fitted.labels):
+            classes = self._fitted.labels
+        return Model(
+            coef=answer.coef,
+            intercept=answer.intercept,
+            loss=part.loss,
+            penalty=part.penalty,
+            alpha=part.alpha,
+            l1_ratio=float(spec.l1_ratio or 0.0),
+            classes=classes,
+            info=info,
+            contract=contract_of(self._fitted, part.split),
+            federation=self._site.federation.name,
+            digest=self._site.federation.digest,
+            sites=tuple(names[k] for k in answer.members),
+            without=tuple(name for k, name in enumerate(names) if k not in answer.members),
+        )
+
+
+def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
+    """Return the site's own rows as methods on totals read them."""
+    spec = federation.problem.model()
+    table = spec.penalty_of(None).as_table()
+    assert table is not None  # `ProblemPart.model` has refused others
+    X, y, weight = rows_of_part(data, summary, site.me)
+    ids = np.array([site.me], dtype=np.uint64)
+    return Rows(ids, federation.network_info(), [X], [y], [weight], spec.loss, table, spec.fit_intercept)
+
+
+def _facts(federation: Federation, site: Site) -> Facts:
+    """Return what the state machine must know of the federation."""
+    network, members = federation.network, federation.members
+    return Facts(
+        federation=site.federation.digest,
+        names=tuple(member.name for member in members),
+        neighbours=tuple(tuple(federation.neighbours(k)) for k in range(len(members))),
+        me=site.me,
+        late=frozenset(k for k, member in enumerate(members) if member.late),
+        without=federation.gone == "without",
+        gone_after=network.gone_after,
+        least=2 if network.reveal else 3,
+        beat=min(_BEAT, network.gone_after / 8.0),
+    )
+
+
+def _rules(federation: Federation, site: Site, block: Rows, changed: int) -> RuleBook:
+    """Return the site's rules, for a file in which so many rows have changed since the last contribution."""
+    kinked = "" if block.dual.has_smooth_conjugate else federation.problem.loss
+    constant = bool(kinked) or Traits.of(block.loss).quadratic
+    late = any(member.late for member in federation.members)
+    may_change = federation.gone == "without" or late
+    return RuleBook(site.rules, site.file.name, constant, may_change, kinked, changed)

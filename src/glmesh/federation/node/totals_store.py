@@ -1,0 +1,114 @@
+"""What a node on totals leaves on its disk: its memory of views and totals, and which data it was about."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from glmesh.core import Violation
+from glmesh.errors import UnreadableFile
+from glmesh.federation.config import Site
+from glmesh.federation.totals.memory import Entry, Facts, Memory
+from glmesh.federation.totals.statements import Held, Record, Vote, built, plain
+from glmesh.files.archive import write_atomically
+from glmesh.methods import Rows
+from glmesh.types import SampleMatrix, Unsigned
+
+
+def row_digests(block: Rows, key: bytes) -> Unsigned:
+    """Return 8 bytes of keyed BLAKE2b of each row with its target and weight, ascending, shape (m,); never sent."""
+    X: SampleMatrix = block.X[0]
+    out = []
+    for k, (y, weight) in enumerate(zip(block.y[0], block.weight[0], strict=True)):
+        row = X[k] if isinstance(X, np.ndarray) else X[[k]].toarray()[0]
+        content = row.tobytes() + np.array([y, weight]).tobytes()
+        out.append(hashlib.blake2b(content, key=key, digest_size=8).digest())
+    return np.sort(np.frombuffer(b"".join(out), dtype="<u8").astype(np.uint64))
+
+
+def rows_changed(before: Unsigned, now: Unsigned) -> int:
+    """Return how many rows were added or removed between two lists of `row_digests`, counted with their copies."""
+    names, counts = np.unique(np.concatenate([before, now]), return_inverse=True)
+    old = np.bincount(counts[: len(before)], minlength=len(names))
+    new = np.bincount(counts[len(before) :], minlength=len(names))
+    return int(np.abs(new - old).sum())
+
+
+@dataclass
+class Kept:
+    """A node's memory with what says whether its data is still the same."""
+
+    memory: Memory
+    key: bytes  # of the rows' digests; random
+    digests: Unsigned  # (m,) of the rows that the memory's pin names
+    start: int = 0  # [ms since 1970] of the last process; the next one is later, whatever the clock says
+    changed: int = 0  # rows that differ from those of the last contribution
+
+
+class TotalsStore:
+    """The file of a node's memory, one for each federation; a crash leaves the old one."""
+
+    def __init__(self, site: Site, facts: Facts) -> None:
+        self._facts = facts
+        self.path = site.state / f"totals-{site.federation.digest[:16]}"
+
+    def load(self, block: Rows) -> Kept:
+        """Return what was kept, for the data that the site has now: with another name of the data if it is another."""
+        if not self.path.exists():
+            key = secrets.token_bytes(16)
+            memory = Memory(secrets.token_hex(16), self._facts.voters)
+            return Kept(memory, key, row_digests(block, key))
+        kept = self._read()
+        digests = row_digests(block, kept.key)
+        kept.changed = rows_changed(kept.digests, digests) if kept.memory.record is not None else 0
+        if not np.array_equal(digests, kept.digests):
+            kept.memory.pin, kept.digests = secrets.token_hex(16), digests
+        return kept
+
+    def save(self, kept: Kept) -> None:
+        """Write a node's memory to its file."""
+        memory = kept.memory
+        blobs = [kept.key, kept.digests.astype("<u8").tobytes(), memory.model]
+        for entry in memory.entries:
+            blobs += [entry.request, entry.value.astype("<u8").tobytes()]
+        head = {
+            "pin": memory.pin,
+            "start": kept.start,
+            "voters": list(memory.voters),
+            "promised": memory.promised,
+            "record": None if memory.record is None else plain(memory.record),
+            "held": None if memory.held is None else plain(memory.held),
+            "vote": None if memory.vote is None else plain(memory.vote),
+            "sizes": [len(one) for one in blobs],
+        }
+        content = json.dumps(head).encode() + b"\n" + b"".join(blobs)
+        write_atomically(self.path, lambda stream: stream.write(content))
+
+    def _read(self) -> Kept:
+        """Return what the file holds; raise UnreadableFile for a damaged one."""
+        try:
+            head, _, rest = self.path.read_bytes().partition(b"\n")
+            tree = json.loads(head)
+            ends = np.cumsum([0, *tree["sizes"]]).tolist()
+            if ends[-1] != len(rest):
+                raise ValueError("bytes are missing")
+            blobs = [rest[a:b] for a, b in pairwise(ends)]
+            numbers = [np.frombuffer(one, dtype="<u8").astype(np.uint64) for one in (blobs[1], *blobs[4::2])]
+            memory = Memory(
+                pin=str(tree["pin"]),
+                voters=tuple(int(one) for one in tree["voters"]),
+                promised=int(tree["promised"]),
+                record=None if tree["record"] is None else built(Record, tree["record"]),
+                held=None if tree["held"] is None else built(Held, tree["held"]),
+                entries=[Entry(a, b) for a, b in zip(blobs[3::2], numbers[1:], strict=True)],
+                vote=None if tree["vote"] is None else built(Vote, tree["vote"]),
+                model=blobs[2],
+            )
+            return Kept(memory, blobs[0], numbers[0], int(tree["start"]))
+        except (ValueError, KeyError, TypeError, IndexError, Violation) as error:
+            raise UnreadableFile(f"{self.path}: cannot be read ({error}); remove it, and the fit begins anew") from None

@@ -1,0 +1,43 @@
+"""Totals between peers, masked and without a coordinator: state machines without I/O, in which time is an argument.
+
+| module       | holds                                                                                    |
+|--------------|------------------------------------------------------------------------------------------|
+| `names`      | digests that name a total: nothing that two members could see differently is left out     |
+| `masks`      | mask keys, masks that cancel in the sum, maxima as sums of random words                   |
+| `statements` | what members sign: their status, of which everybody passes the newest on                  |
+| `views`      | numbered lists of members and data, majorities, where a fit begins                        |
+| `memory`     | what a member is told before it starts, and what it keeps on disk                         |
+| `flood`      | the grow-only set of signed contributions                                                 |
+| `agreement`  | how members come to be in one view                                                        |
+| `machine`    | one member: contributions, totals, votes                                                  |
+| `fit`        | a fit as a program that asks for totals, which a member that was away repeats             |
+| `messages`   | all of it as bytes                                                                        |
+| `signatures` | signatures by the keys of certificates                                                    |
+
+**What holds**, whatever is lost, copied, delayed or restored from a backup, as long as members sign what they did:
+
+- Every total is the exact sum over its view: contributions are signed for one name, and the name holds number, attempt,
+  view, mask keys, and the request with a digest of all totals before it.
+- Nobody can read a contribution: a stream of a mask depends on a key that one process start holds in memory, and this
+  process freezes its bytes for every name.
+- No two totals are made at one point for two sets of members or data. A fit belongs to one set; a question of one fit
+  is never answered in another; a new fit begins at a drawn start unless all members' records say that it need not. The
+  record of a site names the set of its last contribution and the start of that fit.
+- No two models are final. Views are the ballots of Paxos, the vote for a model is its acceptance: a view takes over the
+  latest vote among its members, and any view shares a member that remembers with any majority of votes.
+
+**Views** need the yes of all their members. More than half of the members that count must be in a view and remember,
+that is, have been in a view since their process began; or all that count are in it. A process that was restarted,
+perhaps from an old backup or a cloned disk, may have forgotten a vote, so it counts again only after the others have
+told it.
+
+**A member that is behind** takes totals, not contributions, from others, checked by the digest that members have
+signed, and repeats its program on them. With the same members and data a view goes on with the same fit at the same
+point.
+"""
+
+from glmesh.federation.totals.fit import Asked, Beginning, Program, Refusal, Runner, Unequal
+from glmesh.federation.totals.machine import Bundle, Machine
+from glmesh.federation.totals.memory import Facts, Memory
+
+__all__ = ["Asked", "Beginning", "Bundle", "Facts", "Machine", "Memory", "Program", "Refusal", "Runner", "Unequal"]

@@ -1,0 +1,336 @@
+"""Which view a member is in: a state machine without I/O, which is told what others sign and what time it is.
+
+Every member's newest signed `Status` reaches all others. The lowest id that is there proposes a view, by saying yes to
+it, when members, processes or data are others than in the present one. All that are in the view say yes unless a rule
+forbids it; when a member sees the yes of all, it is in the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from glmesh.core import Violation
+from glmesh.federation.totals.masks import LARGEST_VIEW, MaskKey, key_statement
+from glmesh.federation.totals.memory import Facts, Memory
+from glmesh.federation.totals.names import digest, first_chain
+from glmesh.federation.totals.statements import (
+    Asking,
+    Held,
+    Keys,
+    Signed,
+    Status,
+    Vote,
+    canonical,
+    read_status,
+    signed_part,
+)
+from glmesh.federation.totals.views import (
+    View,
+    ViewMember,
+    best_held,
+    best_vote,
+    drawn_seed,
+    has_majority,
+    is_connected,
+    set_digest,
+    start_of,
+)
+
+PATIENCE = 3.0  # [beats] that a proposed view is waited for before another is proposed
+
+
+class Agreement:
+    """One member's side of agreeing on views; `secret` is that of its mask key, `start` the time of its start [ms]."""
+
+    def __init__(self, facts: Facts, keys: Keys, secret: bytes, start: int, memory: Memory, now: float) -> None:
+        self.facts, self.memory, self._keys = facts, memory, keys
+        self.mask_key, self.start = MaskKey(secret), start
+        public = self.mask_key.public
+        self._statement = keys.sign(key_statement(facts.federation, facts.names[facts.me], start, public)).hex()
+        self.statuses: dict[int, Status] = {}  # the newest of each other member
+        self.signed: dict[int, Signed] = {}  # the same as they were signed, and this member's own
+        self.views: dict[str, View] = {}  # views that statuses refer to, by digest
+        self.heard = dict.fromkeys(range(len(facts.names)), now)  # [s] time of the newest status
+        self.proposal: View | None = None  # that this member said yes to last
+        self.view: View | None = None  # that all its members have said yes to, and this one is in
+        self.remembers = False
+        self.asking: Asking | None = None
+        self.final = False
+        self.refused = ""
+        self.superseded = False  # another process of this member is newer: a clone, or this one is the clone
+        self._sequence = 0
+        self._proposed = now  # [s] time of the last yes
+        self._own = self._status()
+
+    # what others say
+
+    def receive(self, signed: Signed, now: float) -> bool:
+        """Keep a status if it is valid and newer than the known one; return whether it was. Violation: it is forged."""
+        if not 0 <= signed.author < len(self.facts.names):
+            raise Violation(f"a status of member {signed.author}, who is none")
+        status = read_status(signed)
+        known = self.statuses.get(status.author)
+        if known is not None and status.age <= known.age:
+            return False
+        self._check(signed, status, known)
+        if status.author == self.facts.me:
+            self.superseded |= (status.start, status.key) > (self.start, self.mask_key.public.hex())
+            return False
+        self.statuses[status.author], self.signed[status.author] = status, signed
+        self.heard[status.author] = now
+        return True
+
+    def is_outdated(self, signed: Signed) -> bool:
+        """Return whether a later process of the author of a status is known."""
+        known, status = self.statuses.get(signed.author), read_status(signed)
+        return known is not None and (status.start, status.key) < (known.start, known.key)
+
+    def _check(self, signed: Signed, status: Status, known: Status | None) -> None:
+        """Raise Violation unless a member with the listed certificate has signed its status and its mask key."""
+        author, federation = status.author, self.facts.federation
+        name = self.facts.names[author]
+        if not self._keys.learn(author, signed.certificate):
+            raise Violation(f"a status of {name} with a certificate that is not listed")
+        if not self._keys.verify(author, signed_part(federation, signed.body), signed.signature):
+            raise Violation(f"a status that {name} did not sign")
+        if known is not None and (known.start, known.key) == (status.start, status.key):
+            return
+        try:
+            public, signature = bytes.fromhex(status.key), bytes.fromhex(status.key_signature)
+        except ValueError:
+            raise Violation(f"a mask key of {name} that is no hexadecimal number") from None
+        if len(public) != 32:
+            raise Violation(f"a mask key of {name} with {len(public)} bytes, expected 32")
+        if not self._keys.verify(author, key_statement(federation, name, status.start, public), signature):
+            raise Violation(f"a mask key that {name} did not sign")
+
+    def learn(self, view: View) -> None:
+        """Keep a view that some status says yes to."""
+        self.views[view.digest] = view
+
+    # what this member says
+
+    def tell(self, *, again: bool = False) -> Signed | None:
+        """Return this member's status, signed, if something in it is urgent or it is to be said `again`; else None.
+
+        Totals that are held or asked for are told with the next sign of life.
+        """
+        status, last = self._status(), self._own
+        quiet = replace(status, sequence=last.sequence, asking=last.asking, held=last.held, record=last.record)
+        if not again and quiet == last and self.facts.me in self.signed:
+            return None
+        self._sequence += 1
+        self._own = replace(status, sequence=self._sequence)
+        body = canonical(self._own)
+        signature = self._keys.sign(signed_part(self.facts.federation, body))
+        self.signed[self.facts.me] = Signed(self.facts.me, body, signature, self._keys.certificate)
+        return self.signed[self.facts.me]
+
+    def _status(self) -> Status:
+        memory = self.memory
+        return Status(
+            author=self.facts.me,
+            start=self.start,
+            key=self.mask_key.public.hex(),
+            key_signature=self._statement,
+            sequence=self._sequence,
+            pin=memory.pin,
+            remembers=self.remembers,
+            promised=memory.promised,
+            yes="" if self.proposal is None else self.proposal.digest,
+            voters=memory.voters,
+            record=memory.record,
+            held=memory.held,
+            vote=memory.vote,
+            asking=self.asking,
+            final=self.final,
+            refused=self.refused,
+        )
+
+    @property
+    def everybody(self) -> dict[int, Status]:
+        """The newest status of each member, this one's as it is now."""
+        return {**self.statuses, self.facts.me: self._status()}
+
+    # views
+
+    def step(self, now: float) -> None:
+        """Say yes to a view, enter one that all have said yes to, or propose one."""
+        if self.superseded:
+            self.view = self.proposal = None
+            return
+        statuses = self.everybody
+        self._prune(statuses)
+        offered = [self.views[one.yes] for one in statuses.values() if one.yes in self.views]
+        for view in sorted(offered, key=lambda one: -one.number):
+            if view.number > self.memory.promised and self.accepts(view, now):
+                self._say_yes(view, now)
+                statuses = self.everybody
+                break
+        if self.proposal is not None and self.view is not self.proposal and self.proposal.is_made(statuses):
+            self._enter(self.proposal)
+        wanted = self._wanted(now)
+        if wanted is not None and self._must_propose(wanted, now):
+            view = self._proposed_view(wanted)
+            if self.accepts(view, now):
+                self._say_yes(view, now)
+
+    def _prune(self, statuses: dict[int, Status]) -> None:
+        """Forget views that nobody refers to any more."""
+        used = {one.yes for one in statuses.values()} | {one.vote.view for one in statuses.values() if one.vote}
+        self.views = {key: view for key, view in self.views.items() if key in used}
+
+    def _say_yes(self, view: View, now: float) -> None:
+        """Promise to be in no view with a smaller number, and leave the present one."""
+        self.memory.promised, self.proposal, self.view, self.asking = view.number, view, None, None
+        self.views[view.digest] = view
+        self._proposed = now
+
+    def _enter(self, view: View) -> None:
+        """Begin to take part in a view that all its members have said yes to."""
+        memory = self.memory
+        self.view, self.remembers = view, True
+        memory.voters = view.voters
+        if view.vote is None and (memory.held is None or memory.held.fit != view.held.fit):
+            memory.begin(view.held)
+
+    def accepts(self, view: View, now: float) -> bool:
+        """Return whether this member may say yes to a view at time `now` [s]; each rule is a method of its own."""
+        statuses, ids = self.everybody, view.ids
+        fits = (
+            not self.refused
+            and not self.superseded
+            and view.number > self.memory.promised
+            and self.facts.me in ids
+            and list(ids) == sorted(set(ids))
+            and all(one.id in statuses and member_of(statuses[one.id]) == one for one in view.members)
+            and self.facts.least <= len(ids) <= LARGEST_VIEW
+            and is_connected(ids, self.facts.neighbours)
+        )
+        return (
+            fits
+            and self._majority(view, statuses)
+            and self._patience(view, statuses, now)
+            and self._vote_kept(view)
+            and (view.vote is not None or self._start_allowed(view))
+        )
+
+    def _majority(self, view: View, statuses: dict[int, Status]) -> bool:
+        """Return whether the view has a majority of the voters before and after it."""
+        ids, voters = view.ids, self.memory.voters
+        grown = set(view.voters) >= set(voters) | set(ids)
+        return grown and has_majority(ids, voters, statuses) and has_majority(ids, view.voters, statuses)
+
+    def _patience(self, view: View, statuses: dict[int, Status], now: float) -> bool:
+        """Return whether nobody is left out of the view too early."""
+        return all(one in view.ids or self._is_gone(one, statuses, now) for one in self.memory.voters)
+
+    def _is_gone(self, member: int, statuses: dict[int, Status], now: float) -> bool:
+        """Return whether a member may be left out: absent for long enough, or it cannot go on."""
+        if not self.facts.without:
+            return False
+        refused = member in statuses and bool(statuses[member].refused)
+        return refused or now - self.heard[member] >= self.facts.gone_after
+
+    def _vote_kept(self, view: View) -> bool:
+        """Return whether the view takes over the model that this member has voted for, or that of a later vote."""
+        vote = self.memory.vote
+        return vote is None or (view.vote is not None and view.vote.number >= vote.number)
+
+    def _start_allowed(self, view: View) -> bool:
+        """Return whether the view goes on with all that this member holds, and begins where no other set has been."""
+        pins = {one.id: one.pin for one in view.members}
+        held, own, record = view.held, self.memory.held, self.memory.record
+        if held.set != set_digest(self.facts.federation, pins) or held.fit != self._fit(
+            held.set, held.start, held.born
+        ):
+            return False
+        if own is not None and own.set == held.set:
+            if (held.born, held.count) < (own.born, own.count):
+                return False
+            if (held.fit, held.count) == (own.fit, own.count) and held.chain != own.chain:
+                return False
+        if held.born != view.number:
+            return True
+        known = record is None or (record.set == held.set and record.start == held.start)
+        return held.count == 0 and (known or held.start == view.drawn)
+
+    def _fit(self, set_: str, start: str, born: int) -> str:
+        """Return the name of a fit, in hexadecimal."""
+        return digest("glmesh/fit/1", self.facts.federation, set_, start, born).hex()
+
+    def _wanted(self, now: float) -> list[int] | None:
+        """Return the members of the view that there should be, ascending; None: wait for some."""
+        statuses = self.everybody
+        there = self.there(now)
+        ids = [one for one in there if not statuses[one].refused]
+        if self.refused or self.facts.me not in ids or len(ids) < self.facts.least:
+            return None
+        absent = [one for one in self.memory.voters if one not in ids]
+        if any(not self._is_gone(one, statuses, now) for one in absent):
+            return None
+        return ids
+
+    def there(self, now: float) -> list[int]:
+        """Return the members that gave a sign of life lately, this one among them, ascending."""
+        lately = [one for one in self.statuses if not self.is_silent(one, now)]
+        return sorted([*lately, self.facts.me])
+
+    def _must_propose(self, ids: list[int], now: float) -> bool:
+        """Return whether it is this member's turn to propose a view of these members."""
+        if ids[0] != self.facts.me:
+            return False
+        statuses = self.everybody
+        current = self.proposal
+        if current is None:
+            return True
+        same = current.members == tuple(member_of(statuses[one]) for one in ids)
+        ahead = any(statuses[one].promised > current.number for one in ids)
+        if self.view is current:
+            return not same or ahead
+        return now - self._proposed >= PATIENCE * self.facts.beat
+
+    def _proposed_view(self, ids: list[int]) -> View:
+        """Return the view of these members that follows from what they say."""
+        statuses = self.everybody
+        chosen = [statuses[one] for one in ids]
+        number = 1 + max(one.promised for one in statuses.values())
+        members = tuple(member_of(one) for one in chosen)
+        voters = {one for status in chosen for one in status.voters} | set(ids)
+        set_ = set_digest(self.facts.federation, {one.id: one.pin for one in members})
+        held = best_held(set_, chosen)
+        if held is None:
+            start = start_of(set_, [one.record for one in chosen], drawn_seed(number, members))
+            fit = self._fit(set_, start, number)
+            held = Held(fit, set_, start, number, 0, first_chain(fit))
+        return View(number, members, tuple(sorted(voters)), held, best_vote(chosen))
+
+    # what follows
+
+    def majority_vote(self) -> Vote | None:
+        """Return the vote that more than half of the voters of its view have signed; None if there is none yet."""
+        votes = [(one.author, one.vote) for one in self.everybody.values() if one.vote is not None]
+        for vote in {vote for _, vote in votes}:
+            view = self.views.get(vote.view)
+            if view is None and self.view is not None and self.view.digest == vote.view:
+                view = self.view
+            if view is not None and 2 * sum(one == vote and who in view.voters for who, one in votes) > len(
+                view.voters
+            ):
+                return vote
+        return None
+
+    def absent(self, now: float) -> dict[int, float]:
+        """Return the members that are waited for, and since when [s]: those of the view, or all voters without one."""
+        needed: Collection[int] = self.memory.voters if self.view is None else self.view.ids
+        return {one: self.heard[one] for one in needed if self.is_silent(one, now)}
+
+    def is_silent(self, member: int, now: float) -> bool:
+        """Return whether another member has given no sign of life for some beats, or none since this process began."""
+        return member != self.facts.me and now - self.heard[member] >= self.facts.present
+
+
+def member_of(status: Status) -> ViewMember:
+    """Return the member of a view that the author of a status would be."""
+    return ViewMember(status.author, status.start, status.key, status.pin)

@@ -1,0 +1,132 @@
+"""A fit as a program: a generator that asks for totals one after another and ends with a model.
+
+The program is a function of the totals alone, at all members alike. So a member that was away repeats it on the totals
+that others hold, without contributing to any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+
+from glmesh.errors import GlmeshError
+from glmesh.federation.totals.machine import Conflict, Machine, Question
+from glmesh.types import Unsigned
+
+
+class Refusal(GlmeshError):
+    """A program will not contribute; `public` is what other members may read, the message is for its own user."""
+
+    def __init__(self, message: str, *, public: str = "") -> None:
+        super().__init__(message)
+        self.public = public or message
+
+
+class Unequal(Refusal):
+    """The request of another member is too far from this member's own to be taken in its place."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a program yields: a total that it needs next; it is sent the sum."""
+
+    request: bytes  # equal at all members
+    content: Unsigned  # (numbers,) this member's contribution
+    marks: int = 0  # numbers at its beginning that are 0 or 1, of which it is asked where any member has a 1
+    again: bool = False  # the total before had a misfit: the same once more in larger units
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What a program begins with."""
+
+    members: tuple[int, ...]  # of the view, ascending
+    start: str  # seed of the first point; empty: zero
+    requests: Mapping[int, bytes]  # requests that must be taken in place of the program's own, by place from 0
+
+
+Program = Callable[[Beginning], Generator[Asked, Unsigned, bytes]]  # returns the model
+
+
+class Runner:
+    """Drives a member's program over the totals of its machine, and begins it anew where the fit is another."""
+
+    def __init__(self, machine: Machine, program: Program) -> None:
+        self.machine, self._program = machine, program
+        self._fit = ""  # name of the fit that the program is in
+        self._requests: dict[int, bytes] = {}
+        self._running: Generator[Asked, Unsigned, bytes] | None = None
+        self._asked: Asked | None = None
+        self.refusal: Refusal | None = None  # why the program ended without a model
+        self._at = 0  # place of the total that is asked for, from 0
+        self._numbers = (0, 0)  # (number, attempt) of that total
+
+    def advance(self, now: float) -> None:
+        """Go on as far as the totals that are held allow, and ask for the next one."""
+        view, memory = self.machine.view, self.machine.memory
+        if view is None or memory.held is None or self.machine.agreement.refused:
+            return
+        try:
+            if memory.held.fit != self._fit:
+                self._fit, self._requests = memory.held.fit, {}
+                self._begin()
+            if self.machine.conflict is not None:
+                self._take(self.machine.conflict)
+            self._run(now)
+        except Refusal as error:
+            self.refusal = error
+            self.machine.refuse(error.public)
+
+    @property
+    def totals(self) -> int:
+        """Totals that the program has been sent."""
+        return self._at
+
+    def _begin(self) -> None:
+        """Begin the program, up to its first question."""
+        view, held = self.machine.view, self.machine.memory.held
+        assert view is not None
+        assert held is not None
+        self._running = self._program(Beginning(view.ids, held.start, dict(self._requests)))
+        self._asked, self._at, self._numbers = next(self._running), 0, (1, 1)
+
+    def _run(self, now: float) -> None:
+        """Send totals to the program as long as there are any; then ask for the next, or vote for the model."""
+        entries = self.machine.entries
+        while self._asked is not None and self._at < len(entries):
+            entry = entries[self._at]
+            if entry.request != self._asked.request:
+                self._requests[self._at] = entry.request
+                self._begin()
+                continue
+            self._send(entry.value)
+        if self._asked is not None and not self.machine.is_asking:
+            self.machine.ask(self._question(self._numbers[1]), now)
+
+    def _question(self, attempt: int) -> Question:
+        """Return what the program asks for as a question to the machine."""
+        asked = self._asked
+        assert asked is not None
+        return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.marks)
+
+    def _send(self, value: Unsigned) -> None:
+        """Send a total to the program and take its next question, or vote for the model that it ends with."""
+        assert self._running is not None
+        self._at += 1
+        try:
+            self._asked = self._running.send(value)
+        except StopIteration as end:
+            self._asked = None
+            self.machine.finish(end.value)
+            return
+        number, attempt = self._numbers
+        self._numbers = (number, attempt + 1) if self._asked.again else (number + 1, 1)
+
+    def _take(self, conflict: Conflict) -> None:
+        """Repeat the program with the request of another member in place of its own."""
+        self._requests[self._at] = conflict.request
+        place = self._at
+        self._begin()
+        for entry in self.machine.entries[:place]:
+            self._send(entry.value)
+        self.machine.resolve(self._question(conflict.attempt), conflict.attempt)

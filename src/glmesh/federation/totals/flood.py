@@ -1,0 +1,128 @@
+"""The grow-only set of signed contributions, and what is sent to which neighbour.
+
+A member sends its own contribution to all neighbours, and another's to those neighbours that are none of its author; a
+neighbour of its author asks for it if it does not come. So in a complete graph every contribution crosses a link once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.federation.totals.names import TotalName, digest
+from glmesh.types import Unsigned
+
+KEPT = 4  # [names] of which contributions are kept: the total under way, the one before, and what comes early
+MOST_ATTEMPTS = 64  # of one total; each misfit makes units 2^20 larger, so that two or three are ever needed
+
+
+@dataclass(frozen=True)
+class Part:
+    """One member's contribution to a total, masked and signed."""
+
+    view: str  # digest
+    number: int
+    attempt: int
+    request: str  # digest
+    author: int
+    body: bytes  # whole numbers modulo 2^64, little-endian
+    signature: bytes
+
+    def name(self, federation: str, keys: str) -> bytes:
+        """Return the name of the total; `keys` is the digest of the view's mask keys."""
+        return TotalName(federation, self.number, self.attempt, self.view, keys, self.request).digest
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request for contributions that have not come."""
+
+    view: str
+    number: int
+    attempt: int
+    request: str
+    wanted: tuple[int, ...]  # authors
+
+    def name(self, federation: str, keys: str) -> bytes:
+        """Return the name of the total; `keys` is the digest of the view's mask keys."""
+        return TotalName(federation, self.number, self.attempt, self.view, keys, self.request).digest
+
+
+def signed_contribution(name: bytes, author: int, body: bytes) -> bytes:
+    """Return what the author of a contribution signs: 32 bytes."""
+    return digest("glmesh/contribution/1", name, author, body)
+
+
+class Flood:
+    """One member's contributions by name, and what its neighbours are known to have; it does no I/O."""
+
+    def __init__(self, me: int, neighbours: Sequence[Sequence[int]]) -> None:
+        self._me, self._neighbours = me, neighbours
+        self._parts: dict[bytes, dict[int, Part]] = {}  # by name and author
+        self._known: dict[bytes, dict[int, set[int]]] = {}  # authors whose part a neighbour has, by name and neighbour
+        self._queue: dict[int, list[Part]] = {}  # parts to be sent, by neighbour
+
+    def clear(self) -> None:
+        """Forget all contributions, because the view is over."""
+        self._parts, self._known, self._queue = {}, {}, {}
+
+    def has(self, name: bytes, author: int) -> bool:
+        """Return whether a member's contribution to a total is held."""
+        return author in self._parts.get(name, {})
+
+    def takes(self, part: Part) -> bool:
+        """Return whether a part is the first of its author for its number and attempt: a second one is not kept."""
+        held = (one.get(part.author) for one in self._parts.values())
+        return not any(one and (one.number, one.attempt) == (part.number, part.attempt) for one in held)
+
+    def keep(self, name: bytes, part: Part, receivers: Collection[int], source: int | None) -> None:
+        """Hold a part that is new, and queue it for those of `receivers`, neighbours in the view, that may lack it."""
+        self._parts.setdefault(name, {})[part.author] = part
+        while len(self._parts) > KEPT:
+            oldest = next(iter(self._parts))
+            del self._parts[oldest]
+            self._known.pop(oldest, None)
+        if source is not None:
+            self._has(name, source).add(part.author)
+        for peer in receivers:
+            if peer == part.author or part.author in self._has(name, peer):
+                continue
+            if part.author == self._me or peer not in self._neighbours[part.author]:
+                self._send(name, peer, part)
+
+    def asked(self, name: bytes, peer: int, wanted: Collection[int], members: Collection[int]) -> None:
+        """Queue what a neighbour asks for, as far as it is held; what it does not ask for it has."""
+        known = self._has(name, peer)
+        known.clear()
+        known |= set(members) - set(wanted)
+        for author in wanted:
+            if author in self._parts.get(name, {}):
+                self._send(name, peer, self._parts[name][author])
+
+    def missing(self, name: bytes, members: Collection[int]) -> list[int]:
+        """Return the members whose contribution to a total has not come, ascending."""
+        held = self._parts.get(name, {})
+        return [one for one in sorted(members) if one not in held]
+
+    def sum(self, name: bytes, length: int) -> Unsigned:
+        """Return the sum modulo 2^64 of all contributions to a total, shape (length,)."""
+        out = np.zeros(length, dtype=np.uint64)
+        for part in self._parts[name].values():
+            out += np.frombuffer(part.body, dtype="<u8")
+        return out
+
+    def collect(self) -> Mapping[int, list[Part]]:
+        """Return the parts to be sent by neighbour, and empty the queue."""
+        out, self._queue = self._queue, {}
+        return out
+
+    def _send(self, name: bytes, peer: int, part: Part) -> None:
+        self._has(name, peer).add(part.author)
+        queue = self._queue.setdefault(peer, [])
+        if part not in queue:
+            queue.append(part)
+
+    def _has(self, name: bytes, peer: int) -> set[int]:
+        return self._known.setdefault(name, {}).setdefault(peer, set())

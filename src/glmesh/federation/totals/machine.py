@@ -1,0 +1,425 @@
+"""One member of a federation that makes totals: a state machine without I/O.
+
+    machine.receive(peer, bundle, now)      # what a neighbour sent
+    machine.ask(question)                   # what the fit asks for next; the machine contributes when it may
+    machine.finish(model)                   # the fit is done
+    for peer, bundle in machine.poll(now):  # what to send, after `machine.memory` is on disk
+
+Times are seconds on any monotonic clock. The fit itself is a program (`fit.py`) that asks for totals one after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from glmesh.core import Violation
+from glmesh.federation.totals.agreement import Agreement
+from glmesh.federation.totals.flood import MOST_ATTEMPTS, Ask, Flood, Part, signed_contribution
+from glmesh.federation.totals.memory import Entry, Facts, Memory, model_digest
+from glmesh.federation.totals.names import TotalName, request_digest
+from glmesh.federation.totals.statements import Asking, Keys, Record, Signed, Vote
+from glmesh.federation.totals.views import View
+from glmesh.types import Unsigned
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A total that a fit asks for, with this member's contribution to it."""
+
+    request: bytes  # what is asked for, equal at all members: point, columns, units
+    content: Unsigned  # (numbers,) this member's contribution
+    fit: str  # name of the fit that asks
+    place: int  # totals of the fit before it
+    number: int  # of the total, from 1; one that did not fit and is made again has the same
+    attempt: int = 1  # one more for each misfit before it
+    marks: int = 0  # numbers at its beginning that are 0 or 1 (`masks.edges_below`): a random word is sent for a 1
+
+    @property
+    def length(self) -> int:
+        """Whole numbers of a contribution."""
+        return len(self.content)
+
+
+@dataclass(frozen=True)
+class WantTotals:
+    """A request for totals of a fit that the sender lacks."""
+
+    fit: str
+    first: int  # how many it holds
+    last: int  # how many there are
+
+
+@dataclass(frozen=True, eq=False)
+class GiveTotals:
+    """Totals of a fit, from number `first` on, counted from 0."""
+
+    fit: str
+    first: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(eq=False)
+class Bundle:
+    """All that one member sends to a neighbour at once: what is ready together travels together."""
+
+    statuses: list[Signed] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)
+    want_totals: WantTotals | None = None
+    totals: GiveTotals | None = None
+    want_content: list[str] = field(default_factory=list)  # digests of requests and models that the sender lacks
+    content: list[tuple[str, bytes]] = field(default_factory=list)  # (digest, request or model)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to send."""
+        lists = (self.statuses, self.views, self.parts, self.asks, self.want_content, self.content)
+        return not any(lists) and self.want_totals is None and self.totals is None
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Members ask for different things in one total: the request of the lowest id is to be taken, or refused."""
+
+    member: int  # lowest id of the view
+    request: bytes
+    attempt: int  # from now on
+
+
+class Machine:
+    """One member's totals, views and votes; see the module for how it is driven."""
+
+    agrees_by: ClassVar[type[Agreement]] = Agreement
+
+    def __init__(self, facts: Facts, keys: Keys, secret: bytes, start: int, memory: Memory, now: float) -> None:
+        self.facts, self.memory, self._keys = facts, memory, keys
+        self.agreement = self.agrees_by(facts, keys, secret, start, memory, now)
+        self._flood = Flood(facts.me, facts.neighbours)
+        self._in: View | None = None  # the view that contributions belong to
+        self._question: Question | None = None
+        self._attempt = 1  # of the question; larger after unequal requests
+        self._frozen: dict[bytes, Part] = {}  # what this process has contributed, by name
+        self.conflict: Conflict | None = None
+        self._models: dict[str, bytes] = {model_digest(memory.model): memory.model} if memory.model else {}
+        self._requests: dict[str, bytes] = {}  # requests of this number by digest
+        self._wanted: set[str] = set()  # digests of models that are asked for
+        self._wanted_request = ""  # digest of the request that is asked for; empty: none
+        self._news: dict[int, set[int]] = {peer: set() for peer in facts.neighbours[facts.me]}  # authors to be told
+        self._replies: dict[int, Bundle] = {}
+        self._told = -np.inf  # [s] time of the last beat
+        self._moved = now  # [s] time of the last progress of a total
+
+    # what a fit sees
+
+    @property
+    def view(self) -> View | None:
+        """The view that this member is in and whose totals it holds; None while there is none."""
+        view, held = self.agreement.view, self.memory.held
+        if view is None or view.vote is not None or held is None or held.fit != view.held.fit:
+            return None
+        return view if held.count >= view.held.count else None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Totals of the fit that is held, in their order."""
+        return self.memory.entries
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether more than half have signed that they hold the model, and this member holds it too."""
+        return self.agreement.final
+
+    @property
+    def model(self) -> bytes:
+        """The model that this member has voted for."""
+        return self.memory.model
+
+    @property
+    def refusals(self) -> dict[int, str]:
+        """Why members cannot go on, by id, this one among them."""
+        return {one: status.refused for one, status in self.agreement.everybody.items() if status.refused}
+
+    def ask(self, question: Question, now: float) -> None:
+        """Ask for the total that follows those that are held; it is the last entry once it is made."""
+        self._question, self._attempt, self._moved = question, question.attempt, now
+        self.conflict, self._requests = None, {}
+        self._wanted_request = ""
+
+    @property
+    def is_asking(self) -> bool:
+        """Return whether a total is under way that follows those that are held."""
+        return self._question is not None and self._is_due(self._question)
+
+    def resolve(self, question: Question, attempt: int) -> None:
+        """Ask again after a conflict, at the request of the lowest id."""
+        self._question, self._attempt, self.conflict = question, attempt, None
+
+    def refuse(self, why: str) -> None:
+        """Say that this member cannot go on, in words for everybody's eyes, and contribute to nothing more."""
+        self.agreement.refused, self._question = why, None
+
+    def finish(self, model: bytes) -> None:
+        """Vote for the model that follows from the totals of the present view."""
+        self._question = None
+        self._models[model_digest(model)] = model
+        if self.view is not None:
+            self._vote(self.view, model)
+
+    # what neighbours send
+
+    def receive(self, peer: int, bundle: Bundle, now: float) -> None:
+        """Take what a neighbour sent; raise Violation for what nobody can have signed, after all else was taken."""
+        wrong: Violation | None = None
+        for signed in bundle.statuses:
+            try:
+                self._hear(signed, peer, now)
+            except Violation as error:
+                wrong = error
+        for view in bundle.views:
+            self.agreement.learn(view)
+        self.agreement.step(now)
+        self._follow()
+        for part in bundle.parts:
+            try:
+                self._take(part, peer, now)
+            except Violation as error:
+                wrong = error
+        for ask in bundle.asks:
+            self._answer(ask, peer)
+        self._take_content(bundle)
+        self._give(peer, bundle)
+        self._settle(now)
+        if wrong is not None:
+            raise wrong
+
+    def _hear(self, signed: Signed, peer: int, now: float) -> None:
+        """Keep a status that is new, and pass it on; tell a neighbour of a later process of its own."""
+        if self.agreement.receive(signed, now):
+            for other in self._news:
+                if other not in (peer, signed.author):
+                    self._news[other].add(signed.author)
+        elif signed.author == peer and self.agreement.is_outdated(signed):
+            self._news[peer].add(peer)
+
+    def _take(self, part: Part, peer: int, now: float) -> None:
+        """Keep a contribution that its author signed, if it belongs to the view and comes in time."""
+        view = self._in
+        if view is None or part.view != view.digest or part.author not in view.ids:
+            return
+        if not 1 <= part.number <= len(self.entries) + 2 or not 1 <= part.attempt <= MOST_ATTEMPTS:
+            return
+        name = part.name(self.facts.federation, view.keys)
+        if self._flood.has(name, part.author) or not self._flood.takes(part):
+            return
+        if not self._keys.verify(part.author, signed_contribution(name, part.author, part.body), part.signature):
+            raise Violation(f"a contribution that {self.facts.names[part.author]} did not sign")
+        if len(part.body) % 8:
+            raise Violation(f"a contribution of {len(part.body)} bytes, which are no whole numbers")
+        self._flood.keep(name, part, self._receivers(view), peer)
+        self._moved = now
+
+    def _answer(self, ask: Ask, peer: int) -> None:
+        """Queue the contributions that a neighbour asks for."""
+        view = self._in
+        if view is not None and ask.view == view.digest and peer in view.ids:
+            self._flood.asked(ask.name(self.facts.federation, view.keys), peer, ask.wanted, view.ids)
+
+    def _take_content(self, bundle: Bundle) -> None:
+        """Keep totals, requests and models that were asked for and match their digests."""
+        view, held = self.agreement.view, self.memory.held
+        if bundle.totals is not None and view is not None and held is not None:
+            given = bundle.totals
+            if (given.fit, given.first) == (held.fit, held.count) == (view.held.fit, held.count):
+                self.memory.take(list(given.entries[: view.held.count - held.count]), view.held.chain)
+        for key, content in bundle.content:
+            if key in self._wanted and model_digest(content) == key:
+                self._models[key] = content
+                self._wanted.discard(key)
+            elif key == self._wanted_request and self._is_request(content, key):
+                self._requests[key], self._wanted_request = content, ""
+
+    def _is_request(self, content: bytes, key: str) -> bool:
+        """Return whether some bytes are the request with this digest, in the total that is due."""
+        held, question = self.memory.held, self._question
+        return held is not None and question is not None and request_digest(held.chain, content, question.length) == key
+
+    def _give(self, peer: int, bundle: Bundle) -> None:
+        """Queue what a neighbour lacks and this member has: totals, requests, models."""
+        reply = self._replies.setdefault(peer, Bundle())
+        want, held = bundle.want_totals, self.memory.held
+        if want is not None and held is not None and want.fit == held.fit and want.first < want.last <= held.count:
+            reply.totals = GiveTotals(want.fit, want.first, tuple(self.entries[want.first : want.last]))
+        for key in bundle.want_content:
+            found = self._models.get(key) or self._requests.get(key)
+            if found is not None:
+                reply.content.append((key, found))
+
+    # what follows
+
+    def _receivers(self, view: View) -> list[int]:
+        """Return the neighbours that are in a view."""
+        return [one for one in self.facts.neighbours[self.facts.me] if one in view.ids]
+
+    def _follow(self) -> None:
+        """Forget the contributions of a view that is over."""
+        view = self.agreement.proposal
+        if self._in is not view:
+            self._flood.clear()
+            self._in, self._attempt, self.conflict, self._requests = view, 1, None, {}
+            if self._question is not None:
+                self._attempt = self._question.attempt
+
+    def _settle(self, now: float) -> None:
+        """Do what can be done without anybody: contribute, add up, vote, and see whether the vote has a majority."""
+        self.agreement.step(now)
+        self._follow()
+        view, question = self.view, self._question
+        if view is not None and question is not None and self._is_due(question):
+            self._compare(view, question)
+            if self.conflict is None:
+                self._contribute(view, question, now)
+        adopting = self.agreement.view
+        if adopting is not None and adopting.vote is not None:
+            self._adopt(adopting, adopting.vote)
+        vote = self.agreement.majority_vote()
+        if vote is not None and not self.agreement.final:
+            if vote.model in self._models:
+                self.agreement.final = True
+                self.memory.model = self._models[vote.model]
+                self.memory.vote = self.memory.vote or vote
+            else:
+                self._wanted.add(vote.model)
+
+    def _is_due(self, question: Question) -> bool:
+        """Return whether a question is about the total that follows those that are held; one of another fit never is.
+
+        Whoever has asked at a point in one set of members must not contribute there in another.
+        """
+        held = self.memory.held
+        return held is not None and (held.fit, held.count) == (question.fit, question.place)
+
+    def _contribute(self, view: View, question: Question, now: float) -> None:
+        """Contribute to the total that is asked for, once, and add up when all contributions are there."""
+        memory, facts = self.memory, self.facts
+        assert memory.held is not None
+        request = request_digest(memory.held.chain, question.request, question.length)
+        self._requests[request] = question.request
+        about = Asking(view.digest, question.number, self._attempt, request)
+        name = TotalName(facts.federation, about.number, about.attempt, view.digest, view.keys, request).digest
+        if not self._flood.has(name, facts.me):
+            self.agreement.asking = about
+            memory.record = Record(memory.held.set, memory.held.start)
+            self._flood.keep(name, self._frozen_part(view, question, about, name), self._receivers(view), None)
+            self._moved = now
+        if self._flood.missing(name, view.ids):
+            return
+        memory.append(Entry(question.request, self._flood.sum(name, question.length)))
+        self._question, self._moved = None, now
+
+    def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Part:
+        """Return this member's contribution to a name, masked and signed; the first one for ever."""
+        if name not in self._frozen:
+            key, me = self.agreement.mask_key, self.facts.me
+            publics = {one.id: bytes.fromhex(one.key) for one in view.members}
+            content = question.content.copy()
+            content[: question.marks] *= key.words(name, question.marks)
+            body = (content + key.mask(me, publics, name, question.length)).astype("<u8").tobytes()
+            signature = self._keys.sign(signed_contribution(name, me, body))
+            self._frozen[name] = Part(view.digest, about.number, about.attempt, about.request, me, body, signature)
+        return self._frozen[name]
+
+    def _compare(self, view: View, question: Question) -> None:
+        """Note a conflict if members of the view ask for different things in the total that is due."""
+        own = self.agreement.asking
+        if own is None or own.view != view.digest or (own.number, own.attempt) != (question.number, self._attempt):
+            return
+        statuses = self.agreement.statuses
+        asked = {one: statuses[one].asking for one in view.ids if one in statuses}
+        same = {k: one for k, one in asked.items() if one and (one.view, one.number) == (own.view, own.number)}
+        later = [one.attempt for one in same.values() if one.attempt > own.attempt]
+        unequal = any(one.attempt == own.attempt and one.request != own.request for one in same.values())
+        if not later and not unequal:
+            return
+        attempt = max([own.attempt + unequal, *later])
+        lowest = view.ids[0]
+        if lowest == self.facts.me:
+            self._attempt = attempt
+            return
+        theirs = same.get(lowest)
+        if theirs is None or theirs.attempt < own.attempt:
+            return
+        if theirs.request == own.request:
+            self._attempt = attempt
+        elif theirs.request in self._requests:
+            self.conflict = Conflict(lowest, self._requests[theirs.request], attempt)
+        else:
+            self._wanted_request = theirs.request
+
+    def _adopt(self, view: View, vote: Vote) -> None:
+        """Vote for the model that a view takes over, once it is here."""
+        if vote.model in self._models:
+            self._vote(view, self._models[vote.model])
+        else:
+            self._wanted.add(vote.model)
+
+    def _vote(self, view: View, model: bytes) -> None:
+        """Say that this member holds the model, in the present view; a vote of an earlier view is replaced."""
+        memory = self.memory
+        if memory.promised == view.number and (memory.vote is None or memory.vote.number < view.number):
+            memory.vote, memory.model = Vote(view.number, view.digest, model_digest(model)), model
+
+    # what is sent
+
+    def poll(self, now: float) -> list[tuple[int, Bundle]]:
+        """Return what is to be sent to neighbours at time `now`, as (neighbour, bundle); memory goes to disk before."""
+        self._settle(now)
+        beat = now - self._told >= self.facts.beat
+        if self.agreement.tell(again=beat) is not None:
+            for authors in self._news.values():
+                authors.add(self.facts.me)
+        self._told = now if beat else self._told
+        parts = self._flood.collect()
+        out = []
+        for peer in self._news:
+            bundle = self._replies.pop(peer, Bundle())
+            bundle.statuses = [self.agreement.signed[one] for one in sorted(self._news[peer])]
+            self._news[peer] = set()
+            bundle.views = self._views(bundle.statuses) if bundle.statuses else []
+            bundle.parts = list(parts.get(peer, ()))
+            if beat:
+                self._request(bundle, peer, now)
+            if not bundle.is_empty:
+                out.append((peer, bundle))
+        return out
+
+    def greet(self, peer: int) -> None:
+        """Tell a neighbour whose link has come up all that is known."""
+        self._news[peer] = set(self.agreement.signed)
+
+    def _views(self, statuses: list[Signed]) -> list[View]:
+        """Return the views that these statuses refer to."""
+        everybody, known = self.agreement.everybody, dict(self.agreement.views)
+        if self.agreement.proposal is not None:
+            known[self.agreement.proposal.digest] = self.agreement.proposal
+        used = {everybody[one.author].yes for one in statuses}
+        used |= {vote.view for one in statuses if (vote := everybody[one.author].vote) is not None}
+        return [known[key] for key in sorted(used) if key in known]
+
+    def _request(self, bundle: Bundle, peer: int, now: float) -> None:
+        """Ask a neighbour for what has not come: contributions, totals, requests, models."""
+        view, held, about = self.agreement.view, self.memory.held, self.agreement.asking
+        bundle.want_content = sorted(self._wanted) + [self._wanted_request] * bool(self._wanted_request)
+        if view is None or held is None or peer not in view.ids:
+            return
+        if held.fit == view.held.fit and held.count < view.held.count:
+            bundle.want_totals = WantTotals(held.fit, held.count, view.held.count)
+        if about is not None and self._question is not None and now - self._moved >= self.facts.beat:
+            name = TotalName(
+                self.facts.federation, about.number, about.attempt, about.view, view.keys, about.request
+            ).digest
+            wanted = tuple(self._flood.missing(name, view.ids))
+            bundle.asks = [Ask(about.view, about.number, about.attempt, about.request, wanted)]

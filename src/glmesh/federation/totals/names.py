@@ -1,0 +1,60 @@
+"""Digests that name totals: whatever two members could see differently is in the name, so they never mean two things.
+
+A digest is SHA-256 over parts, each behind its length, of which the first is a text that says what is digested.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+Part = bytes | str | int
+
+
+def digest(*parts: Part) -> bytes:
+    """Return 32 bytes of SHA-256 over these parts, each behind its length; whole numbers as 16 bytes, signed."""
+    state = hashlib.sha256()
+    for part in parts:
+        content = _content(part)
+        state.update(len(content).to_bytes(8, "little") + content)
+    return state.digest()
+
+
+def _content(part: Part) -> bytes:
+    """Return a part of a digest as bytes."""
+    if isinstance(part, int):
+        return part.to_bytes(16, "little", signed=True)
+    return part.encode() if isinstance(part, str) else part
+
+
+@dataclass(frozen=True)
+class TotalName:
+    """All that a total is about, from which its name is digested; equal names mean equal sums."""
+
+    federation: str  # digest of the federation file
+    number: int  # of the total in its fit, from 1
+    attempt: int  # from 1; goes up for a misfit or unequal requests, and for nothing else
+    view: str  # digest of the view
+    keys: str  # digest of the mask keys of the view's members
+    request: str  # digest of what is asked for: point, columns, units, length, and the totals before it
+
+    @property
+    def digest(self) -> bytes:
+        """The name itself, 32 bytes, which is also the salt of all masks of the total."""
+        about = (self.number, self.attempt, self.view, self.keys, self.request)
+        return digest("glmesh/total/1", self.federation, *about)
+
+
+def request_digest(chain: str, content: bytes, length: int) -> str:
+    """Return the digest of a request for `length` numbers behind a chain of totals, in hexadecimal."""
+    return digest("glmesh/request/1", chain, content, length).hex()
+
+
+def next_chain(chain: str, request: str, value: bytes) -> str:
+    """Return the digest of all totals of a fit after one more, whose value is given, in hexadecimal."""
+    return digest("glmesh/chain/1", chain, request, value).hex()
+
+
+def first_chain(fit: str) -> str:
+    """Return the digest of the totals of a fit before the first, in hexadecimal."""
+    return digest("glmesh/chain/1", fit).hex()

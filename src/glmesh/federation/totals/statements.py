@@ -1,0 +1,193 @@
+"""What members sign and everybody passes on: their status, of which the newest counts, and what it refers to.
+
+A status is JSON, signed as the bytes that cross the wire. Everything that is read from a neighbour is checked here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
+
+from glmesh.core import Violation
+from glmesh.federation.totals.names import digest
+
+LONGEST_TEXT = 1000  # [characters] of any text in a statement
+WHOLE = 1 << 62  # whole numbers are from 0 to below this
+
+T = TypeVar("T")
+_KNOWN_HINTS: dict[type[object], dict[str, Any]] = {}
+
+
+class Keys(Protocol):
+    """Protocol of a member's certificate key and of what it knows of the others' certificates."""
+
+    @property
+    def certificate(self) -> bytes:
+        """This member's certificate, which is sent along with what it signs."""
+
+    def sign(self, content: bytes) -> bytes:
+        """Return this member's signature of some bytes."""
+
+    def learn(self, member: int, certificate: bytes) -> bool:
+        """Take a certificate as that of a member; return whether it is the listed one."""
+
+    def verify(self, member: int, content: bytes, signature: bytes) -> bool:
+        """Return whether a member with a known certificate has signed these bytes."""
+
+
+def plain(value: Any) -> Any:
+    """Return a statement as what JSON can hold: objects of dataclasses, lists of tuples."""
+    if dataclasses.is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    return [plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def built(kind: type[T], tree: object, where: str = "") -> T:
+    """Return the dataclass that `plain` made a dict of; raise Violation, which names the place, for anything else."""
+    name = where or kind.__name__
+    if not isinstance(tree, Mapping):
+        raise Violation(f"{name}: expected an object, got {tree!r:.80}")
+    hints = _hints(kind)
+    if set(tree) != set(hints):
+        raise Violation(f"{name}: expected the keys {', '.join(hints)}, got {list(tree)!r:.80}")
+    return kind(**{key: _value(hint, tree[key], f"{name}, {key}") for key, hint in hints.items()})
+
+
+def _hints(kind: type[object]) -> dict[str, Any]:
+    """Return the types of a dataclass's fields by name."""
+    if kind not in _KNOWN_HINTS:
+        _KNOWN_HINTS[kind] = get_type_hints(kind)
+    return _KNOWN_HINTS[kind]
+
+
+def _value(hint: Any, value: object, where: str) -> Any:
+    """Return a value of the type that a field is declared with; raise Violation for any other."""
+    if isinstance(hint, UnionType):
+        if value is None and NoneType in get_args(hint):
+            return None
+        return _value(next(one for one in get_args(hint) if one is not NoneType), value, where)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return built(hint, value, where)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(_value(get_args(hint)[0], one, where) for one in value)
+    fits = type(value) is hint
+    if fits and isinstance(value, int):
+        fits = 0 <= value < WHOLE
+    if fits and isinstance(value, str):
+        fits = len(value) <= LONGEST_TEXT
+    if not fits:
+        raise Violation(f"{where}: expected {getattr(hint, '__name__', hint)}, got {value!r:.80}")
+    return value
+
+
+def canonical(value: Any) -> bytes:
+    """Return the bytes of a statement that are signed and digested."""
+    return json.dumps(plain(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class Held:
+    """The totals of a fit that a member holds."""
+
+    fit: str  # name of the fit
+    set: str  # digest of the members and their data
+    start: str  # seed of the point that it began at; empty: zero
+    born: int  # number of the view that it began in
+    count: int  # totals
+    chain: str  # digest of all of them
+
+
+@dataclass(frozen=True)
+class Vote:
+    """A member's word that it holds the last total of a fit and the model that follows from it."""
+
+    number: int  # of the view in which it says so
+    view: str  # digest of that view
+    model: str  # digest of the model
+
+
+@dataclass(frozen=True)
+class Asking:
+    """The total to which a member contributes."""
+
+    view: str
+    number: int
+    attempt: int
+    request: str  # digest
+
+
+@dataclass(frozen=True)
+class Record:
+    """Members and data at a site's last contribution, and the point that their fit began at."""
+
+    set: str
+    start: str  # seed; empty: zero
+
+
+@dataclass(frozen=True)
+class Status:
+    """All that a member tells everybody about itself; a later one replaces it."""
+
+    author: int
+    start: int  # of its process; a later start replaces an earlier one
+    key: str  # mask key of that start, in hexadecimal
+    key_signature: str  # of `key_statement`
+    sequence: int
+    pin: str  # random name of its data; the same only as long as the data is known to be the same
+    remembers: bool  # it has been in a view since its process began, so it has forgotten no vote
+    promised: int  # largest number of a view that it said yes to
+    yes: str  # digest of that view; empty: none
+    voters: tuple[int, ...]  # members that count: all that are not late, and late ones from their first view on
+    record: Record | None
+    held: Held | None
+    vote: Vote | None
+    asking: Asking | None
+    final: bool  # it knows that more than half hold the model
+    refused: str  # why it cannot go on, in words for everybody's eyes; empty: it can
+
+    @property
+    def age(self) -> tuple[int, str, int]:
+        """What orders the statuses of one author: the later replaces the earlier."""
+        return self.start, self.key, self.sequence
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A status as it crosses links: its bytes, the author's signature and certificate."""
+
+    author: int
+    body: bytes
+    signature: bytes
+    certificate: bytes
+
+
+def signed_part(federation: str, body: bytes) -> bytes:
+    """Return what the author of a status signs: 32 bytes."""
+    return digest("glmesh/status/1", federation, body)
+
+
+def parsed(kind: type[T], body: bytes) -> T:
+    """Return the dataclass that `canonical` made bytes of; raise Violation for anything else."""
+    try:
+        tree = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Violation(f"a {kind.__name__} that is no JSON") from None
+    return built(kind, tree)
+
+
+@lru_cache(maxsize=1024)  # everybody passes the same statuses on
+def _status(body: bytes) -> Status:
+    return parsed(Status, body)
+
+
+def read_status(signed: Signed) -> Status:
+    """Return the status in a signed statement; raise Violation for one that is malformed or about another author."""
+    status = _status(signed.body)
+    if status.author != signed.author:
+        raise Violation(f"a status of {status.author} in the name of {signed.author}")
+    return status

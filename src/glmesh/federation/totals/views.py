@@ -1,0 +1,141 @@
+"""Views: numbered lists of members and their data, and the rules by which a member says yes to one.
+
+A view needs the yes of all its members, and more than half of the members that count must be in it and remember: they
+have been in a view since their process began. Where all that count are in it, nobody needs to. So of two views one has
+a member that remembers the other, and what it has voted for; a restored backup or a cloned disk makes no majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from glmesh.federation.totals.names import digest
+from glmesh.federation.totals.statements import Held, Record, Status, Vote, canonical, parsed
+from glmesh.types import Vector
+
+
+@dataclass(frozen=True)
+class ViewMember:
+    """One member of a view: the process that takes part, and the name of its data."""
+
+    id: int
+    start: int  # of its process
+    key: str  # its mask key
+    pin: str  # of its data
+
+
+@dataclass(frozen=True)
+class View:
+    """A numbered list of members with the fit that they go on with; all of it is agreed on at once."""
+
+    number: int
+    members: tuple[ViewMember, ...]  # ascending by id
+    voters: tuple[int, ...]  # members that count from this view on
+    held: Held  # the totals from which it goes on; those that lack some take them from the others
+    vote: Vote | None  # of a member that may have been part of a majority: its model is taken over, no total is made
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of all of the view, in hexadecimal."""
+        return digest("glmesh/view/1", self.body).hex()
+
+    @cached_property
+    def body(self) -> bytes:
+        """The view as bytes."""
+        return canonical(self)
+
+    @cached_property
+    def keys(self) -> str:
+        """Digest of the mask keys of all members, in hexadecimal."""
+        return digest("glmesh/view-keys/1", *(f"{one.id} {one.start} {one.key}" for one in self.members)).hex()
+
+    @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """Ids of the members, ascending."""
+        return tuple(one.id for one in self.members)
+
+    @property
+    def drawn(self) -> str:
+        """Seed of the point at which a fit begins after a change of members or data; no other view has it."""
+        return drawn_seed(self.number, self.members)
+
+    def is_made(self, statuses: Mapping[int, Status]) -> bool:
+        """Return whether all members say yes to the view, by the newest that is known of them."""
+        return all(one.id in statuses and statuses[one.id].yes == self.digest for one in self.members)
+
+
+@lru_cache(maxsize=256)  # everybody passes the same views on
+def read_view(body: bytes) -> View:
+    """Return the view with these bytes; raise Violation for bytes that are none."""
+    return parsed(View, body)
+
+
+def drawn_seed(number: int, members: Sequence[ViewMember]) -> str:
+    """Return the seed of the first point of a fit that a view begins anew, in hexadecimal."""
+    return digest("glmesh/start/1", number, *(f"{one.id} {one.pin}" for one in members)).hex()
+
+
+def set_digest(federation: str, pins: Mapping[int, str]) -> str:
+    """Return the digest of a set of members and the names of their data, in hexadecimal."""
+    return digest("glmesh/set/1", federation, *(f"{one} {pins[one]}" for one in sorted(pins))).hex()
+
+
+def drawn_start(seed: str, d: int) -> Vector:
+    """Return the point at which a fit begins, in units in which columns have entries near one, shape (d,).
+
+    The empty seed is zero. Any other draws a sign and a size between 1/2 and 3/2 for each coordinate, divided by
+    sqrt(d), so that predictions spread by about one and no two starts are near each other, also where d is small.
+    """
+    if not seed:
+        return np.zeros(d)
+    words = np.random.default_rng(int(seed, 16)).random((2, d))
+    return np.asarray(np.where(words[0] < 0.5, -1.0, 1.0) * (0.5 + words[1]) / np.sqrt(d))
+
+
+def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mapping[int, Status]) -> bool:
+    """Return whether more than half of the voters are among these members and remember, or all voters are among them.
+
+    A late member that has not been in a view is no voter.
+    """
+    if set(voters) <= set(ids):
+        return True
+    return 2 * sum(one in ids and statuses[one].remembers for one in voters) > len(voters)
+
+
+def is_connected(ids: Collection[int], neighbours: Sequence[Sequence[int]]) -> bool:
+    """Return whether members can reach each other through members."""
+    reached, edge = set[int](), [min(ids)]
+    while edge:
+        node = edge.pop()
+        reached.add(node)
+        edge += [one for one in neighbours[node] if one in ids and one not in reached]
+    return len(reached) == len(set(ids))
+
+
+def start_of(set_: str, records: Collection[Record | None], drawn: str) -> str:
+    """Return the seed at which a new fit of a set of members and data begins.
+
+    Zero if no member has contributed before, the same as before if all those that have did so to the same set from the
+    same start, else a drawn one: two sets never meet at one point.
+    """
+    known = {one for one in records if one is not None}
+    if not known:
+        return ""
+    (first, *others) = known
+    return first.start if not others and first.set == set_ else drawn
+
+
+def best_vote(statuses: Collection[Status]) -> Vote | None:
+    """Return the vote of the latest view among those of some members; None if nobody has voted."""
+    votes = [one.vote for one in statuses if one.vote is not None]
+    return max(votes, key=lambda one: one.number) if votes else None
+
+
+def best_held(set_: str, statuses: Collection[Status]) -> Held | None:
+    """Return the most totals that a member holds of the latest fit of a set; None if nobody holds a fit of it."""
+    fits = [one.held for one in statuses if one.held is not None and one.held.set == set_]
+    return max(fits, key=lambda one: (one.born, one.count)) if fits else None
