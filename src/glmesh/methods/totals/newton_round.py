@@ -1,0 +1,406 @@
+"""One round of Newton's method on totals: what the total asks for, and what follows from its sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glmesh.core.totals import Sums
+from glmesh.methods.totals import bounds
+from glmesh.methods.totals.contribution import TRIALS, Query
+from glmesh.methods.totals.flat import SumOfSquares
+from glmesh.methods.totals.model import NewtonModel, NewtonStep, from_triangle, minimum
+from glmesh.methods.totals.newton_state import NewtonState
+from glmesh.methods.totals.rows import Rows
+from glmesh.methods.totals.scaled import ScaledPenalty
+from glmesh.methods.totals.traits import Traits
+from glmesh.methods.totals.working_set import takes_working_set, working_set
+from glmesh.types import Indices, Matrix, Vector
+
+# [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
+# Numerical Optimization, eq. 3.4, with
+# their 1e-4, because any small part will do)
+SUFFICIENT_DECREASE = 1e-4
+# [decrement] gained by a full step, of the half that a quadratic function gains, from which on shorter steps are not
+# tried next time where the Hessian changes slowly: smaller sends fewer numbers, and a wrong guess costs one total;
+# source: benchmarks/reports/sensitivity.md
+STEADY_GAIN = 0.3
+# [curved piece of the loss] mean distance of the rows from which on the loss is softened at first: smaller softens more
+# often; source: benchmarks/reports/sensitivity.md
+FAR = 30.0
+# [factor] by which the loss is less soft after a full step: larger takes fewer steps, each of them longer; source:
+# benchmarks/reports/sensitivity.md
+SOFTER = 10.0
+# [objective] decrement below which differences of the objective say nothing, because sums are rounded
+VISIBLE_DECREASE = 1e-11
+# [step] length below which the Hessian misleads, and curvatures of an upper bound are used: larger is safer and slower;
+# source: benchmarks/reports/sensitivity.md
+SHORTEST_STEP = 0.05
+# [step] length below which the damping grows: larger damps more; source: benchmarks/reports/sensitivity.md
+SHORT_STEP = 0.3
+# [upper bound's Hessian] that is added when steps are short, ten times as much each time: larger makes shorter steps;
+# source: benchmarks/reports/sensitivity.md
+DAMPING = 1e-3
+# [upper bound's Hessian] that is added first where the Hessian alone has no minimum, small because it grows tenfold
+# until there is one
+LEAST_DAMPING = 1e-8
+# [sizes that it is a difference of] slope left by a step beyond which a coordinate has slope but no curvature, because
+# a step that solves its equations leaves rounding
+FLAT_RESIDUAL = 1e-3
+# [objective] decrement below which a problem with a working set asks for a dual point: larger sends more numbers,
+# smaller may ask a total too late; source: benchmarks/reports/sensitivity.md
+DUAL_FROM = 5e-3
+# [objective] decrement below which others ask for it where the loss has a curvature everywhere, likewise; source:
+# benchmarks/reports/sensitivity.md
+DUAL_FROM_NARROW = 0.1
+SEPARATED, COLLINEAR, NO_PROGRESS = "separated", "collinear", "rounding"  # why no more rounds are worth it
+IDLE = 3  # [rounds] without visible progress after which a run ends, because rounding keeps it from more
+
+
+@dataclass(frozen=True)
+class TrialValues:
+    """Objectives at a trial point."""
+
+    value: float  # the objective itself
+    rounding: float  # by which it may be wrong
+    judged: float  # with the loss as soft as at the point before, by which the step is judged
+    follows: float  # with the loss as soft as from now on
+    known: bool  # whether no node has cut its loss
+    noise: float  # by which an entry of the gradient may be wrong
+
+
+class NewtonRound:
+    """One round's work on the shared state; every node computes the same from the same sums."""
+
+    def __init__(self, block: Rows, state: NewtonState) -> None:
+        assert state.scale is not None
+        self.state = state
+        self.penalty = ScaledPenalty.of(block, state.scale)
+        self.traits = Traits.of(block.loss)
+        # without a penalty an optimum may not exist, or be far away; a dual point does not tell, self-concordance does
+        self.unpenalised = self.traits.third is not None and bool(self.penalty.free[self.penalty.movable].all())
+        self.separable = self.unpenalised and bool(self.traits.third)
+        self.wide = takes_working_set(self.penalty)
+
+    # the request
+
+    def query(self) -> Query:
+        """Return what the total of this round asks for."""
+        if self.state.query is None:
+            self.state.query = self._first()
+        return self.state.query
+
+    def _first(self) -> Query:
+        """Return the query at the coefficients that the state begins with."""
+        penalty, state = self.penalty, self.state
+        point = penalty.from_user(state.w, state.intercept)
+        state.lower = penalty.least
+        return Query(
+            point,
+            np.zeros_like(point),
+            self._unknown(self._columns(point, None), state.model),
+            majorant=self.traits.pieces,
+            cross=self.wide,
+            mass=self.traits.knee is not None,
+        )
+
+    def _columns(self, point: Vector, gradient: Vector | None) -> Indices:
+        """Return the columns of the Hessian at a point: all, or the support and what may enter it."""
+        return working_set(self.penalty, point, gradient) if self.wide else self.penalty.movable
+
+    # what follows from the sums
+
+    def advance(self, query: Query, sums: Sums) -> None:
+        """Judge the trial point by the sums there, choose the next one, and bring the state's proof up to date."""
+        state = self.state
+        state.sums = sums
+        trial = self._read(query, sums)
+        if query.flat is not None:
+            assert state.model is not None
+            state.flat = state.flat.learn(sums, self._data(state.model))
+        gap = np.inf
+        if query.dual and trial.known:
+            assert state.model is not None
+            made = SumOfSquares(state.model.columns, self._bend(state.model, query.damping))
+            gap = bounds.duality_gap(self.penalty, query, sums, made, state.flat) + trial.rounding
+            state.lower = max(state.lower, trial.value - gap)
+        if "leverages" in sums and self.traits.third is not None:
+            state.concordance = bounds.concordance(sums, self.traits.third)
+        if not query.moves:
+            self._arrive(query, sums, trial, 0.0)
+        else:
+            self._judge(query, sums, trial)
+        if state.objective == trial.value:
+            state.gap = min(state.gap, gap)
+        state.gap = min(state.gap, max(state.objective - state.lower, 0.0) + state.rounding)
+        if "wrong" in sums and self._separates(sums["wrong"], query):
+            state.failure = SEPARATED
+
+    def _read(self, query: Query, sums: Sums) -> TrialValues:
+        """Return the objectives at the trial point."""
+        told, penalty = bounds.SummedLoss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
+        value = told.value + penalty
+        judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
+        rounding = told.rounding + bounds.ROUNDING * abs(penalty)
+        return TrialValues(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
+
+    def _separates(self, counts: Vector, query: Query) -> bool:
+        """Return whether counts of nodes show that the trial point separates the classes, or the step to it does.
+
+        Along such a direction no loss grows and some fall for ever, so there is no optimum. Quasi-separated data is
+        found by the step: rows that overlap are moved less and less by it, all others by one logit.
+        """
+        _, wrong, against, towards = counts
+        return bool(wrong == 0 or (query.moves and against == 0 and towards > 0))
+
+    def _data(self, model: NewtonModel) -> SumOfSquares:
+        """Return a sum of squares of all rows: the Hessian, or the upper bound's if some rows have no curvature."""
+        gram = self.state.gram
+        return SumOfSquares(model.columns, model.hessian if gram is None else gram)
+
+    def _judge(self, query: Query, sums: Sums, trial: TrialValues) -> None:
+        """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
+        model, step = self.state.model, self.state.step
+        assert model is not None
+        assert step is not None
+        gain, dec = model.value - trial.judged, step.decrement
+        seen = dec > VISIBLE_DECREASE * abs(model.value)
+        good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
+        best, lowest = self._best_length(query, sums, trial, model.value)
+        best_gain = model.value - lowest
+        steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
+        if good and not (best < 1.0 and best_gain > 2.0 * gain):
+            self._relax()
+            self._arrive(query, sums, trial, 1.0)
+        elif best < 1.0 and best_gain > 0:
+            rounding = self.state.rounding + trial.rounding + sums.errors["trials"]  # slopes are between those two
+            self._shorten(query, best, lowest, rounding)
+        elif steady and not query.trials and not self.traits.quadratic:
+            self._next(model)  # once more, with shorter steps
+        else:
+            self._be_careful(query.point)
+
+    def _best_length(self, query: Query, sums: Sums, trial: TrialValues, value: float) -> tuple[float, float]:
+        """Return (the length of the step with the largest decrease from `value` that is known, the objective there)."""
+        if query.trials:
+            moved = [self.penalty.moved(query.point, t * query.step) for t in TRIALS]
+            values = sums["trials"] + [self.penalty.value(point) for point in moved]
+            at = int(np.argmin(values))
+            if value - values[at] > value - trial.judged:
+                return float(TRIALS[at]), float(values[at])
+        return 1.0, trial.judged
+
+    def _relax(self) -> None:
+        """Trust the Hessian more after a full step."""
+        state = self.state
+        state.damping = state.damping / 10.0 if state.damping > DAMPING else 0.0
+        state.careful = max(state.careful - 1, 0)
+
+    def _damp(self, least: float = DAMPING) -> None:
+        """Trust the Hessian less, by at least this part of the upper bound's."""
+        self.state.damping = min(max(10.0 * self.state.damping, least), 1.0)
+
+    def _misleads(self, model: NewtonModel, step: NewtonStep) -> bool:
+        """Return whether a model promises more than there is, or leaves slopes without any curvature."""
+        lower = self.state.lower if model.softness == 1.0 else self.penalty.least
+        return step.decrement > 2.0 * (model.value - lower) or step.residual > FLAT_RESIDUAL
+
+    def _shorten(self, query: Query, length: float, value: float, rounding: float) -> None:
+        """Go to the point of a shorter step, whose objective is known and whose slopes the next total brings.
+
+        If the loss is softened, the objective itself is not known.
+        """
+        state = self.state
+        self._shift_concordance(length)
+        if state.gram is not None:
+            if length < SHORT_STEP:
+                self._damp()
+        elif length < SHORTEST_STEP and not state.careful:
+            state.careful, state.patience = state.patience, 2 * state.patience
+        point = self.penalty.moved(query.point, length * query.step)
+        if query.softness == 1.0:
+            self._accept(point, value, rounding)
+        self._ask_at(point)
+
+    def _be_careful(self, point: Vector) -> None:
+        """Go on from the same point with more damping or with curvatures of an upper bound."""
+        state, model = self.state, self.state.model
+        assert model is not None
+        if state.gram is not None and state.damping < 1.0:
+            self._damp()
+            self._next(model)
+        elif not model.majorant and not self.traits.quadratic:
+            state.careful, state.patience = state.patience, 2 * state.patience
+            self._ask_at(point)
+        else:
+            self._idle()
+
+    def _idle(self) -> None:
+        state = self.state
+        state.idle += 1
+        if state.idle >= IDLE and not state.failure:
+            state.failure = COLLINEAR if len(state.flat.almost) else NO_PROGRESS
+
+    def _ask_at(self, point: Vector) -> None:
+        """Ask for slopes and Hessian at a point whose objective is known."""
+        state = self.state
+        gradient = None if state.model is None else state.model.gradient
+        columns = self._columns(point, gradient)
+        state.step = None
+        softness = 1.0 if state.model is None else state.model.softness
+        state.query = Query(
+            point, np.zeros_like(point), columns, majorant=state.careful > 0, softness=softness, next_softness=softness
+        )
+
+    def _accept(self, point: Vector, value: float, rounding: float) -> None:
+        """Make a point the best one whose objective is known, unless it is higher there: a soft loss may mislead."""
+        state = self.state
+        if value > state.objective + state.rounding + rounding:
+            return
+        state.rounding = rounding
+        state.w, state.intercept = self.penalty.to_user(point)
+        state.objective, state.distance = value, np.inf
+        state.gap = max(value - state.lower, 0.0) + state.rounding
+
+    def _shift_concordance(self, length: float) -> None:
+        """Carry the bound R over to the point of a step: the Hessian falls by at most exp(R norm of the step)."""
+        state = self.state
+        if state.step is not None and np.isfinite(state.concordance):
+            moved = length * np.sqrt(max(state.step.decrement, 0.0))
+            state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
+
+    def _arrive(self, query: Query, sums: Sums, trial: TrialValues, length: float) -> None:
+        """Make the trial point the one that the next step begins at."""
+        state, before = self.state, self.state.model
+        state.noise = trial.noise
+        self._shift_concordance(length)
+        point = self.penalty.moved(query.point, query.step)
+        if before is not None and self.traits.quadratic and not len(query.columns):
+            columns, hessian = before.columns, before.hessian
+        else:
+            columns = query.columns
+            hessian = from_triangle(sums.get("hessian", np.zeros(0)), len(columns))
+        gradient = sums["slopes"][: len(point)]
+        model = NewtonModel(point, trial.follows, gradient, columns, hessian, query.majorant, query.next_softness)
+        if query.majorant and self.traits.pieces and not self.wide:
+            state.gram = hessian
+        if trial.known:
+            self._accept(point, trial.value, trial.rounding)
+        if "mass" in sums and trial.value > 0:
+            state.mass = float(sums["mass"][0])
+        self._next(model, sums.get("cross"), harder=length == 1.0)
+
+    def _bend(self, model: NewtonModel, damping: float) -> Matrix:
+        gram = self.state.gram
+        return model.hessian + damping * gram if gram is not None and damping else model.hessian
+
+    def _softness(self, model: NewtonModel, harder: bool) -> float:
+        """Return the softness of the loss from the next point on.
+
+        At first the mean row is at the end of the loss's curved piece; after every full step the loss is less soft.
+        """
+        state, knee = self.state, self.traits.knee
+        if knee is None or not state.mass:
+            return 1.0
+        if model.softness > 1.0:
+            return max(model.softness / SOFTER, 1.0) if harder else model.softness
+        if state.softened:
+            return 1.0
+        state.softened = True
+        mean = (model.value - self.penalty.value(model.point)) / state.mass
+        return mean / knee if mean > FAR * knee else 1.0
+
+    def _next(self, model: NewtonModel, cross: Vector | None = None, *, harder: bool = False) -> None:
+        """Compute the step from a model, and what the next total asks for.
+
+        `harder` says that the last step was taken in full, so that the loss may be less soft.
+
+        `cross` is the Hessian's row of the intercept, shape (d,), if it is known: the slopes of columns that are not in
+        the working set are then known after the step, which moves the intercept alone.
+        """
+        state, traits = self.state, self.traits
+        step = self._step(model)
+        state.model, state.step = model, step
+        self._prove(model, step)
+        if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value) and cross is None:
+            self._idle()
+        else:
+            state.idle = 0
+        there = self.penalty.moved(model.point, step.change)
+        slopes = model.gradient if cross is None else model.gradient + cross * step.change[-1]
+        columns = self._unknown(self._columns(there, slopes), model)
+        softness = self._softness(model, harder)
+        state.query = Query(
+            model.point,
+            step.change,
+            columns,
+            majorant=state.careful > 0,
+            stepped_majorant=model.majorant,
+            damping=state.damping if state.gram is not None else 0.0,
+            cap=self._cap(model, there, softness),
+            softness=model.softness,
+            next_softness=softness,
+            trials=not (traits.quadratic or (traits.third and state.steady)),
+            dual=self._nearly(model, step, cross is not None),
+            shrink=step.shrink,
+            separation=self.separable,
+            inverse=bounds.inverse_factor(self.penalty, model) if self._unproven(step) else None,
+            flat=self._look(model, there),
+            majorant_flat=state.gram is not None,
+        )
+
+    def _step(self, model: NewtonModel) -> NewtonStep:
+        """Return the step to the minimum of a model, damped as much as it takes that the model does not mislead."""
+        state = self.state
+        step = minimum(self.penalty, model, self._bend(model, state.damping))
+        while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
+            self._damp(LEAST_DAMPING)
+            step = minimum(self.penalty, model, self._bend(model, state.damping))
+        return step
+
+    def _unknown(self, columns: Indices, model: NewtonModel | None) -> Indices:
+        """Return the columns of the Hessian to ask for: none if it is constant and the model has them all."""
+        known = model is not None and self.traits.quadratic and bool(np.isin(columns, model.columns).all())
+        return columns[:0] if known else columns
+
+    def _cap(self, model: NewtonModel, there: Vector, softness: float) -> float:
+        """Return the largest loss that a node need tell: with a larger one the trial point is refused in any case."""
+        penalty = self.penalty
+        least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
+        return (model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300
+
+    def _unproven(self, step: NewtonStep) -> bool:
+        """Return whether leverages are to be asked for, because a proof by self-concordance is near but not made."""
+        return self.separable and not np.isfinite(self.state.distance) and step.decrement < 1.0
+
+    def _nearly(self, model: NewtonModel, step: NewtonStep, again: bool) -> bool:
+        """Return whether a dual point is worth asking for: a gap is at least of the size of the decrement before.
+
+        `again` says that the step moves the intercept alone, so that the working set is still to be found.
+        """
+        if self.unpenalised:
+            return False
+        if self.wide:
+            return not again and step.decrement < DUAL_FROM * abs(model.value)
+        return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
+
+    def _look(self, model: NewtonModel, there: Vector) -> Matrix | None:
+        """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
+        penalty, state = self.penalty, self.state
+        loose = (penalty.free | (penalty.edged & penalty.inside(there)))[model.columns]
+        state.flat = state.flat.look(self._data(model), model.columns[loose])
+        return state.flat.query(len(there))
+
+    def _prove(self, model: NewtonModel, step: NewtonStep) -> None:
+        """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
+        state = self.state
+        known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
+        R = state.concordance if self.traits.third else 0.0
+        proof = bounds.proof(self.penalty, model, step, R, state.noise, state.flat) if known else None
+        if proof is None:
+            return
+        gap, state.distance = proof
+        gap += state.rounding
+        state.gap = min(state.gap, gap)
+        state.lower = max(state.lower, model.value - gap)
