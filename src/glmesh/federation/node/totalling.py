@@ -24,6 +24,7 @@ from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
 from glmesh.files.model_files import Model
+from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods import InteriorPoint, ProximalNewton, Rows
 from glmesh.methods.totals.choice import MOST_COEFFICIENTS, method_on_totals
 from glmesh.methods.totals.dealing import rows_of_part
@@ -57,6 +58,7 @@ class Totalling:
     def __init__(
         self, neighbourhood: Neighbourhood, federation: Federation, data: NodeData, summary: DataSummary, fitted: Fitted
     ) -> None:
+        warm_up_totals()  # so that no sign of life waits for a compilation
         self._neighbourhood, self._federation, self._fitted, self._summary = neighbourhood, federation, fitted, summary
         site = neighbourhood.site
         self._site = site
