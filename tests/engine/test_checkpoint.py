@@ -519,7 +519,7 @@ OTHERS = {
     "passes": ("method", {"method": Cola(local_passes=2)}),
     "gossip": ("method", {"method": Cola(gossip="flows")}),
     "order": ("method", {"method": Cola(solver=CoordinateDescent("shuffled"))}),
-    "cocoa": ("method", {"method": Cocoa()}),
+    "cocoa": ("network", {"method": Cocoa()}),
     "topology": ("network", {"topology": "grid"}),
     "graph": ("network", {"topology": PATH}),
     "nodes": ("network", {"n_nodes": 5}),

@@ -152,7 +152,7 @@ def test_what_cannot_be_solved_together_is_refused():
     X, y = rows(6)
     problems = one_against_rest(X, y, "logistic")
     with pytest.raises(InvalidInput, match="methods on totals"):
-        solve_together(problems, method=Cola(), **OPTIONS)
+        solve_together(problems, method=Cola(acceleration="momentum"), **OPTIONS)
     with pytest.raises(InvalidInput, match="at least one problem"):
         solve_together([], method=ProximalNewton(), **OPTIONS)
     with pytest.raises(InvalidInput, match="one problem at a time"):

@@ -30,13 +30,18 @@ PAGE = Path(__file__).parents[2] / "docs" / "communications.md"
 
 
 def glm(loss: str = "logistic", data: Any = X, **options: Any) -> Problem:
-    return Problem.glm(data, SIGNS[: data.shape[0]], loss=loss, **{"split": "samples"} | options)
+    return Problem.glm(data, np.resize(SIGNS, data.shape[0]), loss=loss, **{"split": "samples"} | options)
 
 
 def long(m: int, p: int, density: float = 1.0) -> Any:
     """Rows of which so much is not zero."""
     found = RNG.normal(size=(m, p))
     return found if density == 1.0 else sp.csr_array(np.where(RNG.random((m, p)) < density, found, 0.0))
+
+
+def many(m: int, p: int) -> Any:
+    """Rows, too many for the method of few rows."""
+    return np.broadcast_to(RNG.normal(size=p), (m, p))
 
 
 def info(name: str = "ring", n_nodes: int = 16) -> NetworkInfo:
@@ -68,12 +73,12 @@ REACHED = {
         (lambda: glm("quantile", penalty="elasticnet", fit_intercept=True), {"topology": "star"}),
     ],
     "row space": [(lambda: glm(data=long(20, 700)), {}), (lambda: glm("hinge", data=long(20, 700)), {})],
-    "L-BFGS": [(lambda: glm(data=long(60, 1200)), {"topology": "complete"})],
+    "L-BFGS": [(lambda: glm(data=many(700, 1200)), {"topology": "complete"})],
     "sums": [
         (lambda: glm(split="features"), {}),
         (lambda: glm(split="features", penalty=GroupLasso(np.arange(8) // 2)), {"topology": "torus"}),
         (lambda: glm(penalty="l1", split="features"), {"topology": "complete"}),
-        (lambda: glm(data=long(20, 700)), {"network": SLOW_LINKS, "topology": "complete"}),
+        (lambda: glm(data=many(400, 700)), {"network": SLOW_LINKS, "topology": "complete"}),
     ],
     "momentum": [
         (lambda: glm("squared", split="features", penalty="l1", data=long(60, 8, 0.1)), {"topology": "path"}),
@@ -81,7 +86,7 @@ REACHED = {
         (lambda: glm(split="features"), {"faults": {"random": [{"loss": 0.1}]}}),
         (lambda: glm(split="features"), {"faults": {"straggler": [{"node": 0, "theta": 0.5}]}}),
         (lambda: glm(), {"faults": {"leave": [{"node": 0, "round": 3}]}}),
-        (lambda: glm("hinge", data=long(20, 1500)), {"network": SLOW_LINKS}),
+        (lambda: glm("hinge", data=many(800, 1500)), {"network": SLOW_LINKS}),
     ],
 }
 
@@ -187,13 +192,13 @@ def test_estimates_are_ordered_positive_and_grow_with_latency(graph):
 
 
 def test_latency_and_bandwidth_decide_for_long_messages():
-    problem = glm(data=long(30, 900))
+    problem = glm(data=many(500, 900))
     assert cheapest(problem, network=Network(latency=0.1, bandwidth=1e9)) == "newton"
     assert cheapest(problem, network=Network(latency=1e-5, bandwidth=1e6)) in ("sums", "momentum")
 
 
 def test_a_working_set_makes_wide_l1_cheap():
-    wide, dense = (glm(penalty=one, data=long(20, 900)) for one in (L1(1.0), L2(1.0)))
+    wide, dense = (glm(penalty=one, data=many(500, 900)) for one in (L1(1.0), L2(1.0)))
     newton = [
         next(one for one in estimates(Task.of(problem), info()) if one.name == "newton") for problem in (wide, dense)
     ]
@@ -220,7 +225,7 @@ def test_newton_means_the_method_on_totals_of_rows():
             assert run.story == [(0, name, "as asked for")]
     refused = [
         glm(split="features"),
-        glm(data=long(10, 1200)),
+        glm(data=many(700, 1200), alpha=0.0),
         Problem.glm(X, Y, penalty=GroupLasso(np.arange(8) // 2)),
     ]
     for problem in refused:

@@ -260,8 +260,8 @@ REFUSED = {
         lambda: ridge([(ROWS.to_numpy()[:, :3], COST), (ROWS.to_numpy()[:, 3:], COST)]),
         "the parts have 3, 1 columns; split by samples all have the same features. .*say split='features' if",
     ),
-    "fit_nodes: quantiles without a penalty": (
-        lambda: glmesh.GLMRegressor("quantile", alpha=0.0).fit_nodes(parts(y=COST)),
+    "fit_nodes: hinge without a penalty": (
+        lambda: glmesh.GLMClassifier("hinge", alpha=0.0).fit_nodes(parts()),
         "cannot be split by samples.* fit_nodes takes parts as rows unless told otherwise: say split='features'",
     ),
     "fit_nodes: features with a name in two parts": (

@@ -23,6 +23,7 @@ from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
 from glmesh.engine.together import advance_together, group_size, require_same_problems
 from glmesh.errors import InvalidInput
+from glmesh.parallel import with_one_blas_thread
 from glmesh.problem import Problem
 from glmesh.types import Matrix, Vector
 
@@ -60,6 +61,7 @@ class Paths:
     bytes: int
 
 
+@with_one_blas_thread
 def solve_paths(
     problems: Sequence[Problem],
     alphas: Sequence[Vector],
@@ -129,6 +131,7 @@ def solve_path(
             return Path(weights, tuple(results), run.communications, run.bytes)
 
 
+@with_one_blas_thread
 def _path_of(run: Run, weights: Vector, loop: dict[str, Any]) -> list[Result]:
     """Return one Result per weight of the penalty of a run's problem, in the way that suits its method."""
     if not run.nodes.primal or run.nodes.transport.fails:

@@ -19,7 +19,7 @@ from glmesh.engine.setup import DEFAULT_NODES
 from glmesh.engine.stopping import Certified, Diverged, NothingToGain, RoundLimit, SmallGap, StoppingRule, Wishes
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Network, Plan
-from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup, with_one_blas_thread
 from glmesh.problem import Problem
 from glmesh.transports.mpi import ranks
 from glmesh.types import Data
@@ -72,7 +72,7 @@ def solve(
     n_nodes : int, default 16
         K; it must agree with the graph or the data where they fix it.
     tol : float, default 1e-4
-        Stop when gap <= tol * abs(objective).
+        Stop when gap <= tol * abs(objective), or when it is rounding beside the largest objective seen.
     max_rounds : int, default 10000
         Stop after this many rounds in any case.
     stop : {"gap", "certificate", "rounds"}, default "gap"
@@ -188,6 +188,7 @@ def rules_of(tol: float, max_rounds: int, stop: str) -> list[StoppingRule]:
     return [Diverged(), *enough[stop], limit]
 
 
+@with_one_blas_thread
 def advance(
     run: Run,
     *,

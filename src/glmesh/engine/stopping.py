@@ -14,6 +14,7 @@ from glmesh.engine.result import Status
 from glmesh.engine.run import Run
 
 GRACE = 15.0  # [s] from a signal to the end of all waiting: half of what schedulers give a job between TERM and KILL
+ROUNDING = 2.0**-52  # [largest objective] relative error of a sum of doubles
 Entry = dict[str, Any]  # a record of the history
 
 
@@ -39,16 +40,23 @@ class Diverged:
         return Status.DIVERGED if diverged else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class SmallGap:
-    """Ends a run when its duality gap is at most tol * abs(objective)."""
+    """Ends a run when its duality gap is at most tol * abs(objective), or rounding beside the largest objective seen.
+
+    The latter is for data that can be fitted exactly: the objective is then zero, and no gap is small beside it.
+    """
 
     tol: float  # relative gap
+    largest: float = 0.0  # absolute objective of all records so far
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return CONVERGED if the record of this round has gap <= tol * abs(objective)."""
-        small = entry is not None and entry["gap"] <= self.tol * abs(entry["objective"])
-        return Status.CONVERGED if small else None
+        """Return CONVERGED if the gap of this round's record is small."""
+        if entry is None:
+            return None
+        size = abs(entry["objective"])
+        self.largest = max(self.largest, size)  # NaN, before an objective is known, changes nothing
+        return Status.CONVERGED if entry["gap"] <= max(self.tol * size, ROUNDING * self.largest) else None
 
 
 @dataclass(frozen=True)
@@ -69,8 +77,8 @@ class NothingToGain:
     _STATUSES: ClassVar = {"separated": Status.NO_OPTIMUM, "collinear": Status.COLLINEAR, "rounding": Status.STALLED}
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say so."""
-        return self._STATUSES.get(run.nodes.failure)
+        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say so; only after a record, whose gap may be small."""
+        return None if entry is None else self._STATUSES.get(run.nodes.failure)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, checked_loop, process_group, rules_of
 from glmesh.engine.stopping import Wishes
 from glmesh.errors import InvalidInput
-from glmesh.parallel import ProcessGroup
+from glmesh.parallel import ProcessGroup, with_one_blas_thread
 from glmesh.problem import Problem
 
 # [bytes] of the contributions of all nodes to one total, beyond which fewer problems are solved together
@@ -103,6 +103,7 @@ def require_same_problems(processes: ProcessGroup, problems: Sequence[Problem], 
         require_same(processes, said | {"warm_start": None if model is None else np.asarray(model)})
 
 
+@with_one_blas_thread
 def advance_together(
     runs: Sequence[Run],
     *,
@@ -117,7 +118,7 @@ def advance_together(
     At most `group_size` of them are under way; the others wait for their places.
     """
     observers = [Observer(run, record_every, max_rounds) for run in runs]
-    rules, ended = rules_of(tol, max_rounds, stop), dict[int, Result]()
+    rules, ended = [rules_of(tol, max_rounds, stop) for _ in runs], dict[int, Result]()
     aim, size, waiting = None if stop == "rounds" else tol, group_size(runs[0]), dict(enumerate(runs))
     with Wishes(runs[0], callback) as wishes:
         while waiting:
@@ -125,7 +126,7 @@ def advance_together(
             for number, run in list(waiting.items()):
                 if len(left) == size and wished is None:
                     break
-                status = _ends(run, observers[number], rules, wished)
+                status = _ends(run, observers[number], rules[number], wished)
                 if status is not None:
                     ended[number] = observers[number].result(status, aim)
                     del waiting[number]

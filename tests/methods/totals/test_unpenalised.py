@@ -197,7 +197,7 @@ def test_separated_rows_of_losses_that_reach_zero_have_an_optimum():
         n_nodes=4,
     )
     assert result.status in (Status.CONVERGED, Status.STALLED)  # the gap is zero, or as small as rounding
-    assert result.objective < 1e-20
+    assert result.objective < 1e-15
 
 
 # where there are several optima, or rounding hides one

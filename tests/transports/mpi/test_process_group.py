@@ -205,7 +205,8 @@ def rounds_at(path: Path, least: int, process: subprocess.Popen[str]) -> int:
 
 def train_for(rounds: int) -> list[str]:
     common = ["data.svm", "--model", "logistic", "--split", "samples", "--nodes", "8", "--stop", "rounds"]
-    return ["train", *common, "--max-rounds", str(rounds), "--checkpoint", "saved", "--checkpoint-every", "10"]
+    return ["train", *common, "--max-rounds", str(rounds), "--checkpoint", "saved", "--checkpoint-every", "10",
+            "--record-every", "10"]  # fmt: skip
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the ranks are found in /proc")
