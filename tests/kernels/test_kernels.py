@@ -27,7 +27,7 @@ from glmesh.functions import (
 )
 from glmesh.kernels.columns import products, transposed_products
 from glmesh.kernels.faces import eliminate, invert, minimise
-from glmesh.kernels.gram import add_gram
+from glmesh.kernels.gram import add_gram, pack_triangle, unpack_triangle
 from glmesh.kernels.mix import mix
 from glmesh.kernels.order import hash64, shuffle
 from glmesh.kernels.terms import logistic_step
@@ -592,6 +592,21 @@ def test_a_gram_matrix_of_sparse_rows_on_some_columns(seed: int) -> None:
     dense = X.toarray()[:, columns]
     expected = before + np.triu((dense.T * h) @ dense)
     np.testing.assert_allclose(out, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(cases(60)))
+def test_a_triangle_is_packed_row_by_row_with_its_factors_and_unpacked_to_both_sides(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 12))
+    matrix, factors = rng.standard_normal((n, n)), np.ldexp(1.0, rng.integers(-8, 8, n))
+    packed = np.full(n * (n + 1) // 2, np.nan)
+    pack_triangle(matrix, factors, packed)
+    expected = [matrix[i, j] * factors[i] * factors[j] for i in range(n) for j in range(i, n)]
+    np.testing.assert_array_equal(packed, expected)
+    out = np.full((n, n), np.nan)
+    unpack_triangle(packed, out)
+    upper = np.triu(factors[:, None] * matrix * factors)
+    np.testing.assert_array_equal(out, upper + np.triu(upper, 1).T)
 
 
 @pytest.mark.parametrize("seed", range(cases(100)))

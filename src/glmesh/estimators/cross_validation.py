@@ -50,8 +50,8 @@ class ElasticNetCV(ElasticNetRegressor):
     topology : str or networkx.Graph, default "ring"
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
-        What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
+        What a node holds. "auto": of the splits that loss and penalty allow, the one whose messages take less time by
+        the cost model of `glmesh.methods.choice`, mostly "samples"; in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000
@@ -232,8 +232,8 @@ class LassoCV(ElasticNetCV):
     topology : str or networkx.Graph, default "ring"
         Connected communication graph; `glmesh topology list` prints the names.
     split : {"auto", "samples", "features"}, default "auto"
-        What a node holds. "auto": of the splits that loss and penalty allow, the one with the shorter message (one
-        number per feature split by samples, one per sample split by features); in `fit_nodes` always "samples".
+        What a node holds. "auto": of the splits that loss and penalty allow, the one whose messages take less time by
+        the cost model of `glmesh.methods.choice`, mostly "samples"; in `fit_nodes` always "samples".
     tol : float, default 1e-6
         Stop when the duality gap is at most tol times the absolute value of the objective.
     max_rounds : int, default 10_000

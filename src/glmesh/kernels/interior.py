@@ -12,9 +12,10 @@ from glmesh.kernels.jit import ONE, ZERO, inlined, kernel
 from glmesh.types import Matrix, Vector
 
 SMALLEST_PRODUCT = 1e-150  # of the arguments of logarithms before one is taken: two of them do not underflow
-N_VECTORS = np.uint64(12)  # D, right, pull, and (positive, negative, room) of three dual points
-K_SUMS = np.uint64(4)  # products of k with positive, negative, room and, in absolute values, theta
-N_POINTS = np.uint64(3)
+# factor by which a multiplier may differ from its value at the centre, because its row would bend the model too much or
+# too little beyond that
+OFF_CENTRE = 1e3
+KEPT = 0.1  # share of a multiplier that a step leaves at least, because at 0 it would never move again
 
 
 class Losses(NamedTuple):
@@ -112,8 +113,8 @@ def _step_piece(losses, move, out, where, piece):
 @inlined
 def _centre(g, m, width):
     """Return the smaller of z and v at the centre."""
-    reach = abs(g) * width
-    return 2.0 * m * width / (2.0 * m + reach + np.sqrt(reach * reach + 4.0 * m * m))
+    scaled = abs(g) * width
+    return 2.0 * m * width / (2.0 * m + scaled + np.sqrt(scaled * scaled + 4.0 * m * m))
 
 
 @inlined
@@ -128,10 +129,10 @@ def _move(out, where, before, step):
         small, less = max(z - move, KEPT * z), new_q
     else:
         small, less = max(v + move, KEPT * v), new_p
-    small = min(max(small, centre / REACH), min(REACH * centre, 0.5 * (centre + width)))
+    small = min(max(small, centre / OFF_CENTRE), min(OFF_CENTRE * centre, 0.5 * (centre + width)))
     large = width - small
     target = m / large
-    less = min(max(less, target / REACH), REACH * target)
+    less = min(max(less, target / OFF_CENTRE), OFF_CENTRE * target)
     more = less + abs(g)
     if g > 0.0:
         out.after[i, j, 0], out.after[i, j, 1], out.after[i, j, 2], out.after[i, j, 3] = small, large, more, less
@@ -170,19 +171,15 @@ def _add_smoothed(move, out, line, piece):
     width = hi - lo
     for t in range(n_lengths):
         g = before + move.lengths[t] * along
-        reach = abs(g) * width
-        share = 2.0 * m / (2.0 * m + reach + np.sqrt(reach * reach + 4.0 * m * m))
-        out.losses[np.uint64(2) + t] += (hi if g > 0.0 else lo) * g - reach * share
+        scaled = abs(g) * width
+        share = 2.0 * m / (2.0 * m + scaled + np.sqrt(scaled * scaled + 4.0 * m * m))
+        out.losses[np.uint64(2) + t] += (hi if g > 0.0 else lo) * g - scaled * share
         out.products[0, t] *= 4.0 * share * (1.0 - share)
         smallest = min(smallest, out.products[0, t])
     if smallest < SMALLEST_PRODUCT:
         for t in range(n_lengths):
             out.losses[np.uint64(2) + t] += m * np.log(out.products[0, t])
             out.products[0, t] = 1.0
-
-
-REACH = 1e3  # factor by which a multiplier may differ from its value at the centre
-KEPT = 0.1  # share of a multiplier that a step leaves at least
 
 
 @kernel

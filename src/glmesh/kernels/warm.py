@@ -6,7 +6,11 @@ import numpy as np
 
 from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.columns import products, transposed_products
+from glmesh.kernels.face_path import minimise_each
+from glmesh.kernels.faces import eliminate, invert, minimise
 from glmesh.kernels.flow import add_flow, fingerprint
+from glmesh.kernels.gram import add_gram, add_products, add_sums, pack_triangle, unpack_triangle
+from glmesh.kernels.interior import Losses, Move, Outcome, best_share, step_rows
 from glmesh.kernels.mix import extrapolate, mix
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
@@ -16,7 +20,7 @@ from glmesh.kernels.subproblem import Design, Memory, Scratch, Task, node_terms
 
 @cache
 def warm_up() -> None:
-    """Compile every kernel, or load it from numba's cache, by a call on a 1 x 1 matrix with the usual types."""
+    """Compile the kernels of CoLA, or load them from numba's cache, by calls on a 1 x 1 matrix with the usual types."""
     one, zero, ends = np.ones(1), np.zeros(1, np.uint64), np.array([0, 1], np.uint64)
     row, x, count, seed = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64), np.uint64(0)
     matrix = (ends, np.zeros(1, np.uint32), one)
@@ -35,3 +39,37 @@ def warm_up() -> None:
         Memory(row.copy(), x.copy(), x.copy()),
         Scratch(x.copy(), x.copy(), zero.copy(), x.copy()),
     )
+
+
+@cache
+def warm_up_totals() -> None:
+    """Compile the kernels of methods on totals, or load them from numba's cache, by calls on a 1 x 1 matrix."""
+    one, x, unit, zeros = np.ones(1), np.zeros(1), np.ones((1, 1)), np.zeros((1, 1))
+    n, face, ends = np.uint64(1), np.zeros(1, np.uint64), np.array([0, 1])
+    matrix = (ends, np.zeros(1, np.int32), one)
+    panel, work, limits = np.empty((8, 1)), np.empty((7, 1)), np.array([[0.0], [-np.inf], [np.inf]])
+    minimise(unit.copy(), one, limits, x, x.copy(), n, unit.copy(), unit.copy(), panel, work, face)
+    minimise_each(
+        unit, unit, zeros, zeros, zeros, limits[1:], n, True, unit.copy(), np.ones((3, 1, 1)), panel, work, face, limits
+    )
+    eliminate(unit.copy(), n, x, panel)
+    invert(unit, unit.copy())
+    add_gram(*matrix, one, np.zeros(1, np.int64), face, x.copy(), unit.copy())
+    pack_triangle(unit, one, x.copy())
+    unpack_triangle(one, zeros.copy())
+    add_sums(matrix, unit, zeros.copy(), zeros.copy())
+    add_products(matrix, unit, zeros.copy())
+    step_rows(
+        Losses(np.array([[0.0, 0.0, 0.0, -1.0, 0.0]]), 0.0, 0.0, 1.0, 1.0),
+        Move(np.ones((1, 1, 4)), np.zeros((1, 4)), one, 0.0, 1.0),
+        Outcome(
+            np.zeros((1, 1, 4)),
+            np.zeros((1, 12)),
+            np.zeros(3),
+            np.zeros((3, 4)),
+            np.zeros(3),
+            x.copy(),
+            np.zeros((2, 1)),
+        ),
+    )
+    best_share(np.zeros((2, 2)), one, one, 1)

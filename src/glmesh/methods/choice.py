@@ -37,9 +37,9 @@ from glmesh.functions import Separable
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.limited_memory import LimitedMemory
-from glmesh.methods.totals.newton import WIDE
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.traits import Traits, is_smooth
+from glmesh.methods.totals.working_set import WIDE
 from glmesh.network import Network
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Shard, Split
@@ -52,9 +52,11 @@ SQUARED_TOTALS = 3
 INTERIOR_TOTALS = 20
 # [sums] to a gap of 1e-6 with columns as they come; source: benchmarks/reports/choice.md
 SUMS = 1000
-# [rounds of momentum per exact sum] on a graph of condition 0, and more per square root of the graph's condition;
-# source: benchmarks/reports/choice.md
-ROUNDS_PER_SUM, ROUNDS_PER_ROOT = 3.0, 2.0
+# [rounds of momentum per exact sum] on a graph of condition 0; source: benchmarks/reports/choice.md
+ROUNDS_PER_SUM = 3.0
+# [rounds of momentum per exact sum] more per square root of the graph's condition; source:
+# benchmarks/reports/choice.md
+ROUNDS_PER_ROOT = 2.0
 # factor of these rounds where g has no kinks, because exact sums are then conjugate gradients; source:
 # benchmarks/reports/choice.md
 SMOOTH_FACTOR = 1.25
@@ -64,10 +66,10 @@ SPARSE_FACTOR = 0.5
 # share of entries that are not zero up to which data is sparse, however it is stored; source:
 # benchmarks/reports/choice.md
 SPARSE = 0.2
-# [totals] of L-BFGS to a certified 1e-6, a middle of 17 (Reuters) to 83 (RCV1, l2 = 0.01); source:
-# docs/communications.md
+# [totals] of L-BFGS to a certified 1e-6, a middle of 17 (Reuters) to 83 (RCV1, l2 = 0.01), as docs/communications.md
+# says; because costs are not closer than a factor of two, a middle will do
 LIMITED_MEMORY_TOTALS = 50
-NUMBER = 8  # [bytes]
+NUMBER = 8  # [bytes] of a number, because it has double precision
 
 OnTotals = TotalMethod[Any]
 

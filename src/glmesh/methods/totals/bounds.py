@@ -8,18 +8,19 @@ import numpy as np
 
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.contribution import LEVERAGE_POWER, Query
-from glmesh.methods.totals.flat import Curvature, Flat
+from glmesh.methods.totals.flat import Flat, SumOfSquares
+from glmesh.methods.totals.model import Factored, NewtonModel, NewtonStep
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Vector
+from glmesh.types import Matrix, Vector
 
-ROUNDING = 1e-13  # [objective] allowance for the rounding of sums, beside that of predictions
-ROUNDED = 10.0  # [rounding] up to which an equation is taken to hold but for rounding
-CORRECTIONS = 4  # of a dual point at most, each with more equations
-PROVEN = 0.5  # largest x = R lambda that is taken for a proof: separated data have x -> 1, and sums are rounded
+ROUNDING = 1e-13  # [objective] allowance, because sums are rounded; predictions have one of their own
+ROUNDED = 10.0  # [rounding] up to which an equation is taken to hold, because estimates of rounding are rough
+CORRECTIONS = 4  # of a dual point at most, because each has more equations, and most need one
+PROVEN = 0.5  # largest x = R lambda that is taken for a proof, because separated data have x -> 1 and sums are rounded
 
 
 @dataclass(frozen=True)
-class Loss:
+class SummedLoss:
     """Loss at a trial point and what is known of its rounding."""
 
     value: float
@@ -27,15 +28,15 @@ class Loss:
     noise: float  # by which an entry of the gradient may be wrong
 
     @staticmethod
-    def of(sums: Sums) -> Loss:
+    def of(sums: Sums) -> SummedLoss:
         """Return the loss that the sums of a query tell."""
         value = float(sums["values"][0])
         rounding, noise = sums["rounding"][:2] + sums.errors["rounding"]
-        return Loss(value, rounding + sums.errors["values"] + ROUNDING * value, noise + sums.errors["slopes"])
+        return SummedLoss(value, rounding + sums.errors["values"] + ROUNDING * value, noise + sums.errors["slopes"])
 
 
 @dataclass(frozen=True)
-class DualPoint:
+class SummedDualPoint:
     """A dual point of all rows, theta, as sums tell it."""
 
     pulls: Vector  # (d,) X^T theta
@@ -44,14 +45,14 @@ class DualPoint:
     scatter: float  # by which an entry of `pulls` varies because predictions are rounded
 
     @staticmethod
-    def of(sums: Sums, d: int) -> DualPoint:
+    def of(sums: Sums, d: int) -> SummedDualPoint:
         """Return the dual point that the sums of a query tell, for d coordinates."""
         noise, scatter = sums["rounding"][2:] + sums.errors["rounding"]
         slack = sums["values"][1] * (1.0 + ROUNDING) + sums.errors["values"]
-        return DualPoint(sums["slopes"][d:], float(slack), float(noise + sums.errors["slopes"]), float(scatter))
+        return SummedDualPoint(sums["slopes"][d:], float(slack), float(noise + sums.errors["slopes"]), float(scatter))
 
 
-def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvature, flat: Flat) -> float:
+def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: SumOfSquares, flat: Flat) -> float:
     """Return the gap between the objective at the query's trial point and a dual point of all rows.
 
     Every row adds loss(z) + loss*(theta) - z theta >= 0, every penalised coordinate the like for c = X^T theta. Where c
@@ -60,7 +61,7 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvatur
     the Hessian, upper bound or damped one with which the step was made, `flat` what is known of where it is flat.
     """
     there = penalty.moved(query.point, query.step)
-    dual, held = DualPoint.of(sums, len(there)), ~penalty.free
+    dual, held = SummedDualPoint.of(sums, len(there)), ~penalty.free
     if not dual.slack < query.cap:
         return np.inf
     pulls, slack = _open_equations(penalty, dual, made, flat)
@@ -74,7 +75,9 @@ def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: Curvatur
     return slack + penalised + (1.0 - s) * max(float(sums["values"][0]) - slack, 0.0)
 
 
-def _open_equations(penalty: ScaledPenalty, dual: DualPoint, made: Curvature, flat: Flat) -> tuple[Vector, float]:
+def _open_equations(
+    penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares, flat: Flat
+) -> tuple[Vector, float]:
     """Return (pulls, slack) of a dual point for which the equations c_j = 0 hold; an infinite slack if none is known.
 
     Rounding leaves r_j = c_j. The point theta - diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at most
@@ -108,6 +111,40 @@ def _open_equations(penalty: ScaledPenalty, dual: DualPoint, made: Curvature, fl
 def concordance(sums: Sums, third: float) -> float:
     """Return an upper bound of R = c max_i sqrt(x_i^T H^-1 x_i) from the sum of the 16th powers of the leverages."""
     return float(third * float(sums["leverages"][0]) ** (0.5 / LEVERAGE_POWER) * (1.0 + 1e-9))
+
+
+def inverse_factor(penalty: ScaledPenalty, model: NewtonModel) -> Matrix:
+    """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
+    d = len(model.point)
+    out = np.zeros((d, d))
+    out[np.ix_(model.columns, model.columns)] = _factored(penalty, model).inverse
+    return out
+
+
+def _factored(penalty: ScaledPenalty, model: NewtonModel) -> Factored:
+    """Return the Hessian of the objective at a model's point, on the model's columns, factored."""
+    return Factored.of(model.hessian + np.diag(penalty.table.l2[model.columns]))
+
+
+def proof(
+    penalty: ScaledPenalty, model: NewtonModel, step: NewtonStep, R: float, noise: float, flat: Flat
+) -> tuple[float, float] | None:
+    """Return the bounds of `self_concordance` at a model's point; None where its Hessian does not prove any.
+
+    The penalty is smooth, `noise` is by how much an entry of the gradient may be wrong, and `flat` what is known of
+    directions in which the Hessian is flat.
+    """
+    if model.majorant or len(model.columns) < len(penalty.movable):
+        return None
+    length = np.sqrt(max(step.decrement, 0.0))
+    if not np.isfinite(R) or R * length > PROVEN:
+        return None
+    factored = _factored(penalty, model)
+    if not flat.trusts(factored, model.columns):
+        return None
+    length += noise * float(factored.deviations.sum())
+    length *= 1.0 + factored.error
+    return self_concordance(length**2, R)
 
 
 def self_concordance(decrement: float, R: float) -> tuple[float, float]:

@@ -11,12 +11,14 @@ from glmesh.functions import Loss, Separable
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
 from glmesh.methods.totals.limited_memory import LimitedMemory
-from glmesh.methods.totals.newton import WIDE, ProximalNewton
+from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.pieces import Kinks
 from glmesh.methods.totals.traits import is_smooth
+from glmesh.methods.totals.working_set import WIDE
 
-# [coefficients] above which a whole Hessian is not summed: half a million numbers weigh more than what gossip sends
+# [coefficients] above which a whole Hessian is not summed, because half a million numbers weigh more than what gossip
+# sends
 MOST_COEFFICIENTS = 1000
 
 

@@ -20,18 +20,24 @@ from glmesh.methods.totals.scaled import ScaledPenalty
 from glmesh.methods.totals.standardise import sparse_gram
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
-TRIALS = np.ldexp(1.0, -np.arange(1, 13))  # shorter steps that every total tries: 1/2 ... 2^-12
-EPSILON = 2.0**-52  # relative error of a product and a sum
-CHUNK = 4096  # [rows] that are weighted at a time: some MB for some hundred columns
-LEVERAGE_POWER = 16  # a sum of 16th powers bounds the largest: by less than the factor 2.3 for 10^6 rows
-LARGEST_LEVERAGE = 1e18  # above it a bound is useless in any case
-# [sum of the products' sizes] of a combination of columns that is zero but for rounding; the coefficients are rounded
+# [step] shorter lengths that every total tries, halves because the best is then at most a factor of sqrt(2) away
+TRIALS = np.ldexp(1.0, -np.arange(1, 13))
+EPSILON = 2.0**-52  # relative error of a product and a sum, because each is rounded by 2^-53
+CHUNK = 4096  # [rows] that are weighted at a time, because some MB for some hundred columns stay in a cache
+# power of leverages that is summed, because a sum of 16th powers is at most (2.4 times the largest)^16 for 10^6 rows
+LEVERAGE_POWER = 16
+LARGEST_LEVERAGE = 1e18  # leverage that larger ones are cut to, because a bound is useless there and powers overflow
+# [sum of the products' sizes] of a combination of columns that counts as zero, because its coefficients are
+# rounded
 DEPENDENT = 1e-12
 # [logits] by which a step may move a row to the wrong side because of rounding; rows that overlap by less than that
 # count as separated
 AGAINST = 1e-9
-TOWARDS = 0.1  # [logits] by which Newton's steps move rows that nothing holds: by one where they are far out already
-HESSIAN_ROW_COST = 1 / 12  # [visits to a nonzero] of a nonzero in one row of the Hessian, for the virtual clock
+# [logits] by which Newton's steps move rows that nothing holds at least, because it is one where they are far out
+TOWARDS = 0.1
+# [visits to a nonzero] of a nonzero in one row of the Hessian, for the virtual clock; a twelfth because products of
+# matrices compute so much faster
+HESSIAN_ROW_COST = 1 / 12
 
 
 @dataclass(frozen=True)
@@ -65,48 +71,69 @@ class Query:
 
 def contribute(block: Rows, penalty: ScaledPenalty, query: Query) -> dict[str, Matrix]:
     """Return the fields of the total, each of shape (n_hosted, size), at the trial point of the query."""
-    g = block.dual
     with np.errstate(over="ignore", invalid="ignore"):
         z, q = _predictions(block, penalty, query)
         there = z + q if query.moves else z
-        here, then = block.softened(query.softness), block.softened(query.next_softness)
-        slopes = [-then.conjugate_subgradient(-there)]
-        bends = None
-        if len(query.columns) or query.cross:
-            bends = then.conjugate_majorant(-there) if query.majorant else then.conjugate_curvature(-there)
-        values = [g.conjugates(-there)]
-        errors = _errors(block, penalty, query)
-        rounding = [_node_sums(block, _rounding(block, slopes[0], errors)), _noise(block, slopes[0])]
-        if query.dual:
-            theta = _dual_point(block, query, z, q)
-            slopes.append(theta)
-            values.append(g.slacks(-theta, -there))
-            rounding += [_noise(block, theta), np.sqrt(_node_sums(block, (block.curvatures * errors) ** 2))]
-        fields = {
-            "values": _capped(block, values, query.cap),
-            "rounding": np.stack(rounding, axis=1),
-        }
-        if max(query.softness, query.next_softness) > 1.0:
-            fields["softened"] = _capped(block, (one.conjugates(-there) for one in (here, then)), query.cap)
-        if query.mass:
-            fields["mass"] = _node_sums(block, g.support_bound)[:, None]
-        if query.trials:
-            fields["trials"] = _capped(block, (here.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
-        fields["slopes"] = np.concatenate(_transposed(block, penalty, np.stack(slopes)), axis=1)
-        if bends is not None and len(query.columns):
-            fields["hessian"] = _triangles(block, penalty, bends, query.columns)
-        if bends is not None and query.cross:
-            fields["cross"] = _transposed(block, penalty, bends[None])[0]
+        fields = _first_order(block, penalty, query, (z, q, there)) | _values(block, query, (z, q, there))
+        fields |= _second_order(block, penalty, query, there)
         if query.separation:
             fields["wrong"] = _wrong_sides(block, there, q)
-        if query.inverse is not None:
-            fields["leverages"] = _leverages(block, penalty, query.inverse)
-        if query.flat is not None:
-            weights = g.conjugate_majorant(-there) if query.majorant_flat else g.conjugate_curvature(-there)
-            fields["bent"], fields["bend"] = _bent(block, penalty, query.flat, weights)
     for name, rows in fields.items():
         if not np.isfinite(rows).all():  # far away; the trial point is refused, because a loss is at its cap
             fields[name] = np.where(np.isfinite(rows), rows, 0.0)
+    return fields
+
+
+Predictions = tuple[Vector, Vector, Vector]  # (m,) at a query's point, their change by its step, and their sum
+
+
+def _first_order(block: Rows, penalty: ScaledPenalty, query: Query, at: Predictions) -> dict[str, Matrix]:
+    """Return the fields of losses and slopes at the trial point, and of the dual point if it is asked for."""
+    g, (z, q, there) = block.dual, at
+    slopes = [-block.softened(query.next_softness).conjugate_subgradient(-there)]
+    values = [g.conjugates(-there)]
+    errors = _errors(block, penalty, query)
+    rounding = [_node_sums(block, _rounding(block, slopes[0], errors)), _noise(block, slopes[0])]
+    if query.dual:
+        theta = _dual_point(block, query, z, q)
+        slopes.append(theta)
+        values.append(g.slacks(-theta, -there))
+        rounding += [_noise(block, theta), np.sqrt(_node_sums(block, (block.curvatures * errors) ** 2))]
+    return {
+        "values": _capped(block, values, query.cap),
+        "rounding": np.stack(rounding, axis=1),
+        "slopes": np.concatenate(_transposed(block, penalty, np.stack(slopes)), axis=1),
+    }
+
+
+def _values(block: Rows, query: Query, at: Predictions) -> dict[str, Matrix]:
+    """Return the fields of other values of losses that are asked for: softer, after shorter steps, and far away."""
+    (z, q, there), fields = at, {}
+    here, then = block.softened(query.softness), block.softened(query.next_softness)
+    if max(query.softness, query.next_softness) > 1.0:
+        fields["softened"] = _capped(block, (one.conjugates(-there) for one in (here, then)), query.cap)
+    if query.mass:
+        fields["mass"] = _node_sums(block, block.dual.support_bound)[:, None]
+    if query.trials:
+        fields["trials"] = _capped(block, (here.conjugates(-(z + t * q)) for t in TRIALS), query.cap)
+    return fields
+
+
+def _second_order(block: Rows, penalty: ScaledPenalty, query: Query, there: Vector) -> dict[str, Matrix]:
+    """Return the fields of the Hessian at the trial point, and of what is asked about that at the query's point."""
+    g, fields = block.dual, {}
+    if len(query.columns) or query.cross:
+        then = block.softened(query.next_softness)
+        bends = then.conjugate_majorant(-there) if query.majorant else then.conjugate_curvature(-there)
+        if len(query.columns):
+            fields["hessian"] = _triangles(block, penalty, bends, query.columns)
+        if query.cross:
+            fields["cross"] = _transposed(block, penalty, bends[None])[0]
+    if query.inverse is not None:
+        fields["leverages"] = _leverages(block, penalty, query.inverse)
+    if query.flat is not None:
+        weights = g.conjugate_majorant(-there) if query.majorant_flat else g.conjugate_curvature(-there)
+        fields["bent"], fields["bend"] = _bent(block, penalty, query.flat, weights)
     return fields
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from glmesh.kernels.interior import best_share
 from glmesh.types import Flags, Vector
 
-# [sum of magnitudes] error of a sum over rows: chunks of 1024 are added one by one, whose errors at random add up to
-# sqrt(1024/3) 2^-53, and so do the chunks of a million rows
+# [sum of magnitudes] error of a sum over rows, because chunks of 1024 are added one by one, whose errors at random add
+# up to sqrt(1024/3) 2^-53, and so do the chunks of a million rows
 ROUNDING = 16 * 2.0**-52
-BISECTIONS = 50  # of the step to a better combination of two points: 2^-50 of the way
+BISECTIONS = 50  # of the step to a better combination of two points, because 2^-50 of the way is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class StandardisedPenalty:
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbourhood:
+class Ellipsoid:
     """A set that holds every optimum w*: w is known and (w* - w)' M (w* - w) <= radius^2."""
 
     w: Vector  # (d,) standardised coefficients

@@ -7,8 +7,9 @@ import scipy.linalg
 
 from glmesh.types import Matrix, Vector
 
-REFINEMENTS = 2  # of each solution, by its residual
-RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)  # added to a unit diagonal until it is positive definite
+REFINEMENTS = 2  # of each solution, by its residual, because the second brings it to the last digits
+# [unit diagonal] that is added until a matrix is positive definite, because rounding may have broken it
+RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
 
 
 class Factor:

@@ -15,7 +15,7 @@ from glmesh.core.totals import Sums
 from glmesh.methods.totals.model import Factored
 from glmesh.types import Indices, Matrix
 
-REFINEMENTS = 3  # of a direction, each by one total; digits double each time, so the first is mostly enough
+REFINEMENTS = 3  # of a direction, each by one total; because digits double each time, the first is mostly enough
 
 
 def _none() -> Indices:
@@ -23,7 +23,7 @@ def _none() -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class Curvature:
+class SumOfSquares:
     """A sum of squares of rows, weighted, on some of the coordinates."""
 
     columns: Indices  # (n,) coordinates, ascending
@@ -49,7 +49,7 @@ class Flat:
         """Return whether every flat direction of a matrix on some coordinates is one of columns that are dependent."""
         return bool(np.isin(coordinates[factored.dropped], self.dependent).all())
 
-    def look(self, curvature: Curvature, coordinates: Indices) -> Flat:
+    def look(self, curvature: SumOfSquares, coordinates: Indices) -> Flat:
         """Return the same with new directions to be asked about, if there are any on these coordinates."""
         if self.asked or len(coordinates) < 2:
             return self
@@ -66,7 +66,7 @@ class Flat:
         out[:, self.coordinates] = self.directions
         return out
 
-    def learn(self, sums: Sums, curvature: Curvature) -> Flat:
+    def learn(self, sums: Sums, curvature: SumOfSquares) -> Flat:
         """Return the same with what rows have told of the directions that were asked about."""
         r = len(self.directions)
         if not r or "bent" not in sums:

@@ -17,7 +17,7 @@ from glmesh.core.totals import Sums, Total
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals import interior_rows as at_rows
 from glmesh.methods.totals import interior_steps as steps
-from glmesh.methods.totals.dual_bound import DualPoint, Neighbourhood, balanced
+from glmesh.methods.totals.dual_bound import DualPoint, Ellipsoid, balanced
 from glmesh.methods.totals.factor import Factor
 from glmesh.methods.totals.interior_state import Frame, InteriorState
 from glmesh.methods.totals.nodes import TotalMethod
@@ -26,17 +26,14 @@ from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.standardise import Standardisation
 from glmesh.types import Matrix, Vector
 
-MAX_COLUMNS = 2000  # of the Gram matrix that every total holds: 16 MB
-ROUNDING = 1e-11  # [P] added to every gap
-CONSTANT = 2.0**-44  # [mean] standard deviation up to which a column counts as constant
-HUGE_MEAN = 1e6  # [standard deviations] mean beyond which squares are summed once more, about the mean
-NORMAL = 0.8  # mean absolute deviation of a normal distribution, in standard deviations
-TINY_MU = 1e-30  # [first mu] so that nothing is divided by 0 where the optimum is 0
-
-# Rounds that gain nothing end a run, because rounding then keeps the gap from falling: where columns nearly repeat
-# each other, their effective penalty is tiny, or the optimum is 0
-PATIENCE = 40  # [rounds] without a gain: of 300 random runs those that arrived at 1e-9 had up to 27 of them
-LESS_GAP, LESS_OBJECTIVE = 0.9, 1.0 - 1e-6  # factors of gap and objective that are a gain
+MAX_COLUMNS = 2000  # [coefficients] of the Gram matrix that every total holds, because that is 16 MB
+ROUNDING = 1e-11  # [P] added to every gap, because sums are rounded
+CONSTANT = 2.0**-44  # [mean] standard deviation up to which a column counts as constant, because squares are rounded
+# [standard deviations] mean beyond which squares are summed once more, about the mean, because less than four digits of
+# their difference would be left
+HUGE_MEAN = 1e6
+NORMAL = 0.8  # [standard deviations] mean absolute deviation, because that is about sqrt(2/pi) for normal errors
+TINY_MU = 1e-30  # [first mu] least mu, because nothing may be divided by 0 where the optimum is 0
 
 Rounds = Generator[Total, Sums, None]
 T = TypeVar("T")
@@ -89,17 +86,16 @@ class InteriorPoint(TotalMethod[InteriorState]):
         frame = state.frame
         if frame is None:
             return
-        model = steps.Model.of(block, frame)
+        model = steps.InteriorModel.of(block, frame)
         if np.isfinite(state.loss):
             state.point = frame.columns.from_user(state.w, state.intercept, frame.shift)
             state.objective = state.loss + model.penalty.value(state.point[: block.p])
             state.mu = self._mu(state.objective, model)
-        state.step, state.l1, state.accepted, state.bound = None, None, 0, 0.0
-        state.quiet, state.marks, state.failure = 0, (np.inf, np.inf), ""
+        state.begin_anew()
         if state.dual is not None and not model.penalty.free.any():
             state.dual = model.penalty.shrunk(state.dual)
             state.bound = max(0.0, model.penalty.lower_bound(state.dual))
-        self._set_gap(state, block.info.n_nodes)
+        state.set_gap(_rounding(block.info.n_nodes))
 
     def round(self, block: Rows, state: InteriorState) -> Rounds:
         """Make one round: yield one total, and move to the next point if the total shows that its own is good."""
@@ -109,30 +105,27 @@ class InteriorPoint(TotalMethod[InteriorState]):
             self._begin(block, state, (yield Total(_stacked(fields), at=state.centre)))
             return
         frame, n_nodes = state.frame, block.info.n_nodes
-        model = steps.Model.of(block, frame)
+        model = steps.InteriorModel.of(block, frame)
         like, cap = steps.expected(state, n_nodes, state.mu * model.n_pieces)
         made = _of_all(block, lambda k: at_rows.step_fields(block, k, state, frame, cap))
-        trial = steps.Trial.of(model, state)
+        trial = steps.TrialPoint.of(model, state)
         sums = yield Total(_stacked([fields for fields, _ in made]), like=like, at=trial.point)
         state.sums = sums
         factor = steps.newton_matrix(model, trial, sums)
         if not steps.may_be_coarse(like, sums, n_nodes):
             self._certify(block, state, trial, factor)
-        _watch(state)
+        state.watch()
         if state.step is not None:
             length, best = steps.better_length(model, state, state.step, sums)
             trial = replace(trial, best=best)
             if length != trial.length:
-                state.mu = trial.mu
-                state.step = replace(state.step, length=length) if length > 0 else None
+                state.shorten(length)
                 return
-        state.point, state.l1, state.rows = trial.point, trial.l1, [rows for _, rows in made]
-        state.accepted += 1
+        state.accept(trial.point, trial.l1, [rows for _, rows in made])
         least = max(steps.LEAST_MU * self.tol * state.objective / model.n_pieces, TINY_MU * state.mu)
-        state.step = steps.newton_step(model, state, trial, sums, factor, least)
-        state.mu = state.step.mu
+        state.plan(steps.newton_step(model, state, trial, sums, factor, least))
 
-    def _mu(self, objective: float, model: steps.Model) -> float:
+    def _mu(self, objective: float, model: steps.InteriorModel) -> float:
         """Return the weight of the barriers at a point that may be near an optimum."""
         return max(steps.LARGEST_MU * objective / model.n_pieces, np.finfo(np.float64).tiny)
 
@@ -153,54 +146,38 @@ class InteriorPoint(TotalMethod[InteriorState]):
         columns = Standardisation(mean[:p], np.where(deviation[:p] > 0, power, 0.0), block.fit_intercept)
         shift = 0.0 if block.loss.classifies else float(mean[p])
         target = 1.0 if block.loss.classifies else float(np.hypot(mean[p], deviation[p]))
-        state.frame = Frame(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
-        model = steps.Model.of(block, state.frame)
-        state.point = np.zeros(columns.d)
+        frame = Frame(columns, shift, float(sums["rows"][0]), weight, Kinks.of(block.loss), target)
+        model = steps.InteriorModel.of(block, frame)
+        point = np.zeros(columns.d)
         if state.given:
-            state.point = columns.from_user(state.w, state.intercept, shift)
-            objective = float(sums["loss"][0]) + model.penalty.value(state.point[:p])
-            state.mu = self._mu(objective, model)
+            point = columns.from_user(state.w, state.intercept, shift)
+            mu = self._mu(float(sums["loss"][0]) + model.penalty.value(point[:p]), model)
         elif block.loss.classifies:
-            self._begin_classes(block, state, sums)
+            intercept, mu = _begin_classes(sums, state.centre[-1], block.fit_intercept)
+            if block.fit_intercept:
+                point[-1] = intercept
         else:
             spread = np.sqrt(deviation[p] ** 2 + model.kinks.idle**2)
-            state.mu = NORMAL * float(spread) * model.kinks.width * weight / state.frame.n_rows
-        state.mu = max(state.mu, np.finfo(np.float64).tiny)
-
-    def _begin_classes(self, block: Rows, state: InteriorState, sums: Sums) -> None:
-        """Set the intercept and mu at which w = 0 is the centre of two classes, or the solution where there is one."""
-        weight, n, positive = (float(sums[name][0]) for name in ("weight", "rows", "positive"))
-        difference = float(sums["first y"][0]) + weight * state.centre[-1]
-        classes, counts = (0.5 * (weight + difference), 0.5 * (weight - difference)), (positive, n - positive)
-        state.mu = weight / n
-        if block.fit_intercept and min(counts) > 0:
-            state.mu = 2.0 * min(classes) / n
-            state.point[-1] = steps.balanced_intercept(classes, counts, state.mu)
-        elif block.fit_intercept:
-            state.point[-1] = np.sign(difference)
+            mu = NORMAL * float(spread) * model.kinks.width * weight / frame.n_rows
+        state.begin(frame, point, mu)
 
     # values and bounds
 
-    def _certify(self, block: Rows, state: InteriorState, trial: steps.Trial, factor: Factor) -> None:
+    def _certify(self, block: Rows, state: InteriorState, trial: steps.TrialPoint, factor: Factor) -> None:
         """Update the best point, the best dual point and the gap by the last total, which was made at a trial point."""
         frame, sums = state.frame, state.sums
         assert frame is not None
         assert sums is not None
-        model = steps.Model.of(block, frame)
+        model = steps.InteriorModel.of(block, frame)
         points = {"loss": trial.point}
         if state.step is not None:
             points["loss affine"] = state.point + state.step.affine
         for name, point in points.items():
-            loss = at_rows.value_of(sums, name)
-            objective = loss + model.penalty.value(point[: block.p])
-            if not objective >= state.objective:
-                state.objective, state.loss = objective, loss
-                state.loss_error = frame.loss_error(point)
-                state.w, state.intercept = frame.columns.to_user(point, frame.shift)
+            state.keep_best(point, at_rows.value_of(sums, name), model.penalty.value(point[: block.p]))
         candidates = range(1 if state.step is None else len(at_rows.CANDIDATES))
         if model.penalty.free.any():
             best = frame.columns.from_user(state.w, state.intercept, frame.shift)
-            near = Neighbourhood(best, _radius(model, state, trial, frame.weight), factor.solve)
+            near = Ellipsoid(best, _radius(model, state, trial, frame.weight), factor.solve)
             free = np.append(model.penalty.free, [True] * block.fit_intercept)
             for number in candidates:
                 positive, negative, _ = _dual_points(sums, number, block.info.n_nodes)
@@ -210,35 +187,34 @@ class InteriorPoint(TotalMethod[InteriorState]):
         else:
             for number in candidates:
                 self._improve(block, state, model, _dual_points(sums, number, block.info.n_nodes))
-        self._set_gap(state, block.info.n_nodes)
+        state.set_gap(_rounding(block.info.n_nodes))
 
-    def _improve(self, block: Rows, state: InteriorState, model: steps.Model, parts: list[DualPoint]) -> None:
+    def _improve(self, block: Rows, state: InteriorState, model: steps.InteriorModel, parts: list[DualPoint]) -> None:
         """Replace the best dual point by a better one that is made of it and of the parts of another theta."""
         for point in balanced(*parts) if block.fit_intercept else [parts[0] + parts[1]]:
             feasible = model.penalty.shrunk(point)
             if state.dual is not None:
                 feasible = model.penalty.best_between(state.dual, feasible)
-            bound = model.penalty.lower_bound(feasible)
-            if state.dual is None or bound > state.bound:
-                state.bound, state.dual = max(bound, 0.0), feasible
-
-    def _set_gap(self, state: InteriorState, n_nodes: int) -> None:
-        """Set the gap to P - D and what the rounding of P in a total of n nodes may be; to 0 where P is 0."""
-        rounding = ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
-        gap = max(state.objective - state.bound, 0.0) + rounding * state.objective + state.loss_error
-        state.gap = gap if state.objective != 0.0 else 0.0
-        if not np.isfinite(state.gap):
-            state.gap = np.inf
+            state.keep_dual(feasible, model.penalty.lower_bound(feasible))
 
 
-def _watch(state: InteriorState) -> None:
-    """Count the rounds in which neither the gap fell by a tenth nor the objective by a millionth; end after 40."""
-    gap, objective = state.marks
-    if state.gap < LESS_GAP * gap or state.objective < LESS_OBJECTIVE * objective:
-        state.quiet, state.marks = 0, (min(state.gap, gap), min(state.objective, objective))
-    else:
-        state.quiet += 1
-        state.failure = "rounding" if state.quiet >= PATIENCE else ""
+def _rounding(n_nodes: int) -> float:
+    """Return by how much an objective may be wrong because it is summed in a total of n nodes, in parts of it."""
+    return ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
+
+
+def _begin_classes(sums: Sums, centre: float, fit_intercept: bool) -> tuple[float, float]:
+    """Return (intercept, mu) at which w = 0 is the centre of two classes, or the solution where there is one class.
+
+    `centre` is what was subtracted from the labels before they were summed.
+    """
+    weight, n, positive = (float(sums[name][0]) for name in ("weight", "rows", "positive"))
+    difference = float(sums["first y"][0]) + weight * centre
+    classes, counts = (0.5 * (weight + difference), 0.5 * (weight - difference)), (positive, n - positive)
+    if fit_intercept and min(counts) > 0:
+        mu = 2.0 * min(classes) / n
+        return steps.balanced_intercept(classes, counts, mu), mu
+    return float(np.sign(difference)), weight / n
 
 
 def _check(block: Rows) -> None:
@@ -254,7 +230,7 @@ def _check(block: Rows) -> None:
         raise UnsuitablePair(f"the loss {block.loss.name} needs a penalty on every coefficient; give l1 > 0 or l2 > 0")
 
 
-def _radius(model: steps.Model, state: InteriorState, trial: steps.Trial, weight: float) -> float:
+def _radius(model: steps.InteriorModel, state: InteriorState, trial: steps.TrialPoint, weight: float) -> float:
     """Return a radius of the optima about the best point w, in the norm of M = Z'DZ + l2 + D_l1.
 
     With d = w* - w and P(w*) <= P(w): sum_i s_i abs(z_i.d) <= 2 (P/growth + idle sum_i s_i), and D_i <= s_i^2 spread;

@@ -12,12 +12,13 @@ from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.standardise import column_sums
 from glmesh.types import Matrix, SampleMatrix, Vector
 
-TRIALS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # step lengths at which the smoothed objective is known
+# [step] lengths at which the smoothed objective is known, to 0.01 because shorter steps mean that mu is wrong
+TRIALS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 PARTS = ("positive", "negative", "room")  # of theta: its signs, and min(hi - theta, theta - lo)
 CANDIDATES = ("present", "restored", "affine")  # dual points: theta, and after a step to l2 w = -Z'theta or without mu
 VALUES = ("loss", "loss affine", "start", "step", *TRIALS)  # of losses, and smoothed ones at step lengths
 N_VECTORS = 3 + len(PARTS) * len(CANDIDATES)  # D, right and pull first
-PASSES = 3  # over a node's nonzeros in a total: predictions, products Z'a, Gram matrix
+PASSES = 3  # over a node's nonzeros in a total, because it makes predictions, products Z'a and a Gram matrix
 
 Fields = dict[str, Vector]
 

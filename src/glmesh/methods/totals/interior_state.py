@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +13,13 @@ from glmesh.methods.totals.pieces import Kinks, Multipliers
 from glmesh.methods.totals.standardise import Standardisation
 from glmesh.types import Matrix, Vector
 
-PREDICTION_ERROR = 2.0**-52  # [sum of magnitudes] error of a prediction
+PREDICTION_ERROR = 2.0**-52  # [sum of magnitudes] error of a prediction, because products and sums are rounded
+
+# Rounds that gain nothing end a run, because rounding then keeps the gap from falling: where columns nearly repeat
+# each other, their effective penalty is tiny, or the optimum is 0
+PATIENCE = 40  # [rounds] without a gain: of 300 random runs those that arrived at 1e-9 had up to 27 of them
+LESS_GAP = 0.9  # factor of the gap that is a gain, because a fall by less in PATIENCE rounds arrives nowhere
+LESS_OBJECTIVE = 1.0 - 1e-6  # factor of the objective that is a gain, because less may be its rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +45,7 @@ class Frame:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class InteriorStep:
     """A step from the last accepted point, which the next total tries."""
 
     direction: Vector  # (d,) Newton's step with barriers of weight mu
@@ -69,9 +75,62 @@ class InteriorState:
     l1: Shared[Multipliers | None] = None  # of the absolute values of coefficients, at `point`
     rows: PerNode[list[Matrix]] = field(default_factory=list)  # (m_k, J, 4) multipliers of each hosted node, at `point`
     mu: Shared[float] = np.nan  # weight of the barriers at `point`
-    step: Shared[Step | None] = None  # None: the next total is at `point`, and multipliers are at their centres
+    step: Shared[InteriorStep | None] = None  # None: the next total is at `point`, and multipliers are at their centres
     accepted: Shared[int] = 0  # points that were accepted since the start, or since the penalty changed
     dual: Shared[DualPoint | None] = None  # the best one known
     bound: Shared[float] = 0.0  # the largest known lower bound of P*; that of theta = 0 is 0
     marks: Shared[tuple[float, float]] = (np.inf, np.inf)  # (gap, objective) when something was gained last
     quiet: Shared[int] = 0  # rounds since then
+
+    def begin(self, frame: Frame, point: Vector, mu: float) -> None:
+        """Begin at standardised coefficients `point`, shape (d,), with barriers of weight mu."""
+        self.frame, self.point, self.mu = frame, point, max(mu, np.finfo(np.float64).tiny)
+
+    def begin_anew(self) -> None:
+        """Forget the step, the bound and why a run ended, because the penalty is another one from now on."""
+        self.step, self.l1, self.accepted, self.bound = None, None, 0, 0.0
+        self.quiet, self.marks, self.failure = 0, (np.inf, np.inf), ""
+
+    def accept(self, point: Vector, l1: Multipliers, rows: list[Matrix]) -> None:
+        """Make the trial point of a total, with the multipliers there, the one that the next step begins at."""
+        self.point, self.l1, self.rows = point, l1, rows
+        self.accepted += 1
+
+    def plan(self, step: InteriorStep) -> None:
+        """Try a step in the next total."""
+        self.step, self.mu = step, step.mu
+
+    def shorten(self, length: float) -> None:
+        """Try the same step with another length in the next total; 0: none, and bring the multipliers to centres."""
+        assert self.step is not None
+        self.mu = self.step.mu
+        self.step = replace(self.step, length=length) if length > 0 else None
+
+    def keep_best(self, point: Vector, loss: float, penalty: float) -> None:
+        """Make standardised coefficients, shape (d,), the best point if the objective is less there, or not known."""
+        assert self.frame is not None
+        if not loss + penalty >= self.objective:
+            self.objective, self.loss = loss + penalty, loss
+            self.loss_error = self.frame.loss_error(point)
+            self.w, self.intercept = self.frame.columns.to_user(point, self.frame.shift)
+
+    def keep_dual(self, dual: DualPoint, bound: float) -> None:
+        """Make a dual point the best one if its lower bound of P* is larger, or if it is the first."""
+        if self.dual is None or bound > self.bound:
+            self.bound, self.dual = max(bound, 0.0), dual
+
+    def set_gap(self, rounding: float) -> None:
+        """Set the gap to P - D and what the rounding of P may be, in parts of P; to 0 where P is 0."""
+        gap = max(self.objective - self.bound, 0.0) + rounding * self.objective + self.loss_error
+        self.gap = gap if self.objective != 0.0 else 0.0
+        if not np.isfinite(self.gap):
+            self.gap = np.inf
+
+    def watch(self) -> None:
+        """Count the rounds in which neither the gap fell by a tenth nor the objective by a millionth; end after 40."""
+        gap, objective = self.marks
+        if self.gap < LESS_GAP * gap or self.objective < LESS_OBJECTIVE * objective:
+            self.quiet, self.marks = 0, (min(self.gap, gap), min(self.objective, objective))
+        else:
+            self.quiet += 1
+            self.failure = "rounding" if self.quiet >= PATIENCE else ""

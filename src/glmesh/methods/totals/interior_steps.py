@@ -11,30 +11,48 @@ from glmesh.kernels.gram import unpack_triangle
 from glmesh.methods.totals.dual_bound import StandardisedPenalty
 from glmesh.methods.totals.factor import Factor
 from glmesh.methods.totals.interior_rows import TRIALS, candidate, value_of
-from glmesh.methods.totals.interior_state import Frame, InteriorState, Step
+from glmesh.methods.totals.interior_state import Frame, InteriorState, InteriorStep
 from glmesh.methods.totals.pieces import Kinks, Multipliers, Pieces
 from glmesh.methods.totals.rows import Rows
 from glmesh.types import Indices, Vector
 
-# Constants of the step; source of those that are tuned: benchmarks/reports/kinks.md, on whose problems other values
-# change the totals to 1e-6 by some % on average, and those of single problems by up to a half either way
-LONGER = 1.3  # factor by which a step may be longer than the last one was, or should have been: larger dares more
-ENOUGH = 0.3  # share of the best trial's decrease with which a step of less than 1 is accepted
-SHORT = 0.13  # length of a step after which mu stays as it is
-LEAST_CUT, CUT = 0.02, 0.4  # least factor of mu in a round, and factor per unit of Newton's decrement
-FEW_ROWS = 20.0  # [rows per column] up to which CUT is not reduced
-SLOWEST_CUT = 0.1  # CUT where there are many rows per column
-LARGEST_MU = 0.1  # [P/N] at the second accepted point, and where a fit begins at given coefficients
-LEAST_MU = 0.2  # [tol P/N]: the gap at the centre is 2 N mu
-NOISE = 1e-13  # [F] differences of the smoothed objective that rounding explains
+# Constants of the step, tuned on the problems of benchmarks/reports/kinks.md, where other values change the totals to
+# 1e-6 by some % on average, and those of single problems by up to a half either way
 
-VALUE_ROOM = 16.0  # by which values of the objective may grow beyond 2^8 from one total to the next
-STEEP_ROOM = 64.0  # the same of sums with D, which grows as mu falls
+# factor by which a step may be longer than the last one was, or should have been: larger dares more; source:
+# benchmarks/reports/sensitivity.md
+LONGER = 1.3
+# [best trial's decrease] with which a step of less than 1 is accepted: larger repeats more totals; source:
+# benchmarks/reports/sensitivity.md
+ENOUGH = 0.3
+# [step] length up to which mu stays as it is after a step: larger comes closer to centres; source:
+# benchmarks/reports/sensitivity.md
+SHORT = 0.13
+# least factor of mu in a round: smaller dares more; source: benchmarks/reports/sensitivity.md
+LEAST_CUT = 0.02
+# factor of mu in a round per unit of Newton's decrement: smaller dares more; source: benchmarks/reports/sensitivity.md
+CUT = 0.4
+# [rows per column] up to which CUT is not reduced: smaller dares more; source: benchmarks/reports/sensitivity.md
+FEW_ROWS = 20.0
+# CUT where there are many rows per column: smaller dares more; source: benchmarks/reports/sensitivity.md
+SLOWEST_CUT = 0.1
+# [P/N] mu at the second accepted point, and where a fit begins at given coefficients, at most: smaller dares more;
+# source: benchmarks/reports/sensitivity.md
+LARGEST_MU = 0.1
+# [tol P/N] least mu, because the gap at the centre is 2 N mu
+LEAST_MU = 0.2
+# [F] differences of the smoothed objective that are no decrease, because F is rounded
+NOISE = 1e-13
+# [values] by which those of the objective may grow beyond 2^8 from one total to the next, because a step may be too
+# long
+VALUE_ROOM = 16.0
+# [sums] by which those with D may grow likewise, because D grows as mu falls
+STEEP_ROOM = 64.0
 STEEP = ("gram", "right", "pull", "spread")
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class InteriorModel:
     """The objective as everybody knows it: standardised penalty, and the absolute values of an L1 penalty as pieces."""
 
     penalty: StandardisedPenalty
@@ -44,7 +62,7 @@ class Model:
     n_pieces: float  # of all rows and coefficients, N
 
     @staticmethod
-    def of(block: Rows, frame: Frame) -> Model:
+    def of(block: Rows, frame: Frame) -> InteriorModel:
         """Return the model of a block's objective; all blocks make the same."""
         inverse, kinks = frame.columns.inverse, frame.kinks
         l1 = np.broadcast_to(block.penalty.l1, block.p) * inverse
@@ -52,7 +70,7 @@ class Model:
         at = np.flatnonzero(l1)
         ones = np.ones((1, len(at)))
         absolute = Pieces(0.0 * ones, -l1[at] * ones, l1[at] * ones, ones)
-        return Model(StandardisedPenalty(l1, l2), kinks, at, absolute, kinks.n_pieces * frame.n_rows + len(at))
+        return InteriorModel(StandardisedPenalty(l1, l2), kinks, at, absolute, kinks.n_pieces * frame.n_rows + len(at))
 
     def smoothed_penalty(self, w: Vector, mu: float) -> float:
         """Return the penalty of standardised coefficients, shape (d,), with smoothed absolute values."""
@@ -61,7 +79,7 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class TrialPoint:
     """The point that a total was made at."""
 
     point: Vector  # (d,) standardised coefficients
@@ -71,16 +89,18 @@ class Trial:
     best: float  # length with the least smoothed objective, as far as it is known
 
     @staticmethod
-    def of(model: Model, state: InteriorState) -> Trial:
+    def of(model: InteriorModel, state: InteriorState) -> TrialPoint:
         """Return the point that the total of this round is made at: after the step, or the present one."""
         step = state.step
         if step is None or state.l1 is None:
-            return Trial(state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu, 0.0)
+            return TrialPoint(
+                state.point, model.absolute.centre(state.point[model.at][None], state.mu), 0.0, state.mu, 0.0
+            )
         point = state.point + step.length * step.direction
         slope = step.direction[model.at] + state.point[model.at] - step.mu * state.l1.pull
         move = step.length * state.l1.curvature * slope
         l1 = model.absolute.move(state.l1, move, point[model.at][None], step.mu)
-        return Trial(point, l1, step.length, step.mu, step.length)
+        return TrialPoint(point, l1, step.length, step.mu, step.length)
 
 
 def expected(state: InteriorState, n_nodes: int, least: float) -> tuple[Sums | None, float]:
@@ -110,7 +130,7 @@ def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
     return any(sums.sizes[name] > room * like.sizes[name] for name in sums)
 
 
-def newton_matrix(model: Model, trial: Trial, sums: Sums) -> Factor:
+def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> Factor:
     """Return the factor of M = Z'DZ + l2, and D of the absolute values, at the point of a total."""
     d, p = len(trial.point), np.arange(len(model.penalty.l2))
     M = np.empty((d, d))
@@ -120,7 +140,7 @@ def newton_matrix(model: Model, trial: Trial, sums: Sums) -> Factor:
     return Factor(M)
 
 
-def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) -> tuple[float, float]:
+def better_length(model: InteriorModel, state: InteriorState, step: InteriorStep, sums: Sums) -> tuple[float, float]:
     """Return (the length to take, the length that decreases the smoothed objective F most) of the step that was tried.
 
     The length to take is that of the step if it will do, else the best one. It is 0 if F decreases at no trial: the
@@ -140,7 +160,9 @@ def better_length(model: Model, state: InteriorState, step: Step, sums: Sums) ->
     return (best if most > -noise else 0.0), best
 
 
-def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, factor: Factor, least_mu: float) -> Step:
+def newton_step(
+    model: InteriorModel, state: InteriorState, trial: TrialPoint, sums: Sums, factor: Factor, least_mu: float
+) -> InteriorStep:
     """Return the step from the point of a total that was accepted, with a smaller mu if the point is near the centre.
 
     The decrement is that of the barrier function, sqrt(b' M^-1 b / (mu d)).
@@ -166,7 +188,7 @@ def newton_step(model: Model, state: InteriorState, trial: Trial, sums: Sums, fa
         mu = min(mu, LARGEST_MU * (value_of(sums, "loss") + model.penalty.value(w[:p])) / model.n_pieces)
     mu = max(mu, least_mu)
     length = min(1.0, LONGER * float(np.sqrt(trial.length * trial.best))) if trial.length > 0 else 1.0
-    return Step(affine + mu * pulled, restoring, affine, length, mu)
+    return InteriorStep(affine + mu * pulled, restoring, affine, length, mu)
 
 
 def _gradient(sums: Sums) -> Vector:
@@ -191,4 +213,4 @@ def balanced_intercept(weights: tuple[float, float], counts: tuple[float, float]
     return 0.5 * (low + high)
 
 
-BALANCE_BISECTIONS = 50  # of an interval of length 4
+BALANCE_BISECTIONS = 50  # of an interval of length 4, because less than 2^-48 is rounding

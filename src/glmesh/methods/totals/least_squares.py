@@ -32,12 +32,13 @@ from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.methods.totals.traits import Traits
 from glmesh.types import Flags, Indices, Matrix, Vector
 
-WIDEST = 500  # [coefficients] of the Gram matrices, as many as `ProximalNewton` sums without a working set
-EPSILON = 2.0**-52  # relative error of a product and a sum
-ROUNDING = 1e-13  # [objective] allowance for the rounding of sums, beside that of predictions
-ENTRIES = 2**16  # of predictions that a node computes at a time: half a MB, which a cache holds
-PENALTIES_PER_FIELD = 8  # that share a unit: along a path of 100 from 1 to 1/1000 sizes differ by less than 2 in them
-IDLE = 3  # totals in a row that do not lower an objective, after which no more is hoped for
+WIDEST = 500  # [coefficients] of the Gram matrices at most, because `ProximalNewton` takes a working set above it
+EPSILON = 2.0**-52  # relative error of a product and a sum, because each is rounded by 2^-53
+ROUNDING = 1e-13  # [objective] allowance, because sums are rounded; predictions have one of their own
+ENTRIES = 2**16  # [predictions] that a node computes at a time, because a cache holds half a MB
+# [penalties] that share a unit, because along a path of 100 from 1 to 1/1000 sizes differ by less than 2 in eight
+PENALTIES_PER_FIELD = 8
+IDLE = 3  # [totals] in a row that lower no objective, after which a run ends, because rounding keeps it from more
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,23 +25,32 @@ from glmesh.methods.totals.traits import is_smooth
 from glmesh.types import Matrix, Vector
 
 # [steps] that are remembered: RCV1 with squared hinge and l2 = 0.01 takes 771 totals with 40 and 361 with 100 (a
-# prototype, to a relative gap of 1e-6); with l2 = 1 40 and 100 differ by less than a fifth
+# prototype, to a relative gap of 1e-6); with l2 = 1 40 and 100 differ by less than a fifth; source:
+# benchmarks/reports/sensitivity.md
 MEMORY = 100
-MOST_REMEMBERED = 2**24  # [numbers] of all steps and changes of slopes that are remembered: 128 MB
-LENGTHS = np.ldexp(1.0, np.array([2, 1, -1, -2, -3, -4, -5, -6, -8, -10, -12]))  # [step] other lengths that are tried
-# [parts of the slope along the step] decrease that makes a step good enough (Nocedal and Wright, eq. 3.4)
+MOST_REMEMBERED = 2**24  # [numbers] of all steps and changes of slopes that are remembered, because that is 128 MB
+# [step] other lengths that are tried, dense about 1 because most steps are good
+LENGTHS = np.ldexp(1.0, np.array([2, 1, -1, -2, -3, -4, -5, -6, -8, -10, -12]))
+# [parts of the slope along the step] decrease that makes a step good enough (Nocedal and Wright, Numerical
+# Optimization, eq. 3.4, with their 1e-4, because any small part will do)
 SUFFICIENT_DECREASE = 1e-4
-VISIBLE_DECREASE = 1e-11  # [objective] slope along a step below which values of the objective are rounding
-ROUNDING = 1e-13  # [objective] allowance for the rounding of sums
-EPSILON = 2.0**-52  # relative error of a prediction
-DUAL_FROM = 0.1  # [objective] gap but for the intercept below which a dual point is asked for
-DUAL_AGAIN = 0.5  # [gap but for the intercept when it was asked for last] below which it is asked for again
-FARTHEST = 1e2  # [largest intercept and step of it] within which the best intercept is looked for
+VISIBLE_DECREASE = 1e-11  # [objective] slope along a step below which values say nothing, because sums are rounded
+ROUNDING = 1e-13  # [objective] allowance, because sums are rounded
+EPSILON = 2.0**-52  # relative error of a prediction, because products and sums are rounded
+# [objective] gap but for the intercept below which a dual point is asked for: larger sends more numbers; source:
+# benchmarks/reports/sensitivity.md
+DUAL_FROM = 0.1
+# [gap but for the intercept when it was asked for last] below which it is asked for again: larger sends more numbers,
+# smaller may ask too late; source: benchmarks/reports/sensitivity.md
+DUAL_AGAIN = 0.5
+FARTHEST = 1e2  # [largest intercept and step of it] within which the best intercept is looked for, because it is finite
 # [root of the losses' curvature] by which the intercept is multiplied; from 1/8 to 1/64 RCV1, news20 and Reuters take
-# about as many totals, above and below more
+# about as many totals, above and below more; source: benchmarks/reports/sensitivity.md
 INTERCEPT = 1.0 / 16.0
-BETTER = 4.0  # [gain of the whole step] of another length from which that is tried
-IDLE = 3  # rounds in a row without progress after which no more is hoped for
+# [gain of the whole step] gain of another length from which that is tried: smaller repeats more totals; source:
+# benchmarks/reports/sensitivity.md
+BETTER = 4.0
+IDLE = 3  # [rounds] in a row without progress after which a run ends, because rounding keeps it from more
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 
@@ -57,7 +66,7 @@ class Slopes:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class QuasiNewtonStep:
     """What the coming total tries: point + change, and other lengths of the change."""
 
     change: Vector  # (p + 1,)
@@ -80,7 +89,7 @@ class LimitedMemoryState:
     unit: Shared[float] = 0.0  # factor of the intercept; 0: not known yet
     scale: Shared[Vector | None] = None  # (p + 1,) powers of two near the columns' norms; None: not agreed on yet
     at: Shared[Slopes | None] = None  # the point that the step begins at; None: begin at w
-    step: Shared[Step | None] = None  # None: the next total is at w itself
+    step: Shared[QuasiNewtonStep | None] = None  # None: the next total is at w itself
     steps: Shared[list[Vector]] = field(default_factory=list)  # (p + 1,) each, the newest last
     changes: Shared[list[Vector]] = field(default_factory=list)  # (p + 1,) of the gradient along each of `steps`
     lower: Shared[float] = 0.0  # proven lower bound of the optimum: losses and penalty are not negative
@@ -254,7 +263,7 @@ class _Round:
         penalised = _squares(there.point[:-1] + pulls[:-1])
         return there.value - slack - penalised - float(abs(pulls[-1]) * farthest)
 
-    def _judge(self, there: Slopes, step: Step, sums: Sums) -> None:
+    def _judge(self, there: Slopes, step: QuasiNewtonStep, sums: Sums) -> None:
         """Go to the trial point, or try another length of the step, or begin to remember anew."""
         state, at = self.state, self.state.at
         assert at is not None
@@ -298,7 +307,9 @@ class _Round:
         shift = None
         if at.gradient[-1] and at.bend > 0 and penalised <= min(DUAL_FROM * at.value, DUAL_AGAIN * state.asked):
             state.asked, shift = penalised, -float(at.gradient[-1]) / at.bend
-        state.step = Step(change, float((change * at.gradient).sum()), at.value * (1.0 + 1e-9) + 1e-300, shift)
+        state.step = QuasiNewtonStep(
+            change, float((change * at.gradient).sum()), at.value * (1.0 + 1e-9) + 1e-300, shift
+        )
 
     def _inverse_times(self, gradient: Vector, value: float) -> Vector:
         """Return the product of the inverse Hessian, as the remembered steps tell it, with a gradient, shape (d,).

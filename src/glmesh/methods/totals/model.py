@@ -13,7 +13,7 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 
 @dataclass(frozen=True)
-class Model:
+class NewtonModel:
     """Loss and its derivatives at a point in scaled coordinates; the penalty is not included."""
 
     point: Vector  # (d,)
@@ -26,7 +26,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Step:
+class NewtonStep:
     """The step to the minimum of a model, and what the model says of it."""
 
     change: Vector  # (d,)
@@ -44,11 +44,11 @@ def from_triangle(entries: Vector, n: int) -> Matrix:
     return out
 
 
-def minimum(penalty: ScaledPenalty, model: Model, bend: Matrix) -> Step:
+def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix) -> NewtonStep:
     """Return the step to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns."""
     columns, table = model.columns, penalty.table.take(model.columns)
     if not len(columns):
-        return Step(np.zeros_like(model.point), 0.0, 1.0, 0.0)
+        return NewtonStep(np.zeros_like(model.point), 0.0, 1.0, 0.0)
     order = np.argsort(~penalty.smooth[columns], kind="stable")  # smooth coordinates first
     inverse = np.argsort(order, kind="stable")
     w, gradient = model.point[columns], model.gradient[columns]
@@ -69,7 +69,7 @@ def minimum(penalty: ScaledPenalty, model: Model, bend: Matrix) -> Step:
     everywhere = np.zeros_like(model.point)
     everywhere[columns] = -pulls
     limit = penalty.margins.ray_limit(everywhere[~penalty.free], np.zeros(()))
-    return Step(change, decrement, float(np.clip(limit, 0.0, 1.0)), residual)
+    return NewtonStep(change, decrement, float(np.clip(limit, 0.0, 1.0)), residual)
 
 
 def _count(penalty: ScaledPenalty, columns: Indices) -> int:

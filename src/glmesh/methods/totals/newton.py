@@ -19,41 +19,58 @@ from glmesh.core.totals import Largest, Sums, Total
 from glmesh.functions import Table
 from glmesh.methods.totals import bounds
 from glmesh.methods.totals.contribution import TRIALS, Query, contribute, visits
-from glmesh.methods.totals.flat import Curvature
+from glmesh.methods.totals.flat import SumOfSquares
 from glmesh.methods.totals.least_squares import Penalties, solve_least_squares, suits
-from glmesh.methods.totals.model import Factored, Model, Step, dependent, from_triangle, minimum
+from glmesh.methods.totals.model import NewtonModel, NewtonStep, dependent, from_triangle, minimum
 from glmesh.methods.totals.newton_state import NewtonState
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import ScaledPenalty, column_exponents, scales
 from glmesh.methods.totals.traits import Traits
+from glmesh.methods.totals.working_set import takes_working_set, working_set
 from glmesh.types import Indices, Matrix, Vector
 
 # [parts of the decrement] decrease of the objective that makes a step good enough (Armijo's rule: Nocedal and Wright,
-# Numerical Optimization, eq. 3.4, with their 1e-4)
+# Numerical Optimization, eq. 3.4, with
+# their 1e-4, because any small part will do)
 SUFFICIENT_DECREASE = 1e-4
 # [decrement] gained by a full step, of the half that a quadratic function gains, from which on shorter steps are not
-# tried next time where the Hessian changes slowly; a wrong guess costs one total
+# tried next time where the Hessian changes slowly: smaller sends fewer numbers, and a wrong guess costs one total;
+# source: benchmarks/reports/sensitivity.md
 STEADY_GAIN = 0.3
-FAR = 30.0  # [curved piece of the loss] mean distance of the rows from which on the loss is softened at first
-SOFTER = 10.0  # [factor] by which the loss is less soft after a full step
-VISIBLE_DECREASE = 1e-11  # [objective] decrement below which values of the objective are rounding
-SHORTEST_STEP = 0.05  # below it the Hessian misleads, and curvatures of an upper bound are used
-SHORT_STEP = 0.3  # below it the damping grows
-DAMPING = 1e-3  # [upper bound's Hessian] that is added when steps are short, ten times as much each time
-LEAST_DAMPING = 1e-8  # [upper bound's Hessian] that is added first where the Hessian alone has no minimum
-FLAT_RESIDUAL = 1e-3  # relative slope left by a step beyond which a coordinate has slope but no curvature
-WIDE = 500  # [coefficients] above which the Hessian of an L1 problem is summed on a working set only
-NEAR = 0.95  # [l1] slope from which a zero coefficient may enter the working set
-SHARE = 0.5  # [working set] newcomers at once, if that is more
-NEWCOMERS = 200  # coefficients that enter a working set at once
-DUAL_FROM_NARROW = 0.1  # [objective] the same for others where the loss has a curvature everywhere
-DUAL_FROM = 5e-3  # [objective] decrement below which a wide problem asks for a dual point
+# [curved piece of the loss] mean distance of the rows from which on the loss is softened at first: smaller softens more
+# often; source: benchmarks/reports/sensitivity.md
+FAR = 30.0
+# [factor] by which the loss is less soft after a full step: larger takes fewer steps, each of them longer; source:
+# benchmarks/reports/sensitivity.md
+SOFTER = 10.0
+# [objective] decrement below which differences of the objective say nothing, because sums are rounded
+VISIBLE_DECREASE = 1e-11
+# [step] length below which the Hessian misleads, and curvatures of an upper bound are used: larger is safer and slower;
+# source: benchmarks/reports/sensitivity.md
+SHORTEST_STEP = 0.05
+# [step] length below which the damping grows: larger damps more; source: benchmarks/reports/sensitivity.md
+SHORT_STEP = 0.3
+# [upper bound's Hessian] that is added when steps are short, ten times as much each time: larger makes shorter steps;
+# source: benchmarks/reports/sensitivity.md
+DAMPING = 1e-3
+# [upper bound's Hessian] that is added first where the Hessian alone has no minimum, small because it grows tenfold
+# until there is one
+LEAST_DAMPING = 1e-8
+# [sizes that it is a difference of] slope left by a step beyond which a coordinate has slope but no curvature, because
+# a step that solves its equations leaves rounding
+FLAT_RESIDUAL = 1e-3
+# [objective] decrement below which a problem with a working set asks for a dual point: larger sends more numbers,
+# smaller may ask a total too late; source: benchmarks/reports/sensitivity.md
+DUAL_FROM = 5e-3
+# [objective] decrement below which others ask for it where the loss has a curvature everywhere, likewise; source:
+# benchmarks/reports/sensitivity.md
+DUAL_FROM_NARROW = 0.1
 SEPARATED, COLLINEAR, NO_PROGRESS = "separated", "collinear", "rounding"  # why no more rounds are worth it
-# [factor] by which the rounding of predictions may grow from one total to the next, as it is zero at zero; 24 bits are
-# left
+# [factor] by which the rounding of predictions may grow from one total to the next, because it is zero at zero; 24 bits
+# are left
 ROUNDING_ROOM = 2.0**30
-IDLE = 3  # rounds without visible progress after which no more is hoped for
+IDLE = 3  # [rounds] without visible progress after which a run ends, because rounding keeps it from more
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 
@@ -154,7 +171,7 @@ def _sizes(sums: Sums | None) -> Sums | None:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialValues:
     """Objectives at a trial point."""
 
     value: float  # the objective itself
@@ -176,8 +193,7 @@ class _Round:
         # without a penalty an optimum may not exist, or be far away; a dual point does not tell, self-concordance does
         self.unpenalised = self.traits.third is not None and bool(self.penalty.free[self.penalty.movable].all())
         self.separable = self.unpenalised and bool(self.traits.third)
-        kinks = self.penalty.table.l1 > 0
-        self.wide = block.p > WIDE and len(self.penalty.movable) - kinks.sum() <= WIDE
+        self.wide = takes_working_set(self.penalty)
 
     # the request
 
@@ -191,15 +207,11 @@ class _Round:
         """Return the query at the coefficients that the state begins with."""
         penalty, state = self.penalty, self.state
         point = penalty.from_user(state.w, state.intercept)
-        known = state.model.columns if state.model is not None else np.zeros(0, dtype=np.int64)
-        columns = self._columns(point, None)
         state.lower = penalty.least
-        if self.traits.quadratic and np.isin(columns, known).all():
-            columns = columns[:0]
         return Query(
             point,
             np.zeros_like(point),
-            columns,
+            self._unknown(self._columns(point, None), state.model),
             majorant=self.traits.pieces,
             cross=self.wide,
             mass=self.traits.knee is not None,
@@ -207,19 +219,7 @@ class _Round:
 
     def _columns(self, point: Vector, gradient: Vector | None) -> Indices:
         """Return the columns of the Hessian at a point: all, or the support and what may enter it."""
-        movable, table = self.penalty.movable, self.penalty.table
-        if not self.wide:
-            return movable
-        chosen = (point != 0) | (table.l1 == 0)
-        chosen &= table.lo < table.hi
-        if gradient is not None:
-            slopes = np.abs(gradient + table.linear)
-            ratio = np.divide(slopes, table.l1, out=np.zeros_like(slopes), where=(table.l1 > 0) & ~chosen)
-            ratio[table.lo == table.hi] = 0.0
-            many = max(NEWCOMERS, int(SHARE * chosen.sum()))
-            best = np.argsort(-ratio, kind="stable")[:many]
-            chosen[best[ratio[best] > NEAR]] = True
-        return np.flatnonzero(chosen)
+        return working_set(self.penalty, point, gradient) if self.wide else self.penalty.movable
 
     # what follows from the sums
 
@@ -234,7 +234,7 @@ class _Round:
         gap = np.inf
         if query.dual and trial.known:
             assert state.model is not None
-            made = Curvature(state.model.columns, self._bend(state.model, query.damping))
+            made = SumOfSquares(state.model.columns, self._bend(state.model, query.damping))
             gap = bounds.duality_gap(self.penalty, query, sums, made, state.flat) + trial.rounding
             state.lower = max(state.lower, trial.value - gap)
         if "leverages" in sums and self.traits.third is not None:
@@ -249,13 +249,13 @@ class _Round:
         if "wrong" in sums and self._separates(sums["wrong"], query):
             state.failure = SEPARATED
 
-    def _read(self, query: Query, sums: Sums) -> Trial:
+    def _read(self, query: Query, sums: Sums) -> TrialValues:
         """Return the objectives at the trial point."""
-        told, penalty = bounds.Loss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
+        told, penalty = bounds.SummedLoss.of(sums), self.penalty.value(self.penalty.moved(query.point, query.step))
         value = told.value + penalty
         judged, follows = sums["softened"] + penalty if "softened" in sums else (value, value)
         rounding = told.rounding + bounds.ROUNDING * abs(penalty)
-        return Trial(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
+        return TrialValues(value, rounding, float(judged), float(follows), told.value < query.cap, told.noise)
 
     def _separates(self, counts: Vector, query: Query) -> bool:
         """Return whether counts of nodes show that the trial point separates the classes, or the step to it does.
@@ -266,12 +266,12 @@ class _Round:
         _, wrong, against, towards = counts
         return bool(wrong == 0 or (query.moves and against == 0 and towards > 0))
 
-    def _data(self, model: Model) -> Curvature:
+    def _data(self, model: NewtonModel) -> SumOfSquares:
         """Return a sum of squares of all rows: the Hessian, or the upper bound's if some rows have no curvature."""
         gram = self.state.gram
-        return Curvature(model.columns, model.hessian if gram is None else gram)
+        return SumOfSquares(model.columns, model.hessian if gram is None else gram)
 
-    def _judge(self, query: Query, sums: Sums, trial: Trial) -> None:
+    def _judge(self, query: Query, sums: Sums, trial: TrialValues) -> None:
         """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
         model, step = self.state.model, self.state.step
         assert model is not None
@@ -279,14 +279,8 @@ class _Round:
         gain, dec = model.value - trial.judged, step.decrement
         seen = dec > VISIBLE_DECREASE * abs(model.value)
         good = gain >= SUFFICIENT_DECREASE * dec if seen else gain >= -VISIBLE_DECREASE * abs(model.value)
-        best, best_gain, lowest = 1.0, gain, trial.judged
-        if query.trials:
-            values = sums["trials"] + [
-                self.penalty.value(self.penalty.moved(query.point, t * query.step)) for t in TRIALS
-            ]
-            at = int(np.argmin(values))
-            if model.value - values[at] > best_gain:
-                best, best_gain, lowest = float(TRIALS[at]), model.value - float(values[at]), float(values[at])
+        best, lowest = self._best_length(query, sums, trial, model.value)
+        best_gain = model.value - lowest
         steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
@@ -299,6 +293,16 @@ class _Round:
         else:
             self._be_careful(query.point)
 
+    def _best_length(self, query: Query, sums: Sums, trial: TrialValues, value: float) -> tuple[float, float]:
+        """Return (the length of the step with the largest decrease from `value` that is known, the objective there)."""
+        if query.trials:
+            moved = [self.penalty.moved(query.point, t * query.step) for t in TRIALS]
+            values = sums["trials"] + [self.penalty.value(point) for point in moved]
+            at = int(np.argmin(values))
+            if value - values[at] > value - trial.judged:
+                return float(TRIALS[at]), float(values[at])
+        return 1.0, trial.judged
+
     def _relax(self) -> None:
         """Trust the Hessian more after a full step."""
         state = self.state
@@ -309,7 +313,7 @@ class _Round:
         """Trust the Hessian less, by at least this part of the upper bound's."""
         self.state.damping = min(max(10.0 * self.state.damping, least), 1.0)
 
-    def _misleads(self, model: Model, step: Step) -> bool:
+    def _misleads(self, model: NewtonModel, step: NewtonStep) -> bool:
         """Return whether a model promises more than there is, or leaves slopes without any curvature."""
         lower = self.state.lower if model.softness == 1.0 else self.penalty.least
         return step.decrement > 2.0 * (model.value - lower) or step.residual > FLAT_RESIDUAL
@@ -378,7 +382,7 @@ class _Round:
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
             state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
-    def _arrive(self, query: Query, sums: Sums, trial: Trial, length: float) -> None:
+    def _arrive(self, query: Query, sums: Sums, trial: TrialValues, length: float) -> None:
         """Make the trial point the one that the next step begins at."""
         state, before = self.state, self.state.model
         state.noise = trial.noise
@@ -390,7 +394,7 @@ class _Round:
             columns = query.columns
             hessian = from_triangle(sums.get("hessian", np.zeros(0)), len(columns))
         gradient = sums["slopes"][: len(point)]
-        model = Model(point, trial.follows, gradient, columns, hessian, query.majorant, query.next_softness)
+        model = NewtonModel(point, trial.follows, gradient, columns, hessian, query.majorant, query.next_softness)
         if query.majorant and self.traits.pieces and not self.wide:
             state.gram = hessian
         if trial.known:
@@ -399,11 +403,11 @@ class _Round:
             state.mass = float(sums["mass"][0])
         self._next(model, sums.get("cross"), harder=length == 1.0)
 
-    def _bend(self, model: Model, damping: float) -> Matrix:
+    def _bend(self, model: NewtonModel, damping: float) -> Matrix:
         gram = self.state.gram
         return model.hessian + damping * gram if gram is not None and damping else model.hessian
 
-    def _softness(self, model: Model, harder: bool) -> float:
+    def _softness(self, model: NewtonModel, harder: bool) -> float:
         """Return the softness of the loss from the next point on.
 
         At first the mean row is at the end of the loss's curved piece; after every full step the loss is less soft.
@@ -419,7 +423,7 @@ class _Round:
         mean = (model.value - self.penalty.value(model.point)) / state.mass
         return mean / knee if mean > FAR * knee else 1.0
 
-    def _next(self, model: Model, cross: Vector | None = None, *, harder: bool = False) -> None:
+    def _next(self, model: NewtonModel, cross: Vector | None = None, *, harder: bool = False) -> None:
         """Compute the step from a model, and what the next total asks for.
 
         `harder` says that the last step was taken in full, so that the loss may be less soft.
@@ -427,25 +431,18 @@ class _Round:
         `cross` is the Hessian's row of the intercept, shape (d,), if it is known: the slopes of columns that are not in
         the working set are then known after the step, which moves the intercept alone.
         """
-        state, penalty, traits = self.state, self.penalty, self.traits
-        step = minimum(penalty, model, self._bend(model, state.damping))
-        while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
-            self._damp(LEAST_DAMPING)
-            step = minimum(penalty, model, self._bend(model, state.damping))
+        state, traits = self.state, self.traits
+        step = self._step(model)
         state.model, state.step = model, step
         self._prove(model, step)
         if step.decrement <= VISIBLE_DECREASE * 1e-3 * abs(model.value) and cross is None:
             self._idle()
         else:
             state.idle = 0
-        there = penalty.moved(model.point, step.change)
+        there = self.penalty.moved(model.point, step.change)
         slopes = model.gradient if cross is None else model.gradient + cross * step.change[-1]
-        columns = self._columns(there, slopes)
-        if traits.quadratic and np.isin(columns, model.columns).all():
-            columns = columns[:0]
+        columns = self._unknown(self._columns(there, slopes), model)
         softness = self._softness(model, harder)
-        least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        unproven = self.separable and not np.isfinite(state.distance) and step.decrement < 1.0
         state.query = Query(
             model.point,
             step.change,
@@ -453,19 +450,43 @@ class _Round:
             majorant=state.careful > 0,
             stepped_majorant=model.majorant,
             damping=state.damping if state.gram is not None else 0.0,
-            cap=(model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300,
+            cap=self._cap(model, there, softness),
             softness=model.softness,
             next_softness=softness,
             trials=not (traits.quadratic or (traits.third and state.steady)),
             dual=self._nearly(model, step, cross is not None),
             shrink=step.shrink,
             separation=self.separable,
-            inverse=self._inverse(model) if unproven else None,
+            inverse=bounds.inverse_factor(self.penalty, model) if self._unproven(step) else None,
             flat=self._look(model, there),
             majorant_flat=state.gram is not None,
         )
 
-    def _nearly(self, model: Model, step: Step, again: bool) -> bool:
+    def _step(self, model: NewtonModel) -> NewtonStep:
+        """Return the step to the minimum of a model, damped as much as it takes that the model does not mislead."""
+        state = self.state
+        step = minimum(self.penalty, model, self._bend(model, state.damping))
+        while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
+            self._damp(LEAST_DAMPING)
+            step = minimum(self.penalty, model, self._bend(model, state.damping))
+        return step
+
+    def _unknown(self, columns: Indices, model: NewtonModel | None) -> Indices:
+        """Return the columns of the Hessian to ask for: none if it is constant and the model has them all."""
+        known = model is not None and self.traits.quadratic and bool(np.isin(columns, model.columns).all())
+        return columns[:0] if known else columns
+
+    def _cap(self, model: NewtonModel, there: Vector, softness: float) -> float:
+        """Return the largest loss that a node need tell: with a larger one the trial point is refused in any case."""
+        penalty = self.penalty
+        least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
+        return (model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300
+
+    def _unproven(self, step: NewtonStep) -> bool:
+        """Return whether leverages are to be asked for, because a proof by self-concordance is near but not made."""
+        return self.separable and not np.isfinite(self.state.distance) and step.decrement < 1.0
+
+    def _nearly(self, model: NewtonModel, step: NewtonStep, again: bool) -> bool:
         """Return whether a dual point is worth asking for: a gap is at least of the size of the decrement before.
 
         `again` says that the step moves the intercept alone, so that the working set is still to be found.
@@ -476,38 +497,22 @@ class _Round:
             return not again and step.decrement < DUAL_FROM * abs(model.value)
         return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
 
-    def _inverse(self, model: Model) -> Matrix:
-        """Return L^-1 of the Hessian at a model's point, zero in the rows and columns that it lacks, shape (d, d)."""
-        d = len(model.point)
-        out = np.zeros((d, d))
-        out[np.ix_(model.columns, model.columns)] = self._factored(model).inverse
-        return out
-
-    def _factored(self, model: Model) -> Factored:
-        return Factored.of(model.hessian + np.diag(self.penalty.table.l2[model.columns]))
-
-    def _look(self, model: Model, there: Vector) -> Matrix | None:
+    def _look(self, model: NewtonModel, there: Vector) -> Matrix | None:
         """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
         penalty, state = self.penalty, self.state
         loose = (penalty.free | (penalty.edged & penalty.inside(there)))[model.columns]
         state.flat = state.flat.look(self._data(model), model.columns[loose])
         return state.flat.query(len(there))
 
-    def _prove(self, model: Model, step: Step) -> None:
+    def _prove(self, model: NewtonModel, step: NewtonStep) -> None:
         """Bound gap and distance by self-concordance, where the loss has a constant and the penalty is smooth."""
         state = self.state
         known = self.traits.third is not None and self.penalty.smooth[self.penalty.movable].all()
-        if not known or model.majorant or len(model.columns) < len(self.penalty.movable):
-            return
         R = state.concordance if self.traits.third else 0.0
-        if not np.isfinite(R) or R * np.sqrt(max(step.decrement, 0.0)) > bounds.PROVEN:
+        proof = bounds.proof(self.penalty, model, step, R, state.noise, state.flat) if known else None
+        if proof is None:
             return
-        factored = self._factored(model)
-        if not state.flat.trusts(factored, model.columns):
-            return
-        length = np.sqrt(max(step.decrement, 0.0)) + state.noise * float(factored.deviations.sum())
-        length *= 1.0 + factored.error
-        gap, state.distance = bounds.self_concordance(length**2, R)
+        gap, state.distance = proof
         gap += state.rounding
         state.gap = min(state.gap, gap)
         state.lower = max(state.lower, model.value - gap)

@@ -10,7 +10,7 @@ from glmesh.core import PerNode, Shared
 from glmesh.core.totals import Sums
 from glmesh.methods.totals.contribution import Query
 from glmesh.methods.totals.flat import Flat
-from glmesh.methods.totals.model import Model, Step
+from glmesh.methods.totals.model import NewtonModel, NewtonStep
 from glmesh.types import Matrix, Vector
 
 
@@ -28,8 +28,8 @@ class NewtonState:
     sums: Shared[Sums | None] = None  # last total, from which the next takes its units
     scale: Shared[Vector | None] = None  # (p,) powers of two that columns are divided by; None: not agreed on yet
     query: Shared[Query | None] = None  # what the coming total asks for; None: begin at w
-    model: Shared[Model | None] = None  # what is known at the query's point; None: nothing yet
-    step: Shared[Step | None] = None  # the step of the query, of length one; None: none
+    model: Shared[NewtonModel | None] = None  # what is known at the query's point; None: nothing yet
+    step: Shared[NewtonStep | None] = None  # the step of the query, of length one; None: none
     gram: Shared[Matrix | None] = None  # (n, n) Hessian of the upper bound, for damping; None: not known
     damping: Shared[float] = 0.0  # part of `gram` that is added to the Hessian
     mass: Shared[float] = 0.0  # sum over all rows of the slope of a loss far away; 0: not known

@@ -17,6 +17,7 @@ from glmesh.core.records import PathSolutions
 from glmesh.core.transport import Unfinished
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import Table
+from glmesh.kernels.warm import warm_up_totals
 from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
 from glmesh.methods.totals.rows import Rows
@@ -138,6 +139,7 @@ class TotalNodes(HostedNodes[Rows, StateT]):
             raise refusal
         name = type(method).__name__
         refuse_features(setup.problem, name)
+        warm_up_totals()  # so that no round is timed with a compilation in it
         super().__init__(setup, method, setup.connect(), deal(setup))
         self.transport.carries.check(Contents(totals=True))
         self.summary = agree_on_data(setup, self.transport)

@@ -17,10 +17,8 @@ import numpy as np
 
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Loss, Table
+from glmesh.kernels.interior import KEPT, OFF_CENTRE
 from glmesh.types import Matrix, Vector
-
-REACH = 1e3  # factor by which a multiplier may differ from its value at the centre
-KEPT = 0.1  # share of a multiplier that a step leaves at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +68,12 @@ class Pieces:
         m, B, right = mu * self.share, self.width, g > 0
         z, v = np.maximum(at.z - step, KEPT * at.z), np.maximum(at.v + step, KEPT * at.v)
         centre = self.small(g, m)
-        small = np.clip(np.where(right, z, v), centre / REACH, np.minimum(REACH * centre, 0.5 * (centre + B)))
+        small = np.clip(np.where(right, z, v), centre / OFF_CENTRE, np.minimum(OFF_CENTRE * centre, 0.5 * (centre + B)))
         z, v = np.where(right, small, B - small), np.where(right, B - small, small)
         p = np.maximum((m + at.p * step) / at.z, KEPT * at.p)
         q = np.maximum((m - at.q * step) / at.v, KEPT * at.q)
         target = np.where(right, m / v, m / z)
-        less = np.clip(np.where(right, q, p), target / REACH, REACH * target)
+        less = np.clip(np.where(right, q, p), target / OFF_CENTRE, OFF_CENTRE * target)
         more = less + np.abs(g)
         return Multipliers(z, v, np.where(right, more, less), np.where(right, less, more))
 

@@ -29,13 +29,13 @@ from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.methods.totals.traits import is_smooth
 from glmesh.types import Matrix, SampleMatrix, Vector
 
-EPSILON = 2.0**-50  # relative error of a prediction by coefficients w = B c, which are rounded
-# [combinations] more than rows: so many random vectors span the rows with a condition number of some tens (Halko,
-# Martinsson and Tropp 2011, section 10, recommend some more than the rank)
+EPSILON = 2.0**-50  # relative error of a prediction by coefficients w = B c, because they are rounded too
+# [combinations] more than rows, because so many random vectors span the rows with a condition number of some tens
+# (Halko, Martinsson and Tropp 2011, section 10, recommend some more than the rank)
 SPARE = 4
-MOST_NUMBERS = 2**22  # [numbers] of the total that tells the span: 32 MB
-FEWEST_COEFFICIENTS = 500  # below which a Hessian is short enough
-CHUNK = 256  # [rows] that are compared with the basis at a time: 15 MB for some thousand columns
+MOST_NUMBERS = 2**22  # [numbers] of the total that tells the span, because that is 32 MB
+FEWEST_COEFFICIENTS = 500  # [coefficients] up to which the span is not used, because a Hessian is short enough
+CHUNK = 256  # [rows] that are compared with the basis at a time, because that is 15 MB for some thousand columns
 
 Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 from glmesh.kernels.gram import add_gram, add_products, add_sums, pack_triangle
 from glmesh.types import Indices, Matrix, SampleMatrix, Vector
 
-CHUNK = 1024  # [rows] that are summed at a time: fewer round less, more take less overhead
-DENSE = 0.3  # share of nonzeros above which dense products are faster than sparse ones
+CHUNK = 1024  # [rows] that are summed at a time, because fewer round less and more take less overhead
+DENSE = 0.3  # share of nonzeros above which products are dense, because they are faster then; bits alone depend on it
 
 
 @dataclass(frozen=True, eq=False)
