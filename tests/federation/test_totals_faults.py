@@ -15,7 +15,7 @@ from glmesh.engine.result import Result
 from glmesh.methods import ProximalNewton
 from glmesh.types import Matrix, Vector
 from tests.cases import cases
-from tests.peers import Sites, sites
+from tests.peers import Proxies, Sites, sites
 
 needs_peers()
 
@@ -105,3 +105,36 @@ def test_a_late_site_takes_part_from_when_it_comes(tmp_path: Path) -> None:
         for model in models:
             np.testing.assert_array_equal(model.coef, models[0].coef)
             assert set(model.sites) >= {"n0", "n1", "n2"}
+
+
+@pytest.mark.parametrize("gone", ["wait", "without"])
+def test_a_network_that_falls_apart_gives_one_answer(gone: str, tmp_path: Path) -> None:
+    parts = rows(5)
+    answer = expected(parts)
+    network = {"topology": "complete", "gone": gone, "gone_after": 3.0}
+    with (
+        sites(tmp_path, parts, problem=PROBLEM, network=network) as made,
+        Proxies(made.ports[:3]) as proxies,
+    ):
+        for k in (3, 4):  # the larger number dials
+            made.write_node(k, neighbours={f"n{j}": f"127.0.0.1:{proxies.ports[j]}" for j in range(3)})
+        made.start()
+        made.until(lambda: kept(made, 0) > POINTS[1])
+        proxies.cut()
+        if gone == "without":
+            made.until(lambda: made.ended(0) or len(made.history(0)[-1]["members"]) == 3)
+            assert made.wait(60, [0, 1, 2]) in ([4, 4, 4], [0, 0, 0]), made.output()
+            models = [made.model(k) for k in range(3)]
+            if models[0].without:
+                assert set(models[0].without) == {"n3", "n4"}
+                assert not made.ended(3)  # two of five wait
+                made.until(lambda: bool(made.history(3)[-1].get("waiting")))
+                assert made.history(3)[-1]["waiting"]["names"] == ["n0", "n1", "n2"]
+                np.testing.assert_allclose(models[0].coef, expected(parts[:3]).coef, rtol=1e-2, atol=1e-3)
+            np.testing.assert_array_equal(models[0].coef, models[2].coef)
+            return
+        made.until(lambda: made.ended(0) or bool(made.history(0)[-1].get("waiting")))
+        proxies.heal()
+        assert made.wait(60) == [0] * 5, made.output()
+        for k in range(5):
+            np.testing.assert_array_equal(made.model(k).coef, answer.coef)

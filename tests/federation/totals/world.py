@@ -198,7 +198,9 @@ class World:
         self.cut: set[frozenset[int]] = set()
         self.deaf: set[tuple[int, int]] = set()  # (sender, receiver) that does not hear it
         self.caught: list[bytes] = []  # what the hostile router has kept
-        self.keeper = int(rng.choice([k for k in range(self.n) if k not in self.late]))  # its disk is never lost
+        # fewer than half forget: where all that voted for a model have lost their disks, nobody can know of it
+        others = [k for k in range(self.n) if k not in self.late]
+        self.forgetful = set(rng.permutation(others)[: (len(others) - 1) // 2].tolist())
         self.loss, self.calm = float(rng.choice([0.0, 0.05, 0.3])), False
 
     # processes
@@ -325,7 +327,7 @@ class World:
         """Let one thing go wrong."""
         member = int(self.rng.integers(self.n))
         what = str(self.rng.choice(WRONGS))
-        if what in ("backup", "lost") and member == self.keeper:
+        if what in ("backup", "lost", "clone") and member not in self.forgetful:
             return
         if what in ("crash", "backup", "data", "lost") and member in self.up:
             del self.up[member]

@@ -212,11 +212,13 @@ class Totalling:
         absent = agreement.absent(now)
         away = {k: now - since for k, since in absent.items()}
         gone = sorted({k for k, seconds in away.items() if seconds >= self.facts.gone_after} | set(refusals))
-        left = [k for k in agreement.memory.voters if k not in gone]
-        if self.facts.without and gone and len(left) < self.facts.least:
+        voters = agreement.memory.voters
+        left = [k for k in voters if k not in gone]
+        is_majority = 2 * len(left) > len(voters)  # a minority waits: the others may go on
+        if self.facts.without and gone and is_majority and len(left) < self.facts.least:
             self._save()
             verb = "is" if len(gone) == 1 else "are"
-            few = {0: "no site is", 1: "one site is", 2: "two sites are"}[len(left)]
+            few = "one site is" if len(left) == 1 else "two sites are"
             why = f"{' and '.join(names[k] for k in gone)} {verb} gone; {few} too few."
             return Ending(TrainingOutcome.TOO_FEW, why=why)
         limit = self._federation.network.wait_at_most

@@ -24,7 +24,8 @@
   is never answered in another; a new fit begins at a drawn start unless all members' records say that it need not. The
   record of a site names the set of its last contribution and the start of that fit.
 - No two models are final. Views are the ballots of Paxos, the vote for a model is its acceptance: a view takes over the
-  latest vote among its members, and any view shares a member that remembers with any majority of votes.
+  latest vote among its members, and any view shares a member that remembers with any majority of votes. If
+  more than half lose their disks after a vote, nobody can know of it: this is outside of what holds.
 
 **Views** need the yes of all their members. More than half of the members that count must be in a view and remember,
 that is, have been in a view since their process began; or all that count are in it. A process that was restarted,

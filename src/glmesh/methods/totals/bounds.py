@@ -104,7 +104,7 @@ def _open_equations(
     rounded = bool((np.abs(r) <= ROUNDED * (dual.noise + dual.scatter)).all())
     if rounded and flat.trusts(factored, asked):
         rho = factored.norm(r) + dual.noise * float(factored.deviations.sum())
-        return pulls, (np.sqrt(dual.slack) + rho) ** 2
+        return pulls, (np.sqrt(max(dual.slack, 0.0)) + rho) ** 2
     return pulls, np.inf
 
 

@@ -111,7 +111,11 @@ class InteriorPoint(TotalMethod[InteriorState]):
         trial = steps.TrialPoint.of(model, state)
         sums = yield Total(_stacked([fields for fields, _ in made]), like=like, at=trial.point)
         state.sums = sums
-        factor = steps.newton_matrix(model, trial, sums)
+        try:
+            factor = steps.newton_matrix(model, trial, sums)
+        except np.linalg.LinAlgError:  # columns so alike, and rows so flat, that rounding is all there is
+            state.failure = "rounding"
+            return
         if not steps.may_be_coarse(like, sums, n_nodes):
             self._certify(block, state, trial, factor)
         state.watch()
