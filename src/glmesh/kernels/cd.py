@@ -34,7 +34,7 @@ _FLOOR = 1e-3  # least curvature of a unit under row weights, relative to its cu
 
 @kernel
 def _compare(r, w):
-    """Return the Euclidean norms (of r - w, of w) of two vectors of shape (d,), each summed in four partial sums."""
+    """Return (norm(r - w), norm(w)), Euclidean norms for two vectors of shape (d,), each added up in four partial sums."""
     j, end = ZERO, np.uint64(w.size)
     a0 = a1 = a2 = a3 = s0 = s1 = s2 = s3 = 0.0
     while j + FOUR <= end:
@@ -88,7 +88,8 @@ def _move(design, node, i, change):
 def _column_step(design, node, x, i, curvature):
     """Minimise the node's subproblem over the variable x_i alone; update x and the residual in place.
 
-    Return (change of x_i, move of the slope at which x_i leaves its kink or bound; -1 if it moved or is at none).
+    Return (change of x_i, margin): the margin is the move of the slope at which x_i leaves its kink or bound, and -1 if
+    x_i moved or is at none.
     """
     slope, row, old = dot(design.indptr, design.indices, design.data, i, node.r), row_of(design.table, i), x[i]
     if design.kind == LOGISTIC_DUAL:
@@ -177,7 +178,10 @@ def _pass(design, task, memory, scratch, node, pass_):
 
 @kernel
 def _begin(design, task, memory, scratch, k):
-    """Prepare node k for a round: set its residual r_k = w_k and its scratch arrays; return its `NodeView`."""
+    """Prepare node k for a round: set its residual r_k = w_k and its scratch arrays; return its `NodeView`.
+
+    A `NodeView` is a tuple of views on the arrays of node k.
+    """
     first, last = design.unit_starts[k], design.unit_starts[k + ONE]
     weighted = task.rows.size > 0
     w, r = task.w[k if task.w.shape[0] > 1 else ZERO], memory.r[k]
@@ -201,8 +205,9 @@ def _begin(design, task, memory, scratch, k):
 def _finish(design, task, memory, scratch, node):
     """Add step_k q_k A_k D_k to the estimate of node k, and shorten its update D_k to gamma D_k if gamma is not 1.
 
-    q_k A_k D_k is r_k - w_k, rounded like w_k; or it is recomputed from the columns, where it is small beside w_k
-    (`Task.afresh`) or where rows without weight hide it from the residual.
+    D_k is the change of x_k in this round. q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed
+    from the columns, where it is small beside w_k (`Task.afresh`) or where rows without weight hide it from the
+    residual.
     """
     k, w, r, x, before = node.k, node.w, node.r, task.x, scratch.before
     begin, end, out = design.starts[k], design.starts[k + ONE], task.estimate[k]
@@ -253,7 +258,8 @@ def _solve_node(design, task, memory, scratch, k):
 def solve_nodes(design, task, memory, scratch):
     """Decrease the subproblem of every node k by an update D_k: x_k += gamma D_k and estimate_k += step_k q_k A_k D_k.
 
-    Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays.
+    `design` is a Design, `task` a Task, `memory` a Memory and `scratch` a Scratch (`glmesh.kernels.subproblem`). Writes
+    task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
     """
     for k in range(np.uint64(design.starts.size) - ONE):
         task.visited[k] = ZERO

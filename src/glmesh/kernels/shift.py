@@ -26,9 +26,12 @@ def _derivatives(kind, y, c, delta, z):
 
 @kernel
 def _slope(kind, y, c, delta, e, v, b):
-    """Return the derivatives at b of sum_i c_i loss(y_i, v_i + b e_i): (first, size of its terms, second).
+    """Return (first, size, second) of sum_i c_i loss(y_i, v_i + b e_i): its derivatives in the intercept b, and a
+    scale.
 
-    The first is summed with twice the digits (Kahan); the size of its terms is the scale of its rounding error.
+    y are targets, c weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
+    `size` is the sum of the absolute terms of the first derivative, the scale of its rounding error; that one is summed
+    with twice the digits (Kahan).
     """
     slope = lost = size = bend = 0.0
     for i in range(np.uint64(v.size)):
@@ -47,9 +50,11 @@ def _slope(kind, y, c, delta, e, v, b):
 
 @kernel
 def _mean_step(kind, y, c, e, v, b):
-    """Return the move of the intercept b that makes the weighted mean of y - v - b e zero; NaN if all weights are zero.
+    """Return the change of the intercept b after which the weighted mean of y - v - b e is zero; NaN if all weights are
+    zero.
 
-    Losses of labels take y = 0 here.
+    y are targets (taken as 0 for losses of labels), c weights, v predictions without intercept, e the factors of the
+    intercept, each of shape (m,).
     """
     pull = weight = 0.0
     for i in range(np.uint64(v.size)):
@@ -61,6 +66,8 @@ def _mean_step(kind, y, c, e, v, b):
 @kernel
 def best_shift(kind, y, c, delta, e, v, near):
     """Return the intercept b that minimises sum_i c_i loss(y_i, v_i + b e_i), starting at the guess `near`.
+
+    y are targets, c weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
 
     `delta` is the width of Huber's loss. Newton's method while its steps halve at least; else steps that grow until the
     root is bracketed, then bisection.
