@@ -36,7 +36,7 @@ class Fitted:
         return np.empty(0) if self.table.y is None else np.asarray(self.table.y, dtype=np.float64)
 
     def remarks(self) -> list[str]:
-        """Return sentences for people: that columns were reordered, and which are not used; an empty list if neither."""
+        """Return sentences for people: that columns were reordered, and which are not used; an empty list if none."""
         said = []
         if self.reordered:
             said.append(f"{self.table.where}: the columns stand in another order; they were put in order by name")
@@ -157,7 +157,7 @@ def _first_text(column: TextColumn) -> str:
 
 
 def _refuse_missing(table: DataTable) -> None:
-    """Raise Mismatch if a feature or the target lacks a value (NaN, or "" for texts); a sparse X is not checked here."""
+    """Raise Mismatch if a feature or the target lacks a value (NaN, or "" for texts); a sparse X is not checked."""
     holes = np.isnan(table.X) if isinstance(table.X, np.ndarray) else np.zeros((0, 0), dtype=np.bool_)
     names = [table.columns[k] for k in np.flatnonzero(holes.any(axis=0))]
     rows = np.flatnonzero(holes.any(axis=1)) if names else np.flatnonzero(table.missing_labels)
@@ -247,7 +247,7 @@ def listed(names: tuple[str, ...] | list[str]) -> str:
 
 
 def _visible(name: str) -> str:
-    """Return the name, or its quoted ASCII literal if it has blanks at an end, invisible signs or decomposed accents."""
+    """Return the name, or its quoted ASCII literal if it has a blank at an end, invisible or decomposed characters."""
     plain = name == name.strip() and name.isprintable() and unicodedata.is_normalized("NFC", name)
     return name if plain else ascii(name)
 

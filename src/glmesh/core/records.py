@@ -12,7 +12,7 @@ _NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can g
 
 @dataclass(frozen=True, eq=False)
 class PathSolutions:
-    """Solutions of one problem for n weights of its penalty, which were solved at once."""
+    """Solutions of one problem for n weights of its penalty, solved together: a row or entry per weight."""
 
     coefs: Matrix  # (n, p)
     intercepts: Vector  # (n,)
@@ -43,7 +43,7 @@ class Measures:
 
 @dataclass
 class Traffic:
-    """Counters of what a run has sent so far."""
+    """Counters of a run so far: exchanges, and bytes sent over all directed links."""
 
     communications: int = 0  # exchanges that a node waited for
     bytes: int = 0  # over all directed links
@@ -127,12 +127,14 @@ class Certificate:
 
     @property
     def smallest(self) -> float:
-        """The smallest absolute value of the objective that its two bounds leave possible."""
+        """Smallest absolute value of the objective that is possible between `objective_low` and `objective_high`."""
         return max(self.objective_low, -self.objective_high, 0.0)
 
     @property
     def relative(self) -> float:
-        """Bound divided by `smallest`; infinite where that is zero and the bound is not."""
+        """`bound` divided by `smallest`, an upper bound of the relative gap; 0 if both are 0, infinite if only
+        `smallest` is.
+        """
         smallest = self.smallest
         return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 

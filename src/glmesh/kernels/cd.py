@@ -34,7 +34,7 @@ _FLOOR = 1e-3  # least curvature of a unit under row weights, relative to its cu
 
 @kernel
 def _compare(r, w):
-    """Return (norm(r - w), norm(w)), Euclidean norms for two vectors of shape (d,), each added up in four partial sums."""
+    """Return (norm(r - w), norm(w)), Euclidean norms for two vectors of shape (d,), each in four partial sums."""
     j, end = ZERO, np.uint64(w.size)
     a0 = a1 = a2 = a3 = s0 = s1 = s2 = s3 = 0.0
     while j + FOUR <= end:

@@ -70,7 +70,7 @@ class Memory(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Uninitialised arrays for intermediate results of a solver; node k uses the entries of its own columns and units."""
+    """Uninitialised arrays for intermediate results of a solver; node k uses the entries of its columns and units."""
 
     before: Vector  # (columns,) x at the start of the round
     pulls: Vector  # (columns,) -A^T r, or the slopes of a group

@@ -267,7 +267,9 @@ def _gossip_scale(lowest: float, highest: float, degree: float) -> float:
 
 
 def _as_square(matrix: ArrayLike | sp.sparray) -> sp.coo_array:
-    """Return the matrix as float64 triplets without duplicates; InvalidNetwork for one that is empty or not square."""
+    """Return a matrix of shape (K, K) as float64 triplets without duplicates; InvalidNetwork if it is empty or not
+    square.
+    """
     array = matrix if isinstance(matrix, sp.sparray | sp.spmatrix) else np.asarray(matrix)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise InvalidNetwork(f"a mixing matrix is square, one row per node; got shape {array.shape}")
@@ -305,7 +307,7 @@ def _check_entries(given: sp.coo_array, tol: float) -> None:
 
 
 def _is_bipartite(matrix: sp.csr_array) -> bool:
-    """Return whether a connected graph is bipartite: every edge joins an even and an odd distance from node 0."""
+    """Return whether a connected graph, given by the nonzeros of a matrix, is bipartite: no cycle has odd length."""
     parity = csgraph.shortest_path(matrix, unweighted=True, indices=0) % 2
     links = matrix.tocoo()
     return bool(np.all((parity[links.row] != parity[links.col]) | (links.row == links.col)))

@@ -114,7 +114,8 @@ def consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE
 
 
 def proven_gap(matrix: sp.csr_array, gap: float) -> float:
-    """Return `gap` less rounding, if λ_2 <= 1 - gap is proven; else 0.
+    """Return `gap` less rounding if the second largest eigenvalue λ_2 of the matrix W is proven to be <= 1 - gap; else
+    0.
 
     A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1 - gap) I - W
     = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1. The factors are
@@ -139,7 +140,7 @@ def is_averaging(matrix: sp.csr_array) -> bool:
 
 
 def _is_disconnected(matrix: sp.csr_array) -> bool:
-    """Return whether the graph of W is disconnected."""
+    """Return whether the graph whose edges are the nonzeros of a mixing matrix W is disconnected."""
     return bool(csgraph.connected_components(matrix, directed=False, return_labels=False) > 1)
 
 
@@ -158,7 +159,10 @@ def _start(n: int) -> NDArray[np.float64]:
 
 
 def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start: NDArray[np.float64]) -> float:
-    """Return the second largest eigenvalue of a mixing matrix W, given as x -> W x; raise ArpackNoConvergence."""
+    """Return the second largest eigenvalue of a mixing matrix W, given as x -> W x, by Lanczos' method from `start`.
+
+    `start` has mean zero, shape (n,). Raise ArpackNoConvergence if the method does not converge.
+    """
     n = len(start)
     # W - 2·11ᵀ/K has the eigenvalues of W, with -1, below all others, in the place of 1
     deflated = splinalg.LinearOperator((n, n), lambda x: apply(x) - 2.0 * x.mean(), dtype=np.float64)
@@ -167,9 +171,10 @@ def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start:
 
 
 def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> float:
-    """Return 1 - λ_2 as 1 / λ_max of the inverse of I - W on the vectors of mean zero.
+    """Return 1 - λ_2, λ_2 the second largest eigenvalue of a mixing matrix W, by Lanczos' method with the inverse of I
+    - W.
 
-    For graphs that mix slowly: those have small cuts, and so a cheap factorisation.
+    `start` has mean zero, shape (n,). For graphs that mix slowly: those have small cuts, and so a cheap factorisation.
     """
     n = matrix.shape[0]
     # with x_0 = 0 the rest of (I - W) x = b is positive definite, and b has mean zero, so row 0 follows
