@@ -61,7 +61,7 @@ class ProcessGroup:
         return np.concatenate(list(parts))
 
     def gather(self, parts: list[T]) -> list[T] | None:
-        """Gather: return the list of the entries of all processes, in node order, at rank 0; None at the other ranks."""
+        """Gather: return the list of the entries of all processes, in node order, at rank 0; None at other ranks."""
         return parts
 
     def scatter(self, parts: list[T] | None) -> list[T]:

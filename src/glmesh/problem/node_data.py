@@ -72,7 +72,7 @@ class NodeData:
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
 
     def with_targets(self, y: ArrayLike, sample_weight: ArrayLike) -> NodeData:
-        """Return a copy of this data with other targets and sample weights, both of shape (m,); the columns are shared."""
+        """Return a copy of this data with other targets and sample weights, each of shape (m,); columns are shared."""
         new = copy.copy(self)
         new._set_targets(y, sample_weight)
         return new

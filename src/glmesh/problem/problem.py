@@ -269,7 +269,7 @@ class Problem:
         return f, g if order is None else g.take(order)
 
     def _order(self, own: Indices) -> Indices | None:
-        """Return the permutation that puts a node's stored columns in the order `own`, or None if it is the identity."""
+        """Return the permutation that puts a node's stored columns in the order `own`; None if it is the identity."""
         order = own - own.min(initial=self.n)
         return None if np.array_equal(order, np.arange(len(order))) else order
 
@@ -336,7 +336,7 @@ class Problem:
         return new
 
     def _with(self, part: int, data: NodeData, penalty: Separable) -> Problem:
-        """Return a new Problem with other data and another penalty in part number `part`; this problem does not change."""
+        """Return a new Problem with other data and another penalty in part number `part`; this one does not change."""
         spec = self.spec.with_penalty(part, penalty, None if self.pooled else len(self.parts))
         parts = [(data if k == part else other).with_spec(spec) for k, other in enumerate(self.parts)]
         new = Problem(spec, parts, self.pooled)
@@ -400,7 +400,7 @@ class Problem:
         return self._respecified(replace(self.spec, anchor=float(intercept)))
 
     def _respecified(self, spec: ProblemSpec) -> Problem:
-        """Return a copy of the problem that keeps the matrix A and has the functions f and g of another specification."""
+        """Return a copy of the problem with the matrix A that it has and the functions f and g of another `spec`."""
         new = Problem(spec, [part.with_spec(spec) for part in self.parts], self.pooled)
         if self._composite is None:
             return new
@@ -512,9 +512,9 @@ class Problem:
 
 
 def _check_parts(parts: Sequence[tuple[Data, ...]], spec: ProblemSpec) -> None:
-    """Raise InvalidData or InvalidInput unless each of `parts` is (X, y) or (X, y, weights).
+    """Raise InvalidData unless there is a part, and each of `parts` is (X, y) or (X, y, weights).
 
-    If each node has a penalty of its own, there must be as many parts as penalties.
+    Raise InvalidInput if each node has a penalty of its own, but there are not as many penalties as parts.
     """
     if not len(parts):
         raise InvalidData("parts is empty: give one (X, y) per node")

@@ -237,7 +237,7 @@ def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T
 
 
 def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str) -> None:
-    """Raise InvalidInput for the first key of `data` that is not in `known`; the message names the nearest known one."""
+    """Raise InvalidInput for the first key of `data` that is not in `known`; the message names a similar known key."""
     names = list(known)
     for key in data:
         if key in names:
