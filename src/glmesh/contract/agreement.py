@@ -58,8 +58,7 @@ def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
 
 
 def outliers(values: Mapping[str, Hashable]) -> dict[str, str]:
-    """Return {site: another site with another value} for the sites whose value is not that of more than half of all
-    sites.
+    """Return {site: a site with another value} for the sites whose value is not that of more than half of all.
 
     `values` maps each site to its value. Where no value has a majority, all sites are returned; where all values are
     equal, the dict is empty.
@@ -81,10 +80,9 @@ def _order(label: str | float) -> tuple[bool, str | float]:
 
 
 def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]:
-    """Return {site: sentence} for the sites that have a label which no more than half of all sites have; else an empty
-    dict.
+    """Return {site: sentence} for the sites that have a label which no more than half of all sites have.
 
-    The sentence tells the labels of the site and of all others, and ends with `advice`.
+    Otherwise an empty dict. The sentence tells the labels of the site and of all others, and ends with `advice`.
     """
     times = Counter(label for offer in offers.values() for label in offer.labels)
     usual = {label for label, count in times.items() if 2 * count > len(offers)}
@@ -102,8 +100,7 @@ def _names(offer: Contract) -> tuple[str, ...]:
 
 
 def _lacks(offer: Contract, other: Contract, site: str) -> str:
-    """Return a clause that names the columns which `offer` lacks, or has besides, compared with `other`, the offer of
-    `site`.
+    """Return a clause that names the columns which `offer` lacks, or has besides, compared with `other` of `site`.
 
     Return "" where columns have no names.
     """
@@ -121,9 +118,7 @@ def _column_list(names: list[str]) -> str:
 
 
 def _said_names(offer: Contract) -> str:
-    """Return the features of an offer as words of a message: "has the columns age, bmi", or "has 2 columns" without
-    names.
-    """
+    """Return the features of an offer as words of a message: "has the columns age, bmi", or "has 2 columns"."""
     names = [column.name for column in offer.columns]
     return f"has the columns {listed(names)}" if offer.header else f"has {len(names)} columns"
 

@@ -20,9 +20,7 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>",
 
 @dataclass(frozen=True)
 class Column:
-    """A feature that the tables of all sites must have: its name, its kind ("number" or "boolean"), plausible range and
-    unit.
-    """
+    """A feature that the tables of all sites must have: name, kind ("number" or "boolean"), plausible range, unit."""
 
     name: str
     kind: str = "number"  # one of KINDS
@@ -39,8 +37,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Contract:
-    """What the tables of all sites must have alike: target, features by name and kind, labels, split and special
-    columns.
+    """What the tables of all sites must have alike: target, features by name and kind, labels, split, row names.
 
     `columns` is empty where each site has features of its own (split by features).
     """
@@ -103,8 +100,9 @@ class Contract:
         return replace(self, labels=labels)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contract as a dict of field names to plain data, for a TOML or JSON file; fields that are None are
-        left out.
+        """Return the contract as a dict of field names to plain data, for a TOML or JSON file.
+
+        Fields that are None are left out.
         """
         tree = asdict(self)
         tree["columns"] = [
@@ -136,8 +134,7 @@ def doubled(names: Iterable[str]) -> list[str]:
 
 
 def kind_of(values: Vector) -> str:
-    """Return the kind of a feature with these values, (m,): "boolean" if 0 and 1 both occur and nothing else, else
-    "number".
+    """Return the kind of a feature from its values, (m,): "boolean" if just 0 and 1 occur, both, else "number".
 
     NaN stands for a missing value and does not count.
     """
@@ -147,8 +144,9 @@ def kind_of(values: Vector) -> str:
 
 
 def _label(value: object) -> str | float:
-    """Return the label of a class, as a file gives it: a text as it is, a number as float; InvalidInput for anything
-    else.
+    """Return the label of a class, as a file gives it: a text as it is, a number as float.
+
+    InvalidInput for anything else.
     """
     if isinstance(value, str):
         return value

@@ -142,10 +142,9 @@ def _refuse_text(table: DataTable) -> None:
 
 
 def _first_text(column: TextColumn) -> str:
-    """Return a sentence with the line and content of the column's first cell that is text; only its own site may see
-    it.
+    """Return a sentence with the line and content of the column's first cell that is text.
 
-    If the cell resembles a number, the sentence also says how to write numbers.
+    Only its own site may see it. If the cell resembles a number, the sentence also says how to write numbers.
     """
     said = f"line {column.line} holds {column.cell!r}"
     if not _LIKE_NUMBER.fullmatch(column.cell):
@@ -172,8 +171,9 @@ def _refuse_missing(table: DataTable) -> None:
 
 
 def _refuse_large(table: DataTable) -> None:
-    """Raise Mismatch if a feature or target is infinite, or so large that its square is; a sparse X is not checked
-    here.
+    """Raise Mismatch if a feature or target is infinite, or so large that its square is.
+
+    A sparse X is not checked here.
     """
     columns = [(name, table.column(k)) for k, name in enumerate(table.columns)] if not issparse(table.X) else []
     if table.y is not None and table.y.dtype.kind == "f":
@@ -253,9 +253,7 @@ def _visible(name: str) -> str:
 
 
 def spoken(labels: tuple[str | float, ...]) -> str:
-    """Return labels joined by commas as a person writes them, whole numbers without a decimal point: "0, 1" or "no,
-    yes".
-    """
+    """Return labels joined by commas, as a person writes them: "no, yes", or "0, 1" without decimal points."""
     return listed([label if isinstance(label, str) else plain_number(label) for label in labels])
 
 

@@ -12,9 +12,7 @@ from glmesh.types import Flags, Indices, Labels, SampleMatrix, Vector
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of a data file that holds text instead of numbers: its name and position, and its first cell that is
-    text.
-    """
+    """A column of a data file that holds text instead of numbers: its name, position, and first cell with text."""
 
     name: str
     line: int  # of the file, with the first cell that is no number
@@ -71,8 +69,9 @@ class DataTable:
 
     @property
     def missing_labels(self) -> Flags:
-        """Return a mask of shape (m,), true where y is missing (NaN among numbers, "" among texts); shape (0,) without
-        y.
+        """Return a mask of shape (m,), true where y is missing (NaN among numbers, "" among texts).
+
+        Shape (0,) without y.
         """
         if self.y is None:
             return np.empty(0, dtype=np.bool_)
@@ -88,8 +87,9 @@ class DataTable:
         return np.asarray(column.toarray() if issparse(column) else column, dtype=np.float64)[:, 0]
 
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
-        """Return a table with only the columns `chosen` of X (indices, in that order), whose names are `names`; None:
-        no names.
+        """Return a table with only the columns `chosen` of X (indices, in that order), whose names are `names`.
+
+        None: no names.
         """
         same = np.array_equal(chosen, np.arange(self.X.shape[1]))  # then the memory is the same, and so are products
         X = self.X if same else self.X[:, chosen]

@@ -55,11 +55,11 @@ class NetworkInfo:
         schedule: tuple[Mixing, ...] | None = None,
         speeds: Vector | None = None,
     ) -> NetworkInfo:
-        """Return the constants of the network whose mixing matrix is `mixing`; every node that knows it computes equal
-        ones.
+        """Return the constants of the network whose mixing matrix is `mixing`.
 
-        `diameter` counts links. `schedule` is the mixing of each exchange in turn; None: always `mixing`. `speeds`,
-        shape (K,), are nonzeros a second that nodes work through; None: there is no virtual clock.
+        Every node that knows it computes equal ones. `diameter` counts links. `schedule` is the mixing of each exchange
+        in turn; None: always `mixing`. `speeds`, shape (K,), are nonzeros a second that nodes work through; None: there
+        is no virtual clock.
         """
         parents, depth = topology.spanning_tree(mixing.matrix)
         schedule = (mixing,) if schedule is None else schedule
@@ -78,8 +78,9 @@ class NetworkInfo:
 
     @staticmethod
     def of_graph(graph: nx.Graph, seed: int) -> NetworkInfo:
-        """Return the NetworkInfo of a connected graph with Metropolis weights; `seed` is that of all randomness of the
-        run.
+        """Return the NetworkInfo of a connected graph with Metropolis weights.
+
+        `seed` is that of all randomness of the run.
         """
         weights = metropolis(graph)
         return NetworkInfo.of(weights, topology.diameter(weights.matrix), seed)
@@ -130,10 +131,10 @@ class Block:
         allocate: Callable[[], Matrix],
         threads: ThreadPool = SERIAL,
     ) -> Block:
-        """Return the block of the nodes with the ids `ids`, ascending; forms[k] is the objective f(Ax) + g(x) of node
-        ids[k].
+        """Return the block of the nodes with the ids `ids`, ascending.
 
-        `allocate` returns the zeroed (n_hosted, d) array for the nodes' vectors, from which a transport sends.
+        forms[k] is the objective f(Ax) + g(x) of node ids[k]. `allocate` returns the zeroed (n_hosted, d) array for the
+        nodes' vectors, from which a transport sends.
         """
         starts = np.cumsum([0] + [form.columns.n for form in forms])
         columns = Columns.join([form.columns for form in forms])
@@ -149,9 +150,7 @@ class Block:
         )
 
     def with_functions(self, f: Smooth, terms: list[Separable]) -> Block:
-        """Return a copy of this block with the functions f, and terms[k] as g of node k, of the kinds that it has
-        already.
-        """
+        """Return a copy of this block with other functions: f, and terms[k] as g of node k, of the kinds it has."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
         for name in ("table", "g", "kinked", "_bounds", "designs"):
@@ -238,9 +237,7 @@ class Block:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Contiguous ranges of hosted nodes, one per thread of the pool, with about equal numbers of stored matrix
-        entries.
-        """
+        """Contiguous ranges of hosted nodes, one per thread, with about equal numbers of stored matrix entries."""
         return self.threads.spans(self.stored)
 
     @cached_property

@@ -37,8 +37,7 @@ class RoundMaker(Protocol[Hosted, Carried]):
 
 
 class HostedNodes(ABC, Generic[BlockT, StateT]):
-    """Base of the nodes that this process hosts: their blocks, the states of the blocks, and the transport to other
-    nodes.
+    """Base of the nodes that this process hosts: their blocks, the blocks' states, and the transport.
 
     What only some methods can do raises InvalidInput here, and is overridden by the methods that can.
     """
@@ -75,8 +74,9 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         drive(self.transport, self.rounds(number))
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return the context manager in which rounds are computed; subclasses silence overflow with it, here it does
-        nothing.
+        """Return the context manager in which rounds are computed.
+
+        Subclasses silence overflow with it, here it does nothing.
         """
         return nullcontext()
 
@@ -111,8 +111,9 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     @property
     @abstractmethod
     def estimates(self) -> Matrix:
-        """Row k is node k's estimate v_k of Ax, or its copy of the coefficients in a consensus method; shape (K, d), a
-        copy.
+        """Estimates v_k of Ax of all nodes, shape (K, d), a row per node, a copy.
+
+        In a consensus method row k is node k's copy of the coefficients.
         """
 
     @property
@@ -122,9 +123,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @abstractmethod
     def measure(self, rounds: int) -> Measures:
-        """Return the Measures (objective, duality gap, consensus violation) of the present state, after `rounds`
-        rounds.
-        """
+        """Return the Measures (objective, duality gap, consensus) of the present state, after `rounds` rounds."""
 
     @abstractmethod
     def data_of(self, k: int) -> list[object]:
@@ -138,8 +137,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """
 
     def objective_at(self, x: Vector | None, estimates: Matrix, rounds: int) -> float:
-        """Return the objective of the user's problem at the given x, shape (n,), and estimates (K, d), not at the
-        present state.
+        """Return the objective of the user's problem at the given variables x (n,) and estimates (K, d).
 
         `rounds` decides which nodes are members, whose estimates count, as in `members`. InvalidInput unless
         overridden.
@@ -167,8 +165,9 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """List of (round, acceleration from that round on, reason) for every choice of an acceleration so far; else
-        empty.
+        """List of (round, acceleration from that round on, reason) for every choice of an acceleration so far.
+
+        Empty for a method without a choice.
         """
         return []
 
@@ -184,9 +183,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def skipped(self) -> tuple[int, float]:
-        """Pair (number of subproblems skipped so far because they had nothing to gain, nonzeros that solving them would
-        visit).
-        """
+        """Pair (subproblems skipped so far because they had nothing to gain, nonzeros that were not visited so)."""
         return 0, 0.0
 
     # what some methods can do in mid-run
@@ -225,14 +222,16 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return None
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return the present (x, v) of each block of this process, for `go_ahead`; an empty list if the method
-        extrapolates not.
+        """Return the present (x, v) of each block of this process, for `go_ahead`.
+
+        An empty list if the method does not extrapolate.
         """
         return []
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
-        """Extrapolate x and v along a path: add `step` times their change since `before`, a result of `mark`; here do
-        nothing.
+        """Extrapolate x and v along a path: add `step` times their change since `before`, a result of `mark`.
+
+        Here do nothing.
         """
 
     def replace_data(self, problem: Problem, partition: Partition) -> None:
@@ -250,9 +249,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def extents(self) -> list[Extent]:
-        """Extent (numbers of nodes, columns and units) of each block of this process, by which states are cut and
-        merged.
-        """
+        """Extent (numbers of nodes, columns and units) of each block of this process, to cut and merge states."""
         return [Extent(len(ids), 0, 0) for ids in self.setup.node_ids]
 
     @property
@@ -265,8 +262,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return {}
 
     def restore(self, states: list[StateT], watching: list[Any], saved: dict[str, Any]) -> None:
-        """Take over the content of a checkpoint file: the state of each block, and what `watching` and `saved`
-        returned.
+        """Take over the content of a checkpoint: the state of each block, and what `watching` and `saved` returned.
 
         InvalidInput unless overridden.
         """
@@ -277,7 +273,5 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return self.refuse("product")
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise InvalidInput whose message says that `what` works with Cola only, and how to start this method anew
-        instead.
-        """
+        """Raise InvalidInput: `what` works with Cola only; the message says how to start this method anew instead."""
         raise InvalidInput(f"{what} is for Cola; {self.name} starts anew (warm_start=result.coef)")

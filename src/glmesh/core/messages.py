@@ -58,9 +58,7 @@ class Mail:
 
 @dataclass
 class Outbox:
-    """All that the nodes of a block send in one exchange: a row per node to all its neighbours, and mail to single
-    ones.
-    """
+    """All that the nodes of a block send in one exchange: rows, each to all neighbours of a node, and mail to one."""
 
     vectors: Matrix | None = None  # (n_hosted, d) to all neighbours; unchanged until the next exchange has returned
     scalars: Matrix | None = None  # (n_hosted, n) a row to all neighbours; minus infinity is not sent
@@ -79,9 +77,7 @@ NOTHING = Riding()
 
 @dataclass(frozen=True)
 class Contents:
-    """Kinds of content that a method sends, or that a transport can carry: vectors, scalars, totals, and types of
-    parts.
-    """
+    """Kinds of content that a method sends, or a transport can carry: vectors, scalars, totals, types of parts."""
 
     vectors: bool = False
     scalars: bool = False
@@ -153,8 +149,7 @@ class Halo:
         return largest
 
     def around(self, k: int) -> tuple[Indices, Vector]:
-        """Return (rows, weights) of the neighbours of the block's k-th node, itself included, in ascending order of
-        ids.
+        """Return (rows, weights) of the neighbours of the block's k-th node, itself included, by ascending ids.
 
         rows are indices into `vectors` and `scalars`, weights the mixing weights W_kl (0: missing).
         """

@@ -33,10 +33,10 @@ class Method(Protocol[BlockT, StateT]):
 
 
 class Accelerator(Protocol[Worked, Options]):
-    """Protocol of an object that makes the rounds of a method need fewer exchanges; one per block, saved with its
-    state.
+    """Protocol of an object that makes the rounds of a method need fewer exchanges.
 
-    `Worked` is the type of the state that an accelerator reads and writes, `Options` that of the method's options.
+    One per block, saved with its state. `Worked` is the type of the state that an accelerator reads and writes,
+    `Options` that of the method's options.
     """
 
     @property
@@ -44,16 +44,13 @@ class Accelerator(Protocol[Worked, Options]):
         """Objective H, as the block's first node last heard of its total; NaN or inf if it does not know it."""
 
     def round(self, block: Block, state: Worked, how: Options) -> Rounds:
-        """Return a generator that makes one round of a block: it yields each Outbox and is sent the Halo that came
-        back.
+        """Return a generator that makes one round of a block: it yields each Outbox and is sent the Halo for it.
 
         `how` are the options of the method.
         """
 
     def reset(self, block: Block, state: Worked) -> None:
-        """Discard all that was computed from the variables x and estimates v: both were changed from outside, and
-        agree.
-        """
+        """Discard all that was computed from x and the estimates v: both were changed from outside, and agree."""
 
     def retarget(self, block: Block, state: Worked) -> None:
         """Discard all that was computed from the functions f and g: others are used from now on, on the old columns."""

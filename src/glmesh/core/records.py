@@ -132,8 +132,9 @@ class Certificate:
 
     @property
     def relative(self) -> float:
-        """`bound` divided by `smallest`, an upper bound of the relative gap; 0 if both are 0, infinite if only
-        `smallest` is.
+        """`bound` divided by `smallest`, an upper bound of the relative gap.
+
+        0 if both are 0, infinite if only `smallest` is.
         """
         smallest = self.smallest
         return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)

@@ -59,7 +59,8 @@ class Setup:
         return NetworkInfo.of(self.mixing, self.diameter, self.seed, schedule=self.schedule, speeds=speeds)
 
     def agree(self, transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
-        """Run one generator per block to its end over the transport, before round 0; return what each generator
-        returned.
+        """Run one generator per block to its end over the transport, before round 0.
+
+        Return what each generator returned.
         """
         return drive(transport, rounds)

@@ -46,9 +46,7 @@ class Extent(NamedTuple):
 
 
 def merge(states: list[S]) -> S:
-    """Return the state of one large block from the states of several blocks, which are given in the order of their
-    nodes.
-    """
+    """Return the state of one large block from the states of several blocks, given in the order of nodes."""
     merged: S = states[0] if len(states) == 1 else _map(states, _merged)
     return merged
 

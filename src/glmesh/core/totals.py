@@ -97,16 +97,12 @@ class Total:
 
     @property
     def numbers(self) -> int:
-        """Number of whole numbers that a node contributes: per field its entries, its largest one, and a flag if it
-        does not fit.
-        """
+        """Number of whole numbers that a node contributes: per field its entries, its size, and whether it fits."""
         return sum(int(rows.shape[1]) + 2 for rows in self.fields.values())
 
     @property
     def unknown(self) -> list[str]:
-        """Names of the fields that the earlier total `like` lacks or has as zero, so that their units must be agreed on
-        first.
-        """
+        """Names of the fields that the earlier total `like` lacks or has as zero: their units must be agreed on."""
         sizes = {} if self.like is None else self.like.sizes
         return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]
 

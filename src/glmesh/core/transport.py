@@ -49,9 +49,7 @@ class Transport(Protocol):
         """Return a zeroed (n_hosted, width) array for a block's vectors, which are sent from it without a copy."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that changes from exchange to exchange (traffic, clock, messages on their way) as a dict of plain
-        data.
-        """
+        """Return the traffic, the clock and the messages on their way as a dict of plain data, for a checkpoint."""
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from the dict that `state` of another transport returned: traffic, clock, messages on their way."""
@@ -61,10 +59,10 @@ class Transport(Protocol):
 
 
 def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
-    """Step the generators `rounds`, one per block, in lock-step; answer their requests; return what each generator
-    returns.
+    """Step the generators `rounds`, one per block, in lock-step; answer their requests.
 
-    A block that is done waits for the others with empty outboxes: only where a sum failed do some need longer.
+    Return what each generator returns. A block that is done waits for the others with empty outboxes: only where a sum
+    failed do some need longer.
     """
     returned: dict[int, Any] = {}
     answers: list[Halo | Sums | Indices | None] = [None] * len(rounds)

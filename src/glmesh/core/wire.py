@@ -41,8 +41,9 @@ def array_bytes(vector: ArrayLike, kind: str = "<f8") -> memoryview:
 
 
 class Reader:
-    """A cursor over the bytes of a message, from front to end; raises Violation where there are too few or too many
-    bytes.
+    """A cursor over the bytes of a message, from front to end.
+
+    Raises Violation where there are too few or too many bytes.
     """
 
     def __init__(self, content: bytes | bytearray) -> None:

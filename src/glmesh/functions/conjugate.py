@@ -59,8 +59,9 @@ class ConjugateOf(Smooth):
         return self.penalty.conjugate_majorant(v)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): v - step prox_{r/step}(v/step) (Moreau), r the
-        penalty.
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): v - step prox_{r/step}(v/step) (Moreau).
+
+        r is the penalty.
         """
         return v - step * self.penalty.prox(v / step, 1.0 / step)
 
@@ -70,13 +71,14 @@ class ConjugateOf(Smooth):
         return self.penalty.value(np.where(np.abs(w - inside) <= OUTSIDE * np.abs(w), inside, w))
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return a subgradient of f* = r at w, shape (d,): l2 w + linear + l1 sign(w), r the penalty with those
-        factors.
+        """Return a subgradient of f* = r at w, shape (d,): l2 w + linear + l1 sign(w).
+
+        r is the penalty, and l1, l2 and linear are its factors.
         """
         p = self.penalty
         return p.l2 * w + p.linear + p.l1 * np.sign(w)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds max(abs(lo), abs(hi)) of abs(w_i) on the domain of f*, shape (d,) or (); lo and hi are the penalty's."""
+        """Bounds of abs(w_i) on the domain of f*, shape (d,) or (): max(abs(lo), abs(hi)) of the penalty."""
         return self.penalty.support_bound

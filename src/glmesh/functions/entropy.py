@@ -138,7 +138,7 @@ class LogisticDual(Columnwise):
         return LogisticDual(self.y[columns], self.c[columns])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> LogisticDual:
-        """Return one g over the columns of all `parts`, each a LogisticDual, one after the other; `sizes` is not read."""
+        """Return one g over the columns of all `parts`, each a LogisticDual, in turn; `sizes` is not read."""
         duals = [part for part in parts if isinstance(part, LogisticDual)]
         return LogisticDual(np.concatenate([g.y for g in duals]), np.concatenate([g.c for g in duals]))
 

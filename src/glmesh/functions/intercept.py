@@ -44,20 +44,22 @@ class Anchored(ConjugateOf):
         return np.append(coef, intercept / self.scale)
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) = r(w[:-1]) + l2/2 (c - anchor/scale)^2, where r is the penalty and c = w[-1] the scaled
-        intercept.
+        """Return f*(w) = r(w[:-1]) + l2/2 (c - anchor/scale)^2.
+
+        r is the penalty, c = w[-1] the intercept divided by scale.
         """
         return self.free.conjugate(w[:-1]) + self.pull(w)
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = r*(v[:-1]) + b^2/(2 l2) + b anchor/scale with b = v[-1], where r* is the conjugate of the
-        penalty.
+        """Return f(v) = r*(v[:-1]) + b^2/(2 l2) + b anchor/scale with b = v[-1].
+
+        r* is the conjugate of the penalty r.
         """
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
     def pull(self, w: Vector) -> float:
-        """Return l2/2 (c - anchor/scale)^2, the summand of f*(w) that is due to the anchor; c is the last entry of w."""
+        """Return l2/2 (c - anchor/scale)^2, the summand of f*(w) due to the anchor; c is the last entry of w."""
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2
 
 
@@ -145,8 +147,9 @@ class Profiled(Smooth):
         return self.f.majorant(v + self.offset(v) * self.direction)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return the prox of min_b f(. + b e) at v, shape (d,): prox_f(v + b e) - b e, with b such that e.(prox - v) =
-        0.
+        """Return argmin_p F(p) + norm(p - v)^2 / (2 step), shape (d,), for F(p) = min_b f(p + b e).
+
+        The minimiser is prox_f(v + b e) - b e, with b such that the prox moves nothing along e.
 
         e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
         """
@@ -180,10 +183,10 @@ class Profiled(Smooth):
         return self.f.conjugate(w) if abs(along) <= np.dot(np.abs(self.direction), rounding) else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return an element of the subdifferential of f* at w, shape (d,); any shift of that element along e is one
-        too.
+        """Return an element of the subdifferential of f* at w, shape (d,).
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        Any shift of that element along e is one too. e is the direction of the intercept b, shape (d,): ones, or roots
+        of sample weights.
         """
         return self.f.conjugate_subgradient(w)
 

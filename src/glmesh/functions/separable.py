@@ -52,8 +52,9 @@ class Separable(ABC):
 
     @abstractmethod
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p, shape (n_pieces,); 0 if u_p is a subgradient
-        at x_p.
+        """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p, shape (n_pieces,).
+
+        0 if u_p is a subgradient at x_p.
         """
 
     @abstractmethod
@@ -76,8 +77,9 @@ class Separable(ABC):
 
     @abstractmethod
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Separable:
-        """Return one g over the columns of several functions of this class, side by side; parts[i] has sizes[i]
-        columns.
+        """Return one g over the columns of several functions of this class, side by side.
+
+        parts[i] has sizes[i] columns.
         """
 
     @abstractmethod
@@ -112,8 +114,7 @@ class Separable(ABC):
         return False
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """Return the largest s such that s z is in the domain of g* for every z with norm(z_p - u_p) <= radius_p for
-        all pieces p.
+        """Return the largest s such that s z is in the domain of g* for every z with norm(z_p - u_p) <= radius_p.
 
         Infinite if there is no limit, negative if not even s = 0 is in the domain. `radius` has shape (n_pieces,) or
         ().
@@ -130,9 +131,7 @@ class Separable(ABC):
         return np.maximum(self.conjugates(u - radius), self.conjugates(u + radius))
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return `worst_conjugates`, shape (n_pieces,), of a function that equals g* where g* is finite, and is finite
-        elsewhere.
-        """
+        """Return `worst_conjugates`, shape (n_pieces,), of a finite function that equals g* where g* is finite."""
         return self.worst_conjugates(u, radius)
 
     def pieces(self, n: int) -> Indices:
@@ -141,14 +140,13 @@ class Separable(ABC):
 
 
 class Columnwise(Separable):
-    """Base of every g(x) = sum_i g_i(x_i) over single columns i, which also knows the curvature of a smooth conjugate
-    g*.
-    """
+    """Base of every g(x) = sum_i g_i(x_i) over single columns i; knows the curvature of a smooth conjugate g*."""
 
     @abstractmethod
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """Return the second derivatives of g*, the conjugate of g, at u, shape (n,); at a kink of its gradient one of
-        both sides'.
+        """Return the second derivatives of g*, the conjugate of g, at u, shape (n,).
+
+        At a kink of its gradient one of both sides'.
         """
 
     @abstractmethod
@@ -325,8 +323,9 @@ class Table(Columnwise):
 
     @property
     def strong_convexity(self) -> float:
-        """Constant of the strong convexity of g: the smallest l2 of the columns with lo < hi; infinite if no column
-        has.
+        """Constant of the strong convexity of g: the smallest l2 of the columns with lo < hi.
+
+        Infinite if there is none.
         """
         l2, movable = np.broadcast_arrays(self.l2, self.lo < self.hi)
         return float(l2[movable].min(initial=np.inf))

@@ -75,14 +75,16 @@ class Smooth(ABC):
         return v, 0.0
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
-        """Return the intercept b that minimises the loss at predictions v + b; 0 if f has no intercept. `near` is a
-        guess of b.
+        """Return the intercept b that minimises the loss at predictions v + b.
+
+        0 if f has no intercept. `near` is a guess of b.
         """
         return 0.0
 
     def split(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) from a gradient w of f, which is the model split by samples; (w, 0) without
-        intercept.
+        """Return (coefficients, intercept) from a gradient w of f, which is the model split by samples.
+
+        (w, 0) without intercept.
         """
         return w, 0.0
 
@@ -135,8 +137,9 @@ class RowLoss(Smooth):
         self.tau = 1.0 / (self._LARGEST_SECOND_DERIVATIVE * heaviest) if heaviest > 0 else 1.0
 
     def majorant(self, v: Vector) -> Vector:
-        """Return the curvatures of a quadratic upper bound of f, shape (d,): the weights c times the largest second
-        derivative.
+        """Return the curvatures of a quadratic upper bound of f, shape (d,).
+
+        They are the weights c of the rows times the largest second derivative of the loss.
 
         No smaller ones bound the squared loss and the squared hinge.
         """
@@ -169,10 +172,9 @@ class Squared(RowLoss):
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def best_offset(self, direction: Vector, v: Vector, near: float) -> float:
-        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean of residuals; `near`
-        is unused.
+        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean of residuals.
 
-        Sums, not BLAS: equal bits on any number of threads. 0 if all weights are zero.
+        `near` is unused. Sums, not BLAS: equal bits on any number of threads. 0 if all weights are zero.
         """
         weight = float((self.c * direction * direction).sum())
         return float((self.c * direction * (self.y - v)).sum()) / weight if weight > 0 else 0.0
@@ -341,8 +343,9 @@ class Huber(RowLoss):
         self.delta = delta
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function: r^2/2 for abs(r) <= delta, else delta abs(r) -
-        delta^2/2.
+        """Return f(v) = sum_i c_i h(v_i - y_i).
+
+        h is Huber's function: r^2/2 for abs(r) <= delta, else delta abs(r) - delta^2/2.
 
         y are the targets, and c the weights of the rows, both of shape (d,).
         """

@@ -57,8 +57,7 @@ class MatrixGossip(Gossip):
 
     @classmethod
     def of(cls, block: Block, x: Vector, *, momentum: bool) -> Self:
-        """Return the gossip of a block before round 0, with v_k = K A_k x_k at node k, so that the mean of all v_k is
-        Ax.
+        """Return the gossip of a block before round 0: v_k = K A_k x_k at node k, so that the mean of all v_k is Ax.
 
         x are the variables of the hosted nodes, shape (n_columns,); `momentum` keeps v of the round before.
         """
@@ -122,8 +121,9 @@ class MatrixGossip(Gossip):
         return [-1] * len(self.v)
 
     def restored(self, saved: Self) -> Self:
-        """Copy the arrays of `saved`, the gossip of a saved run, into those of this one, which the transport shares;
-        return self.
+        """Copy the arrays of `saved`, the gossip of a saved run, into those of this one, which the transport shares.
+
+        Return self.
         """
         self.v[:], self.spare[:], self.before[:] = saved.v, saved.spare, saved.before
         return self

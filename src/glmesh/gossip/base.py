@@ -27,10 +27,10 @@ class Gossip(Protocol):
         """Return the factor with which A_k times the change of x_k is added to `target`, shape (n_hosted,): K or 1."""
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Mix the estimates of the nodes that are up with their neighbours' in one exchange; return the halo received
-        in it.
+        """Mix the estimates of the nodes that are up with their neighbours' in one exchange.
 
-        `up` is a mask of shape (n_hosted,); `riding` is other modules' content that goes with the messages.
+        Return the halo received in it. `up` is a mask of shape (n_hosted,); `riding` is other modules' content that
+        goes with the messages.
         """
 
     def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
@@ -59,8 +59,7 @@ class Gossip(Protocol):
         """
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """Update the estimates after a round of exact sums, which changed the variables x, shape (n_columns,), of
-        hosted nodes.
+        """Update the estimates after a round of exact sums, which changed the variables x, shape (n_columns,).
 
         v is Ax, shape (d,), or None before the first sum; `broken`: the sum of this round lacked a node's contribution.
         """
@@ -78,8 +77,9 @@ class Gossip(Protocol):
         """
 
     def view_digests(self) -> list[int]:
-        """Return a list with an integer per hosted node, a digest of its view of who is a member; -1: every node always
-        is.
+        """Return a list with an integer per hosted node, a digest of its view of who is a member.
+
+        -1: every node always is.
         """
 
     def restored(self, saved: Self) -> Self:

@@ -66,9 +66,7 @@ class Offer:
         return OFFER_BYTES + sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the offer as bytes: the fields, the vector s in the layout's precision, and the flow, if any, in
-        float64.
-        """
+        """Return the offer as bytes: fields, vector s in the layout's precision, and the flow, if any, in float64."""
         body = []
         if self.vector is not None:
             body.append(array_bytes(self.vector, "<f4" if layout.single else "<f8"))
@@ -82,8 +80,9 @@ class Offer:
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the Offer whose `pack` gave these bytes; raise Violation for a weight, attempt or version out of
-        range.
+        """Return the Offer whose `pack` gave these bytes.
+
+        Raise Violation for a weight, attempt or version out of range.
         """
         incarnation, addressed, attempt, version, digest, limit, coast, push = _FIELDS.unpack(head)
         if not (0 <= limit <= 2 and 0 <= coast < 1e6 and 0 <= push <= 1):  # also refuses NaN
@@ -142,8 +141,7 @@ class Edge:
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
     def advance(self, push: float) -> None:
-        """Set the extrapolation of the flow in the coming attempt: the product of all `push` since the last success,
-        times D.
+        """Set the extrapolation of the flow in the coming attempt: D times all `push` since the last success.
 
         D is the last change of the flow. If the last attempt failed, its extrapolation is added to `coast`. Called
         before `offer`, on links with momentum.
@@ -211,9 +209,7 @@ class Edge:
         return Outcome.ADOPTED if adopts else outcome
 
     def _notice_lag(self, offer: Offer) -> None:
-        """If the peer's offer starts from an older version of the flow than ours, record that our next offer must carry
-        the flow.
-        """
+        """If the peer's offer starts from an older version of the flow than ours, let our next offer carry the flow."""
         if offer.version < self.version and offer.attempt > self.flow_sent:
             self.owes = True
 
@@ -248,8 +244,9 @@ class Edge:
 
     @property
     def lean(self) -> float:
-        """Return how far the extrapolated flow is ahead of F, as a multiple of D, the last change of F; 0 without
-        momentum.
+        """Return how far the extrapolated flow is ahead of F, as a multiple of D, the last change of F.
+
+        0 without momentum.
         """
         return self.coast + self.push if self.drifts else 0.0
 
@@ -260,10 +257,10 @@ class Edge:
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
 
     def restart(self, incarnation: int) -> None:
-        """Begin a new incarnation of this end after a crash; the flow stays as it is, and the peer's incarnation is
-        unknown.
+        """Begin a new incarnation of this end after a crash.
 
-        `incarnation` must be larger than any before, also than those after the backup that this end returns from.
+        The flow stays as it is, and the peer's incarnation is unknown. `incarnation` must be larger than any before,
+        also than those after the backup that this end returns from.
         """
         self.incarnation = incarnation
         self.peer_incarnation = _UNKNOWN

@@ -42,8 +42,9 @@ class NodeFlows:
         self.see(self.view.with_count(node, count))
 
     def learn(self, counts: Indices) -> bool:
-        """Raise this node's membership counters to `counts`, shape (K,), where those are larger; return whether any
-        was.
+        """Raise this node's membership counters to `counts`, shape (K,), where those are larger.
+
+        Return whether any was.
         """
         before = self.view
         self.see(before.merged(counts))
@@ -98,8 +99,7 @@ class FlowGossip(Gossip):
         return gossip
 
     def open(self, block: Block, k: int) -> None:
-        """Give the k-th hosted node, if it is a member, an Edge to every neighbour that has not left and that it has
-        none to.
+        """Give the k-th hosted node, if it is a member, an Edge to every neighbour that has not left and has none yet.
 
         Neighbours that have not joined yet, in its view, are included: two nodes that join together find each other so.
         Links that have failed for good are not opened.
@@ -172,8 +172,9 @@ class FlowGossip(Gossip):
         yield from self._exchange(block, Outbox(mail=mail))
 
     def _exchange(self, block: Block, outbox: Outbox) -> Rounds:
-        """Send the outbox in one exchange and process the offers and membership views that come; return the halo
-        received.
+        """Send the outbox in one exchange and process the offers and membership views that come.
+
+        Return the halo received.
         """
         halo = yield outbox
         self.clock += 1
@@ -182,8 +183,7 @@ class FlowGossip(Gossip):
         return halo
 
     def _write(self, own_flows: NodeFlows, edge: Edge, s: Vector, weight: float) -> Mail:
-        """Return the Mail over one link: an offer of the vector s, shape (d,), with `weight` as the largest W_kl, and
-        the view.
+        """Return the Mail over one link: an offer of s, shape (d,), with `weight` as the largest W_kl, and the view.
 
         The counters of the node's membership view go along unless the neighbour is known to have equal ones.
         """
@@ -272,8 +272,7 @@ class FlowGossip(Gossip):
                 self.before[k] += self.u[k] - old
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """Recompute the share u_k = A_k x_k (zero for a non-member), sum of flows, member count and v_k of hosted node
-        k.
+        """Recompute u_k = A_k x_k (zero for a non-member), the sum of flows, the count of members and v_k of node k.
 
         x are the variables of all hosted nodes, shape (n_columns,).
         """
@@ -330,9 +329,7 @@ class FlowGossip(Gossip):
             edge.restart(edge.incarnation + 1)
 
     def inherit(self, k: int, share: Vector) -> None:
-        """Add `share` = A_l x_l, shape (d,), of a node l that left to the shares that the k-th hosted node keeps
-        counted for good.
-        """
+        """Add `share` = A_l x_l, shape (d,), of a node l that left to the inherited shares of the k-th hosted node."""
         own_flows = self.node_flows[k]
         own_flows.inherited = share.copy() if own_flows.inherited is None else own_flows.inherited + share
 

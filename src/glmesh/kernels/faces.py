@@ -57,8 +57,9 @@ def eliminate(S, n, floor, panel):
 
 @kernel
 def forward(L, n, x):
-    """Overwrite x[:n] with L^-1 x[:n] for a lower triangular factor L of `eliminate`; 0 where L has no pivot (L_kk =
-    0).
+    """Overwrite x[:n] with L^-1 x[:n] for a lower triangular factor L of `eliminate`.
+
+    0 where L has no pivot (L_kk = 0).
     """
     for k in range(n):
         total = x[k]
@@ -69,8 +70,9 @@ def forward(L, n, x):
 
 @kernel
 def backward(L, n, x):
-    """Overwrite x[:n] with L^-T x[:n] for a lower triangular factor L of `eliminate`; 0 where L has no pivot (L_kk =
-    0).
+    """Overwrite x[:n] with L^-T x[:n] for a lower triangular factor L of `eliminate`.
+
+    0 where L has no pivot (L_kk = 0).
     """
     for back in range(n):
         k = n - ONE - back
@@ -145,8 +147,7 @@ def _move(L, first, u, rho, i, new):
 
 @kernel
 def _descend(L, first, limits, u, rho, curve):
-    """Make passes of coordinate descent over the coordinates from `first` on, until none changes its piece (see
-    `_piece`).
+    """Make passes of coordinate descent over the coordinates from `first` on, until none changes its `_piece`.
 
     Write the point u and the slopes rho, both of shape (d,), in place. At most PASSES passes are made.
     """
@@ -166,9 +167,7 @@ def _descend(L, first, limits, u, rho, curve):
 
 @kernel
 def _violation(first, limits, u, rho, curve):
-    """Return the largest amount, a slope >= 0, by which a coordinate from `first` on violates the conditions of a
-    minimiser.
-    """
+    """Return the largest amount >= 0 by which the slope of a coordinate from `first` on violates optimality."""
     worst = 0.0
     for i in range(first, np.uint64(rho.size)):
         new = _step(u[i], rho[i], curve[i], limits[0, i], limits[1, i], limits[2, i])
@@ -178,8 +177,7 @@ def _violation(first, limits, u, rho, curve):
 
 @kernel
 def _factor_face(L, first, limits, u, floor, M, face, panel, least):
-    """Write the face, the coordinates that are neither at the kink nor at a bound, and the Cholesky factor of their
-    matrix.
+    """Write the face (coordinates neither at the kink nor at a bound) and the Cholesky factor of its matrix.
 
     Write the n coordinates to face[:n], and the factor of L restricted to them to M[:n, :n]; return n.
     """

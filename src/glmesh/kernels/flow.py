@@ -29,8 +29,9 @@ def add_flow(flow, drift, mine, theirs, weight, coast, push):
 
 @kernel
 def _stir(digest, word, flip):
-    """Return the 64-bit digest after one more float, whose bits are `word`; `flip` is xored into the sign, and -0
-    counts as 0.
+    """Return the 64-bit digest after one more float, whose bits are `word`.
+
+    `flip` is xored into the sign, and -0 counts as 0.
     """
     word = ZERO if word << ONE == ZERO else word ^ flip
     digest = (digest ^ word) * _FACTOR

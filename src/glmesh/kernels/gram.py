@@ -80,9 +80,7 @@ def add_products(matrix, vectors, out):
 
 @kernel
 def unpack_triangle(packed, out):
-    """Write a symmetric matrix to `out`, shape (d, d), from its upper triangle `packed` row by row, shape (d (d +
-    1)/2,).
-    """
+    """Write a symmetric matrix to `out`, shape (d, d), from its upper triangle `packed`, shape (d (d + 1)/2,)."""
     at = np.uint64(0)
     for i in range(np.uint64(out.shape[0])):
         for j in range(i, np.uint64(out.shape[0])):

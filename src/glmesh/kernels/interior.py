@@ -45,8 +45,7 @@ class Move(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Output arrays of `step_rows`, which the caller makes and fills with zeros: multipliers, vectors and sums of m
-    rows.
+    """Output arrays of `step_rows`, which its caller fills with zeros: multipliers, vectors and sums of m rows.
 
     J is 2 if a loss has two kinks, else 1; n is the number of step lengths in `Move.lengths`.
     """
@@ -62,10 +61,10 @@ class Outcome(NamedTuple):
 
 @kernel
 def step_rows(losses, move, out):
-    """Make the step `move` (a Move) on the rows of `losses` (a Losses); write all arrays of `out` (an Outcome), in
-    place.
+    """Make the step `move` (a Move) on the rows of `losses` (a Losses).
 
-    Rows without a weight (lo = hi) are skipped: their entries stay zero.
+    Write all arrays of `out` (an Outcome), in place. Rows without a weight (lo = hi) are skipped: their entries stay
+    zero.
     """
     n_lengths = np.uint64(move.lengths.size)
     out.products[0, :] = 1.0
@@ -86,8 +85,7 @@ def step_rows(losses, move, out):
 
 @inlined
 def _step_piece(losses, move, out, where, piece):
-    """Make the step on one piece of a row's loss: write its multipliers to `out.after`, add its terms to all sums of
-    `out`.
+    """Make the step on one piece of a row's loss: write its multipliers to `out.after`, add its terms to `out`.
 
     A piece is the function max over lo <= theta <= hi of theta (prediction - k), given as (k, lo, hi); `where` is (row,
     number of the piece in the row).
@@ -131,8 +129,7 @@ def _step_piece(losses, move, out, where, piece):
 
 @inlined
 def _centre(g, m, width):
-    """Return the smaller of the distances z and v of theta from its two bounds, z + v = width, at the centre of a
-    piece.
+    """Return the smaller of the distances z and v = width - z of theta from its two bounds, at a piece's centre.
 
     There m/z - m/v = g, where m is the weight of the barriers and g the prediction minus the kink.
     """
@@ -223,8 +220,7 @@ KEPT = 0.1  # share of a multiplier that a step leaves at least
 
 @kernel
 def best_share(slopes, l1, l2, bisections):
-    """Return the share s in [0, 1], a float, that maximises the dual objective on the line from a feasible point to
-    another.
+    """Return the s in [0, 1], a float, that maximises the dual objective between two feasible points.
 
     `slopes` has rows c of the first point and its change to the other one, shape (2, p), and in the last column k of
     both; the objective is -k - sum_j (abs(c_j) - l1_j)_+^2 / (2 l2_j).

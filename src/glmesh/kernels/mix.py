@@ -9,8 +9,7 @@ _CHUNK = np.uint64(2048)  # [numbers] 16 KiB of the output stay in the first-lev
 
 @kernel
 def mix(pointers, neighbours, weights, rows, out):
-    """Write the weighted mean out_k = sum_l W_kl rows_l for every node k, summed in ascending order of the ids l (k
-    included).
+    """Write the weighted mean out_k = sum_l W_kl rows_l for every node k, l ascending (k included).
 
     The entries pointers[k]..pointers[k + 1] of `neighbours` (rows l) and `weights` (W_kl) belong to node k.
     """

@@ -26,8 +26,7 @@ def _derivatives(kind, y, c, delta, z):
 
 @kernel
 def _slope(kind, y, c, delta, e, v, b):
-    """Return (first, size, second) of sum_i c_i loss(y_i, v_i + b e_i): its derivatives in the intercept b, and a
-    scale.
+    """Return (first derivative, size, second derivative) of sum_i c_i loss(y_i, v_i + b e_i) in the intercept b.
 
     y are targets, c weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
     `size` is the sum of the absolute terms of the first derivative, the scale of its rounding error; that one is summed
@@ -50,11 +49,10 @@ def _slope(kind, y, c, delta, e, v, b):
 
 @kernel
 def _mean_step(kind, y, c, e, v, b):
-    """Return the change of the intercept b after which the weighted mean of y - v - b e is zero; NaN if all weights are
-    zero.
+    """Return the change of the intercept b after which the weighted mean of y - v - b e is zero.
 
-    y are targets (taken as 0 for losses of labels), c weights, v predictions without intercept, e the factors of the
-    intercept, each of shape (m,).
+    NaN if all weights are zero. y are targets (taken as 0 for losses of labels), c weights, v predictions without
+    intercept, e the factors of the intercept, each of shape (m,).
     """
     pull = weight = 0.0
     for i in range(np.uint64(v.size)):

@@ -74,8 +74,7 @@ def logistic_step(row, x, slope, curvature):
 
 @inlined
 def pinned_margin(row, x, slope):
-    """Return how far `slope`, the derivative of the smooth part, may move before x leaves the kink or bound where it
-    is.
+    """Return how far `slope`, the derivative of the smooth part, may move before x leaves its kink or bound.
 
     The margin is >= 0 at a minimiser. Return -1 if x is at no kink and no bound. `row` is (l1, l2, linear, lo, hi).
     """
@@ -128,8 +127,7 @@ def conjugate(kind, row, u):
 
 @kernel
 def ray_limit(row, u):
-    """Return the largest s >= 0 with s u in the domain of g_i*, the conjugate of the term of a table row; may be
-    infinite.
+    """Return the largest s >= 0 with s u in the domain of g_i*, the conjugate of a table row's g_i; maybe infinite.
 
     Return -1 if not even 0 is in the domain. `row` is (l1, l2, linear, lo, hi).
     """

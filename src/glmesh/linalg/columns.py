@@ -64,11 +64,10 @@ class Columns:
         return columns
 
     def _check_values(self, rows: bool, name: str) -> None:
-        """Raise InvalidData for the first value that is not usable; the message gives its row and column in the matrix
-        `name`.
+        """Raise InvalidData for the first value that is not usable.
 
-        That is NaN, infinity, or a value whose square is not finite. `rows` says that the columns held here are the
-        rows of the user's matrix.
+        The message gives its row and column in the matrix `name`. That is NaN, infinity, or a value whose square is not
+        finite. `rows` says that the columns held here are the rows of the user's matrix.
         """
         if are_usable(self.data):
             return
@@ -192,8 +191,9 @@ class Columns:
 
     @staticmethod
     def join(parts: list[Columns]) -> Columns:
-        """Return one matrix with the columns of all parts, in turn; sparse if any part is sparse. All parts have d
-        rows.
+        """Return one matrix with the columns of all parts, in turn.
+
+        Sparse if any part is sparse. All parts have d rows.
         """
         dense = all(part.dense for part in parts)
         parts = parts if dense else [part._sparse() for part in parts]
@@ -222,8 +222,9 @@ def check_indices(matrix: sp.sparray | sp.spmatrix, name: str) -> None:
 
 
 def _dense(matrix: Data, name: str) -> npt.NDArray[np.float64]:
-    """Return a two-dimensional array of real numbers as float64; raise InvalidData, which calls it `name`, for anything
-    else.
+    """Return a two-dimensional array of real numbers as float64.
+
+    Raise InvalidData, which calls it `name`, for anything else.
     """
     refuse_masks(matrix, name)
     try:

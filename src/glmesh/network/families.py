@@ -279,8 +279,9 @@ def positive_int(n: object, name: str = "n_nodes") -> int:
 
 
 def simple(n: int, tails: NDArray[np.intp], heads: NDArray[np.intp]) -> nx.Graph:
-    """Return the graph on 0, ..., n - 1 with the edges tails[i] ~ heads[i]; repeated edges count once, self-loops not
-    at all.
+    """Return the graph on 0, ..., n - 1 with the edges tails[i] ~ heads[i].
+
+    Repeated edges count once, self-loops not at all.
     """
     apart = tails != heads
     graph = nx.empty_graph(n)
@@ -296,8 +297,9 @@ def _circulant(n: int, offsets: Iterable[int]) -> nx.Graph:
 
 
 def _most_square(n: int) -> NDArray[np.intp]:
-    """Return an array of shape (rows, cols) with 0, ..., n - 1 row by row; rows is the largest divisor of n up to
-    sqrt(n).
+    """Return an array of shape (rows, cols) with 0, ..., n - 1 row by row.
+
+    rows is the largest divisor of n up to sqrt(n).
     """
     n = positive_int(n)
     rows = next(r for r in range(math.isqrt(n), 0, -1) if n % r == 0)

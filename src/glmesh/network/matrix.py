@@ -74,8 +74,9 @@ class Mixing:
 
     @cached_property
     def top(self) -> float:
-        """Upper bound of 1 - λ_K, the largest eigenvalue of I - W; exact up to rounding for few nodes, else to a
-        thousandth.
+        """Upper bound of 1 - λ_K, the largest eigenvalue of I - W.
+
+        Exact up to rounding for few nodes, else to a thousandth.
         """
         return spectrum.laplacian_bound(self.matrix)
 

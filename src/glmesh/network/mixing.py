@@ -267,8 +267,9 @@ def _gossip_scale(lowest: float, highest: float, degree: float) -> float:
 
 
 def _as_square(matrix: ArrayLike | sp.sparray) -> sp.coo_array:
-    """Return a matrix of shape (K, K) as float64 triplets without duplicates; InvalidNetwork if it is empty or not
-    square.
+    """Return a matrix of shape (K, K) as float64 triplets without duplicates.
+
+    InvalidNetwork if it is empty or not square.
     """
     array = matrix if isinstance(matrix, sp.sparray | sp.spmatrix) else np.asarray(matrix)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:

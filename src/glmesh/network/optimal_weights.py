@@ -12,10 +12,10 @@ _CLOSE = 5e-4  # part of the best ratio that `GraphLaplacian.best` may miss; hal
 
 @dataclass(frozen=True)
 class GraphLaplacian:
-    """The links of a connected graph of n > 2 nodes; its methods take weights of shape (links,) and study their
-    Laplacian L.
+    """The links of a connected graph of n > 2 nodes.
 
-    L has minus the weight of link (k, l) at (k, l) and (l, k), and rows that sum to zero.
+    Its methods take weights of shape (links,) and study their Laplacian L. L has minus the weight of link (k, l) at (k,
+    l) and (l, k), and rows that sum to zero.
     """
 
     n: int  # number of nodes
@@ -31,9 +31,7 @@ class GraphLaplacian:
         return incidence
 
     def degrees(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the diagonal of the Laplacian of these weights, shape (n,): the sum of the weights of each node's
-        links.
-        """
+        """Return the diagonal of the Laplacian of these weights, shape (n,): each node's sum of weights."""
         both = np.r_[self.tails, self.heads]
         return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
 
@@ -49,15 +47,15 @@ class GraphLaplacian:
         return float(spectrum[1]), float(spectrum[-1])
 
     def ratio(self, weights: NDArray[np.float64]) -> float:
-        """Return λ_2/λ_max of the Laplacian L of these weights, in (0, 1]; gossip with momentum is faster where it is
-        larger.
+        """Return λ_2/λ_max of the Laplacian L of these weights, in (0, 1].
+
+        Gossip with momentum is faster where it is larger.
         """
         lowest, highest = self.ends(weights)
         return lowest / highest
 
     def best(self, weights: NDArray[np.float64], cap: int = 200) -> NDArray[np.float64]:
-        """Return weights (links,) that maximise λ_2(L) subject to λ_max(L) <= 1, L their Laplacian, from the start
-        `weights`.
+        """Return weights (links,) that maximise λ_2(L) subject to λ_max(L) <= 1, L their Laplacian.
 
         At most `cap` Newton steps are made on the barrier -τt - log det(L - t) - log det(1 - L) - Σ log w, where t
         bounds λ_2 from below. Its minimum is within ν/τ of the optimum, with ν = 2(n - 1) + links, and far from zero
@@ -94,8 +92,9 @@ class GraphLaplacian:
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Return the barrier -tau t - log det(L - t) - log det(1 - L) - sum log w at point = (w, t), L the Laplacian of
-        w.
+        """Return the barrier -tau t - log det(L - t) - log det(1 - L) - sum log w, L the Laplacian of w, a float.
+
+        `point` is (w, t), of links + 1 entries.
 
         Determinants are those on vectors of mean zero. The value is infinite where a logarithm is not defined.
         """
@@ -108,9 +107,7 @@ class GraphLaplacian:
         return float(-tau * point[-1] - 2.0 * np.log(roots).sum() - np.log(point[:-1]).sum())
 
     def _derivatives(self, point: NDArray[np.float64], tau: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the gradient (links + 1,) and the Hessian (links + 1, links + 1) of `_barrier` at point = (weights,
-        t).
-        """
+        """Return the gradient (links + 1,) and Hessian (links + 1, links + 1) of `_barrier` at point = (w, t)."""
         weights, a = point[:-1], self.incidence
         below, above = (np.linalg.inv(slack) for slack in self._slacks(point))
         at_below, at_above = a.T @ (below @ a), a.T @ (above @ a)
@@ -123,10 +120,9 @@ class GraphLaplacian:
         return np.append(slopes, below.trace() - 1.0 - tau), hessian
 
     def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
-        """Return the first s of 1, 1/2, 1/4, ... for which point + s step lowers `_barrier` enough; 0 if none of 40
-        does.
+        """Return the first s of 1, 1/2, 1/4, ... for which point + s step lowers `_barrier` enough.
 
-        Enough is a tenth of what `slope`, the derivative along `step`, promises.
+        0 if none of 40 does. Enough is a tenth of what `slope`, the derivative along `step`, promises.
         """
         before = self._barrier(point, tau)
         lengths = (0.5**halvings for halvings in range(40))

@@ -114,13 +114,12 @@ def consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE
 
 
 def proven_gap(matrix: sp.csr_array, gap: float) -> float:
-    """Return `gap` less rounding if the second largest eigenvalue λ_2 of the matrix W is proven to be <= 1 - gap; else
-    0.
+    """Return `gap` less rounding if the second largest eigenvalue λ_2 of the matrix W is proven to be <= 1 - gap.
 
-    A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1 - gap) I - W
-    = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1. The factors are
-    exact for a matrix that is off by a few r eps abs(L) abs(U), with r the longest row of L, and no eigenvalue moves by
-    more than that.
+    Otherwise 0. A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1
+    - gap) I - W = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1.
+    The factors are exact for a matrix that is off by a few r eps abs(L) abs(U), with r the longest row of L, and no
+    eigenvalue moves by more than that.
     """
     try:
         factors = _factor(matrix, 1.0 - gap)
@@ -171,8 +170,7 @@ def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start:
 
 
 def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> float:
-    """Return 1 - λ_2, λ_2 the second largest eigenvalue of a mixing matrix W, by Lanczos' method with the inverse of I
-    - W.
+    """Return 1 - λ_2, λ_2 the second largest eigenvalue of a mixing matrix W, by Lanczos on the inverse of I - W.
 
     `start` has mean zero, shape (n,). For graphs that mix slowly: those have small cuts, and so a cheap factorisation.
     """

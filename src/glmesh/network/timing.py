@@ -63,8 +63,9 @@ class Clock:
         self._sent: Vector = np.zeros(n)  # [s] at which a node's link is free again
 
     def compute(self, nonzeros: Vector) -> None:
-        """Advance node k's clock by the seconds in which it works through nonzeros[k] entries of data; `nonzeros` is
-        (n,).
+        """Advance node k's clock by the seconds in which it works through nonzeros[k] entries of data.
+
+        `nonzeros` is (n,).
         """
         self.times = self.times + nonzeros / self.speeds
 
@@ -86,9 +87,7 @@ class Clock:
         self.times = arrivals
 
     def state(self) -> list[Vector]:
-        """Return [virtual seconds of each node, seconds at which each node's link is free again], both (n,), for
-        `restore`.
-        """
+        """Return [times of the nodes, times at which their links are free again], both (n,), in virtual seconds."""
         return [self.times, self._sent]
 
     def restore(self, state: list[Vector]) -> None:

@@ -119,8 +119,9 @@ def _window(matrices: Sequence[sp.csr_array], start: int, window: int) -> list[s
 
 
 def _unreached_node(matrices: Sequence[sp.csr_array]) -> int | None:
-    """Return the smallest node that the links of all matrices together do not connect with node 0; None if there is
-    none.
+    """Return the smallest node that the links of all matrices together do not connect with node 0.
+
+    None if there is none.
     """
     links = [matrix.tocoo() for matrix in matrices]
     rows, cols = np.concatenate([link.row for link in links]), np.concatenate([link.col for link in links])
@@ -139,8 +140,7 @@ def _check_connects(matrices: Sequence[sp.csr_array], window: int | None = None)
         )
 
     def first_cut(length: int) -> tuple[int, int] | None:
-        """Return (start, node) of the first window of `length` exchanges whose links do not connect that node with node
-        0.
+        """Return (start, node) of the first window of `length` exchanges that leaves node and node 0 unconnected.
 
         None if all windows connect all nodes.
         """

@@ -14,8 +14,9 @@ R = TypeVar("R")
 
 @cache
 def _controller() -> Any:
-    """Return threadpoolctl's controller of the BLAS libraries that this process has loaded; finding them takes
-    milliseconds.
+    """Return threadpoolctl's controller of the BLAS libraries that this process has loaded.
+
+    Finding them takes milliseconds.
     """
     return ThreadpoolController()
 

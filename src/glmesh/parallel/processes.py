@@ -39,20 +39,21 @@ class ProcessGroup:
         return None
 
     def refuse(self, *, network: Network | None, plan: Plan) -> None:
-        """Raise InvalidInput if a virtual clock (`network`) or a fault plan is asked for that these processes do not
-        support.
+        """Raise InvalidInput for a virtual clock (`network`) or fault plan that these processes do not support.
 
         A single process supports all.
         """
 
     def hurry(self, seconds: float = math.inf) -> None:
-        """Give up waiting for other processes `seconds` seconds from now; does nothing here, where there is a single
-        process.
+        """Give up waiting for other processes `seconds` seconds from now.
+
+        Does nothing here, where there is a single process.
         """
 
     def all_gather(self, parts: Sequence[T]) -> list[T]:
-        """All-gather: return the list of the entries of all processes, in node order; `parts` are this process's
-        entries.
+        """All-gather: return the list of the entries of all processes, in node order.
+
+        `parts` are this process's entries.
         """
         return list(parts)
 
@@ -65,8 +66,9 @@ class ProcessGroup:
         return parts
 
     def scatter(self, parts: list[T] | None) -> list[T]:
-        """Scatter: return the entries of `parts` that belong to this process, one per block; `parts` is read at rank 0
-        only.
+        """Scatter: return the entries of `parts` that belong to this process, one per block.
+
+        `parts` is read at rank 0 only.
         """
         assert parts is not None
         return parts
@@ -84,14 +86,13 @@ class ProcessGroup:
         return flag
 
     def fold_in(self, carry: Vector) -> Vector:
-        """Begin this rank's step of a fold over the ranks: return `carry` at rank 0, elsewhere the vector that
-        `fold_out` sent.
-        """
+        """Begin this rank's step of a fold over ranks: return `carry` at rank 0, else what the rank before passed on."""
         return carry
 
     def fold_out(self, carry: Vector) -> Vector:
-        """End this rank's step of a fold over the ranks: send `carry` to the next rank; return the last rank's, at all
-        ranks.
+        """End this rank's step of a fold over ranks: pass the vector `carry` on to the next rank.
+
+        Return the last rank's, at all ranks.
         """
         return carry
 

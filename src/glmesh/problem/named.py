@@ -90,10 +90,9 @@ def check_finite(X: SampleMatrix, name: str, names: Sequence[str] | None) -> Non
 
 
 def check_known(values: object, name: str) -> None:
-    """Raise InvalidData if targets, labels or weights have a missing or infinite value; the message gives `name` and
-    row.
+    """Raise InvalidData if targets, labels or weights have a missing or infinite value.
 
-    Only values of shape (m,) or (m, 1) are checked.
+    The message gives `name` and row. Only values of shape (m,) or (m, 1) are checked.
     """
     refuse_masks(values, name)
     array = np.asarray(values)
@@ -146,8 +145,7 @@ def target_name(y: object) -> str:
 
 
 def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split: str) -> list[tuple[Data, Names]]:
-    """Return a list of (X_k, names of its columns), one per part, with all columns in the order of the first part, by
-    name.
+    """Return a list of (X_k, names of its columns), a pair per part, with columns in the order of the first part.
 
     Split by features each part has columns of its own, whose names must be distinct over the parts. Mismatch names the
     parts that do not fit, and lists the names of both sides; `targets` are the names of y_k, "" without. Parts none of
@@ -165,11 +163,11 @@ def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split:
 
 
 def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dict[str, Contract]:
-    """Return {"part k": contract that part k would keep}; columns[k] are the names of its columns, targets[k] is that
-    of y_k.
+    """Return {"part k": contract that part k would keep}.
 
-    A target made from a column, as in frame["age"] > 60, keeps that column's name, which says nothing of the target;
-    where one does, or has no name, no offer names its target.
+    columns[k] are the names of its columns, targets[k] is that of y_k. A target made from a column, as in frame["age"]
+    > 60, keeps that column's name, which says nothing of the target; where one does, or has no name, no offer names its
+    target.
     """
     features = {name for names in columns for name in names or ()}
     known = all(name and name not in features for name in targets)

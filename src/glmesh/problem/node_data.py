@@ -81,9 +81,7 @@ class NodeData:
     def restored(
         spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str, names: Names = None
     ) -> NodeData:
-        """Return a NodeData of the given columns, targets and weights, which were checked earlier and are not checked
-        again.
-        """
+        """Return a NodeData of these columns, targets and weights, which were checked earlier, without a check."""
         data = NodeData.__new__(NodeData)
         data.spec, data.columns, data.y, data.weight, data.where = spec, columns, y, weight, where
         data.names = None if names is None else tuple(names)
@@ -92,16 +90,16 @@ class NodeData:
         return data
 
     def with_spec(self, spec: ProblemSpec) -> NodeData:
-        """Return a copy of this data under another specification (loss, penalty) with an equal split; the arrays are
-        shared.
+        """Return a copy of this data under another specification (loss, penalty) with an equal split.
+
+        The arrays are shared.
         """
         new = copy.copy(self)
         new.spec = spec
         return new
 
     def summary(self) -> DataSummary:
-        """Return the DataSummary that the other nodes must know: width of the data, range of y, sum of the sample
-        weights.
+        """Return the DataSummary that the other nodes must know: width of the data, range of y, sum of weights.
 
         Split by features, where all nodes must have equal y and weights, also a digest of them.
         """
@@ -111,8 +109,7 @@ class NodeData:
         return DataSummary.of(self.m, self.y, self.weight, y_digest=int.from_bytes(digest, "little"))
 
     def grown(self, X: Data, y: ArrayLike | None, sample_weight: ArrayLike | None) -> NodeData:
-        """Return this data with the columns of X appended: new features, or new samples (rows of X) with labels and
-        weights.
+        """Return this data with X appended: new features (columns), or new samples (rows) with labels and weights.
 
         y and sample_weight must be None for features; for samples y is needed, and weights are 1 if None.
         """
@@ -147,9 +144,7 @@ class NodeData:
         return fit_features(DataTable(name, np.asarray(X), names), contract).table.X, self.names
 
     def shrunk(self, kept: Indices) -> NodeData:
-        """Return this data with only the columns whose indices are `kept`, in that order: samples or features, by the
-        split.
-        """
+        """Return this data with only the columns (samples or features, by the split) `kept`, in that order."""
         by_samples = self.spec.split == "samples"
         rows = kept if by_samples else slice(None)
         names = self.names if by_samples or self.names is None else tuple(self.names[k] for k in kept)
@@ -175,17 +170,16 @@ class NodeData:
         self.spec.penalty_of(node).check_size(summary.width if by_samples else self.columns.n)
 
     def targets(self, summary: DataSummary) -> Vector:
-        """Return the targets y, shape (m,); for a classification -1 for the smaller label of all nodes and 1 for the
-        larger.
+        """Return the targets y, shape (m,).
 
-        `summary` is the merged summary of all nodes' data.
+        For a classification -1 for the smaller label of all nodes and 1 for the larger. `summary` is the merged summary
+        of all nodes' data.
         """
         spec = self.spec
         return _signs(self.y, *summary.classes, spec.loss.name, self.where) if spec.loss.classifies else self.y
 
     def loss_at(self, coef: Vector, intercept: float, summary: DataSummary) -> float:
-        """Return the weighted sum of the losses of this node's samples, split by samples, at coefficients (p,) and
-        intercept.
+        """Return the weighted sum of the losses of this node's samples at coefficients (p,) and intercept.
 
         `summary` is the merged summary of all nodes' data.
         """

@@ -120,16 +120,16 @@ def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: 
 
 
 def _group_order(penalty: Separable, split: str) -> Indices | slice:
-    """Return indices that sort a node's columns by group, as the kernels expect; without groups slice(None), all as
-    they are.
+    """Return indices that sort a node's columns by group, as the kernels expect.
+
+    Without groups slice(None), all as they are.
     """
     labels = penalty.group_labels if split == "features" else None
     return slice(None) if labels is None else np.argsort(labels, kind="stable")
 
 
 def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
-    """Return the units of each node, a list of K index arrays: heaviest unit first, each to the node with the least
-    load.
+    """Return the units of each node, K index arrays: heaviest unit first, each to the node with the least load.
 
     Among nodes with equal loads, to the one with the fewest units.
     """

@@ -246,10 +246,10 @@ class Problem:
         return CompositeObjective(Columns.of(rows.to_scipy().T), f, self.spec.penalty_of(None))
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return the CompositeObjective f(Ax) + g(x) over the columns of one node; `own` are their indices in the
-        user's order.
+        """Return the CompositeObjective f(Ax) + g(x) over the columns of one node.
 
-        `summary` is the merged summary of all nodes' data where data is apart; None: the data is pooled.
+        `own` are their indices in the user's order. `summary` is the merged summary of all nodes' data where data is
+        apart; None: the data is pooled.
         """
         if summary is None:
             whole = self.composite
@@ -308,8 +308,7 @@ class Problem:
         sample_weight: ArrayLike | None = None,
         penalty: Separable | None = None,
     ) -> Problem:
-        """Return a new Problem with more columns at the end of part number `part`, the data of one node or the pooled
-        data.
+        """Return a new Problem with more columns at the end of part number `part`, a node's or the pooled data.
 
         X holds new columns of X split by features, new rows split by samples; y and sample_weight are those of new
         samples. `penalty` is that of new features, before alpha; None: that of the old ones.
@@ -477,9 +476,7 @@ class Problem:
         return True
 
     def in_common(self) -> dict[str, object]:
-        """Return {name: value} of what must be equal at all processes of a run: shapes, names of features, and the
-        data.
-        """
+        """Return {name: value} of what all processes of a run must have equal: shapes, feature names, and the data."""
         shapes = [(part.columns.d, part.columns.n) for part in self.parts]
         return {
             "parts": len(shapes),

@@ -37,9 +37,7 @@ class Shard(Problem):
         return False
 
     def in_common(self) -> dict[str, object]:
-        """Return {name: value} of what must be equal at all processes of a run: the number of variables and the
-        partition.
-        """
+        """Return {name: value} of what all processes must have equal: the number of variables and the partition."""
         return {"variables": self.n, "partition": [self.dealt.order, self.dealt.starts]}
 
     @property
@@ -63,8 +61,9 @@ class Shard(Problem):
         return int(starts[node] - starts[self.first]), int(starts[node + 1] - starts[self.first])
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return the CompositeObjective f(Ax) + g(x) over the columns of a node of this process; `own`, `summary` are
-        not read.
+        """Return the CompositeObjective f(Ax) + g(x) over the columns of a node of this process.
+
+        `own`, `summary` are not read.
         """
         a, b = self._place(node)
         return CompositeObjective(self.composite.columns.between(a, b), *self.node_functions(node, own, summary))

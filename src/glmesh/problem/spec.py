@@ -66,8 +66,9 @@ class ProblemSpec:
         return self.split == "features" or self.penalty_of(None).strong_convexity > 0
 
     def require_form(self) -> None:
-        """Raise UnsuitablePair if loss and penalty cannot be written f(Ax) + g(x) with a smooth f; the message has a
-        remedy.
+        """Raise UnsuitablePair if loss and penalty cannot be written f(Ax) + g(x) with a smooth f.
+
+        The message has a remedy.
         """
         if self.has_form:
             return
@@ -97,9 +98,7 @@ class ProblemSpec:
         return replace(self, penalty=penalty)
 
     def row_l2(self) -> float:
-        """Return the factor l2 of half the squares in the penalty, for which the intercept's row of A is scaled (by
-        samples).
-        """
+        """Return the factor l2 of half the squares for which the intercept's row of A is scaled, split by samples."""
         l2 = self.penalty_of(None).strong_convexity if self.intercept_l2 is None else self.intercept_l2
         return l2 if np.isfinite(l2) else 1.0
 
@@ -136,8 +135,9 @@ class ProblemSpec:
         return old
 
     def shrunk_penalty(self, node: int, kept: Indices) -> Separable:
-        """Return the penalty of a node that keeps only its columns with the indices `kept`; InvalidInput if that cuts a
-        group.
+        """Return the penalty of a node that keeps only its columns with the indices `kept`.
+
+        InvalidInput if that cuts a group.
         """
         penalty = self.penalty_of(node)
         if self.split == "samples":

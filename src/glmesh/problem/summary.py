@@ -43,9 +43,7 @@ class DataSummary:
 
     @staticmethod
     def from_vector(vector: Sequence[float] | Vector) -> DataSummary:
-        """Return the summary encoded in a vector of shape (7,): one of `to_vector`, or the element-wise maximum of
-        several.
-        """
+        """Return the summary encoded in a vector of shape (7,), of `to_vector` or the maximum of several of those."""
         most, least, last, first, high, low, weight = (float(number) for number in vector)
         return DataSummary(int(most), int(-least), int(last), int(-first), -low, high, weight)
 

@@ -28,8 +28,9 @@ class Screening:
         return Screening(np.zeros((block.size, block.d)), np.full(block.size, -1.0))
 
     def begin(self, k: int, w: Vector, radius2: float) -> None:
-        """Let hosted node k skip its subproblem while norm(w_k - w)^2 <= radius2, w of shape (d,); radius2 <= 0: never
-        skip.
+        """Let hosted node k skip its subproblem while norm(w_k - w)^2 <= radius2, w of shape (d,).
+
+        radius2 <= 0: never skip.
         """
         self.radius2[k] = radius2
         if radius2 > 0:
@@ -40,10 +41,9 @@ class Screening:
         self.radius2[k] = -1.0
 
     def screened(self, w: Matrix) -> Flags:
-        """Return a mask of shape (n_hosted,), true for each node that skips its subproblem; w are the gradients
-        (n_hosted, d).
+        """Return a mask of shape (n_hosted,), true for each node that skips its subproblem.
 
-        Nodes whose w_k left their ball are invalidated.
+        w are the gradients (n_hosted, d). Nodes whose w_k left their ball are invalidated.
         """
         for k in np.flatnonzero(self.radius2 > 0):
             move = w[k] - self.anchor[k]

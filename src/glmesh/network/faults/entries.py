@@ -55,8 +55,9 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 def _groups(value: object) -> tuple[tuple[int, ...], ...]:
-    """Return a list of disjoint lists of node ids, none empty, as a tuple of tuples; raise InvalidInput for anything
-    else.
+    """Return a list of disjoint lists of node ids, none empty, as a tuple of tuples.
+
+    Raise InvalidInput for anything else.
     """
     wanted = "a list of lists of nodes, none empty"
     groups = tuple(tuple(whole(node) for node in list_of(group, wanted)) for group in list_of(value, wanted))
@@ -70,10 +71,10 @@ def _groups(value: object) -> tuple[tuple[int, ...], ...]:
 
 
 def graph_list(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return, for each exchange in turn, its links as a tuple of (node, node); raise InvalidInput for anything but such
-    lists.
+    """Return, for each exchange in turn, its links as a tuple of (node, node).
 
-    `value` is a list with a list of links, each a list of two nodes, for each exchange.
+    Raise InvalidInput for anything but such lists. `value` is a list with a list of links, each a list of two nodes,
+    for each exchange.
     """
     wanted = "a list with a list of links for each exchange"
     return tuple(tuple(_pair(link) for link in list_of(graph, wanted)) for graph in list_of(value, wanted))
@@ -119,9 +120,7 @@ class Random(Window):
 
     @property
     def strikes(self) -> bool:
-        """Whether any of the probabilities (dropout, loss, links, duplicate, delay) is positive, so that something can
-        fail.
-        """
+        """Whether any of dropout, loss, links, duplicate and delay is positive, so that something can fail."""
         return any(getattr(self, kind) > 0 for kind in CHANCES)
 
 
@@ -146,8 +145,9 @@ class LinkFailure(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPartition(Window):
-    """Groups of node ids between which no message passes during a window of rounds; nodes in no group form one more
-    group.
+    """Groups of node ids between which no message passes during a window of rounds.
+
+    Nodes in no group form one more group.
     """
 
     groups: Annotated[tuple[tuple[int, ...], ...], _groups]
@@ -167,8 +167,9 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave(Join):
-    """A node that is a member no more from `round` on; with "freeze" its share A_k x_k stays counted, with "reset" it
-    is lost.
+    """A node that is a member no more from `round` on.
+
+    With "freeze" its share A_k x_k stays counted, with "reset" it is lost.
     """
 
     model: FailureModel = "freeze"
@@ -176,9 +177,7 @@ class Leave(Join):
 
 @dataclass(frozen=True, kw_only=True)
 class Straggler(Window):
-    """A node that takes `delay` seconds longer per round, or solves to the local accuracy `theta` only, during a
-    window.
-    """
+    """A node that takes `delay` seconds longer per round, or solves to local accuracy `theta` only, for a window."""
 
     node: Whole
     delay: Seconds = None  # [s] per round

@@ -154,10 +154,9 @@ class Plan:
         return bool(self.join or self.leave)
 
     def quiet_from(self) -> int | None:
-        """Return the first round from which on nothing fails, no node is slow and no member changes; None if there is
-        none.
+        """Return the first round from which on nothing fails, no node is slow and no member changes.
 
-        A message that was delayed just before that round may still arrive after it.
+        None if there is none. A message that was delayed just before that round may still arrive after it.
         """
         windows: list[Window] = [phase for phase in self.random if phase.strikes]
         windows += [*self.down, *self.link, *self.partition, *self.straggler]
@@ -210,9 +209,7 @@ class Plan:
         return self.members(round, n_nodes) & ~self._away(round, n_nodes, MODELS)
 
     def presence(self, rounds: int, n_nodes: int) -> Vector:
-        """Return an array of shape (rounds, n_nodes): 1 for a member that is up, 0.5 for a member that is away, 0 for
-        others.
-        """
+        """Return an array of shape (rounds, n_nodes): 1 for members that are up, 0.5 for members away, 0 for others."""
         if not self.loses_messages:
             return np.ones((rounds, n_nodes))
         rows = [0.5 * self.members(t, n_nodes) + 0.5 * self.up(t, n_nodes) for t in range(rounds)]
@@ -227,8 +224,7 @@ class Plan:
         return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
 
     def links_up(self, exchange: int, round: int, pairs: ArrayLike) -> Flags:
-        """Return a mask with a flag per row (a, b) of `pairs`: false if the link carries nothing in this exchange,
-        either way.
+        """Return a mask with a flag per row (a, b) of `pairs`: false if the link carries nothing in this exchange.
 
         A link that fails one way only counts as up (`lost` tells its messages), and whether the nodes are up is not
         looked at.
@@ -332,8 +328,7 @@ class Plan:
         return away & self.members(round, n_nodes)
 
     def _draws(self, kind: str, when: int, round: int, *ids: Indices) -> Iterator[tuple[Random, Vector]]:
-        """Yield (entry, numbers) for each Random entry of the plan that covers the round and has a chance of this
-        `kind` of fault.
+        """Yield (entry, numbers) for each Random entry of the plan that covers the round and has this `kind` of fault.
 
         `numbers` are uniform in [0, 1), one per entry of `ids`: nodes, or the two ends of links or messages. `when` is
         the number of the round or exchange.
@@ -419,8 +414,7 @@ def _plan(data: Mapping[str, object]) -> Plan:
 
 
 def _uniform(*parts: int | Indices) -> Vector:
-    """Return numbers in [0, 1), a hash of each tuple of whole numbers in `parts`, which are broadcast against each
-    other.
+    """Return numbers in [0, 1), a hash of each tuple of whole numbers in `parts`, broadcast to one shape.
 
     The hash is splitmix64's finaliser, chained over the parts.
     """
