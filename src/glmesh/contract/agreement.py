@@ -82,7 +82,8 @@ def _order(label: str | float) -> tuple[bool, str | float]:
 def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]:
     """Return {site: sentence} for the sites that have a label which no more than half of all sites have.
 
-    Otherwise an empty dict. The sentence tells the labels of the site and of all others, and ends with `advice`.
+    The dict is empty if there is no site of that kind. A sentence tells the labels of the site and of all others, and
+    ends with `advice`.
     """
     times = Counter(label for offer in offers.values() for label in offer.labels)
     usual = {label for label, count in times.items() if 2 * count > len(offers)}

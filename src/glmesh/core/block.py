@@ -57,9 +57,9 @@ class NetworkInfo:
     ) -> NetworkInfo:
         """Return the constants of the network whose mixing matrix is `mixing`.
 
-        Every node that knows it computes equal ones. `diameter` counts links. `schedule` is the mixing of each exchange
-        in turn; None: always `mixing`. `speeds`, shape (K,), are nonzeros a second that nodes work through; None: there
-        is no virtual clock.
+        Every node that knows the arguments computes equal constants. `diameter` counts links. `schedule` is the mixing
+        of each exchange in turn; None: always `mixing`. `speeds`, shape (K,), are nonzeros a second that nodes work
+        through; None: there is no virtual clock.
         """
         parents, depth = topology.spanning_tree(mixing.matrix)
         schedule = (mixing,) if schedule is None else schedule

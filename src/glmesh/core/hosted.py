@@ -76,7 +76,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def guard(self) -> AbstractContextManager[object]:
         """Return the context manager in which rounds are computed.
 
-        Subclasses silence overflow with it, here it does nothing.
+        A subclass may silence overflow with it; the one of this base class does nothing.
         """
         return nullcontext()
 
@@ -183,7 +183,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def skipped(self) -> tuple[int, float]:
-        """Pair (subproblems skipped so far because they had nothing to gain, nonzeros that were not visited so)."""
+        """Pair (subproblems skipped so far because they had nothing to gain, nonzeros not visited because of that)."""
         return 0, 0.0
 
     # what some methods can do in mid-run
@@ -231,7 +231,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
         """Extrapolate x and v along a path: add `step` times their change since `before`, a result of `mark`.
 
-        Here do nothing.
+        A method that does not extrapolate does nothing, as this base class.
         """
 
     def replace_data(self, problem: Problem, partition: Partition) -> None:

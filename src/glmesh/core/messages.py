@@ -58,7 +58,7 @@ class Mail:
 
 @dataclass
 class Outbox:
-    """All that the nodes of a block send in one exchange: rows, each to all neighbours of a node, and mail to one."""
+    """All that the nodes of a block send in one exchange: rows to all neighbours, and mail to single neighbours."""
 
     vectors: Matrix | None = None  # (n_hosted, d) to all neighbours; unchanged until the next exchange has returned
     scalars: Matrix | None = None  # (n_hosted, n) a row to all neighbours; minus infinity is not sent

@@ -41,7 +41,7 @@ class Accelerator(Protocol[Worked, Options]):
 
     @property
     def value(self) -> float:
-        """Objective H, as the block's first node last heard of its total; NaN or inf if it does not know it."""
+        """Objective H = (1/K) sum f(v_k) + g(x), as the block's first node last heard of it; NaN or inf if unknown."""
 
     def round(self, block: Block, state: Worked, how: Options) -> Rounds:
         """Return a generator that makes one round of a block: it yields each Outbox and is sent the Halo for it.

@@ -27,7 +27,7 @@ class ConjugateOf(Smooth):
         self.is_quadratic = not penalty.l1.any() and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = r*(v), which is <v, w> - r(w) at w = gradient(v), for the penalty r."""
+        """Return f(v) = r*(v), the conjugate of the penalty r: <v, w> - r(w) at w = gradient(v)."""
         return self.penalty.conjugate(v)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:

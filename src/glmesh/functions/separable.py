@@ -54,7 +54,7 @@ class Separable(ABC):
     def slacks(self, x: Vector, u: Vector) -> Vector:
         """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p, shape (n_pieces,).
 
-        0 if u_p is a subgradient at x_p.
+        An entry is 0 if u_p is a subgradient of g_p at x_p, infinite outside the domains of g_p and g_p*.
         """
 
     @abstractmethod
@@ -146,7 +146,7 @@ class Columnwise(Separable):
     def conjugate_curvature(self, u: Vector) -> Vector:
         """Return the second derivatives of g*, the conjugate of g, at u, shape (n,).
 
-        At a kink of its gradient one of both sides'.
+        Where the gradient of g* has a kink, the second derivative of one side.
         """
 
     @abstractmethod
@@ -311,8 +311,8 @@ class Table(Columnwise):
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,).
 
-        The minimiser is clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi), soft(z, t) = sign(z) max(abs(z) -
-        t, 0).
+        The minimiser is clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi), where soft shrinks towards zero:
+        soft(z, t) = sign(z) max(abs(z) - t, 0).
         """
         return np.clip(_soft(z - step * self.linear, step * self.l1) / (1.0 + step * self.l2), self.lo, self.hi)
 
@@ -325,7 +325,7 @@ class Table(Columnwise):
     def strong_convexity(self) -> float:
         """Constant of the strong convexity of g: the smallest l2 of the columns with lo < hi.
 
-        Infinite if there is none.
+        Infinite if there is no column with lo < hi.
         """
         l2, movable = np.broadcast_arrays(self.l2, self.lo < self.hi)
         return float(l2[movable].min(initial=np.inf))

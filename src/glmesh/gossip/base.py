@@ -79,7 +79,7 @@ class Gossip(Protocol):
     def view_digests(self) -> list[int]:
         """Return a list with an integer per hosted node, a digest of its view of who is a member.
 
-        -1: every node always is.
+        -1 stands for a gossip in which every node is a member at all times.
         """
 
     def restored(self, saved: Self) -> Self:

@@ -44,7 +44,7 @@ class NodeFlows:
     def learn(self, counts: Indices) -> bool:
         """Raise this node's membership counters to `counts`, shape (K,), where those are larger.
 
-        Return whether any was.
+        Return whether any counter was raised.
         """
         before = self.view
         self.see(before.merged(counts))

@@ -57,11 +57,11 @@ def _compare(r, w):
 
 @kernel
 def _weighted_curvature(design, j, h):
-    """Return the curvature of the subproblem in unit j (a column or a group) under row weights h, divided by q.
+    """Return the curvature of the subproblem in unit j (a column or a group) under row weights h, (d,), divided by q.
 
-    For a column it is sum_i h_i a_ij^2. For a group A_j it is an upper bound of the squared spectral norm of
+    For a column that is sum_i h_i a_ij^2. For a group A_j it is an upper bound of the squared spectral norm of
     diag(h)^(1/2) A_j: the smaller of the squared Frobenius norm and norm(A_j)^2 times the largest h_i of a row with an
-    entry. It is at least `_FLOOR` times the squared norm without weights.
+    entry. The result is at least `_FLOOR` times the squared norm without weights.
     """
     indptr, indices, data, norm = design.indptr, design.indices, design.data, design.norms[j]
     total = top = 0.0
@@ -109,8 +109,8 @@ def _column_step(design, node, x, i, curvature):
 def _group_step(design, node, x, j, curvature, slopes):
     """Make one proximal step on group j, in place: x_j <- max(1 - weight/norm(z), 0) z/curvature; update the residual.
 
-    z = curvature x_j - A_j^T r is kept in `slopes`, shape (columns,). Return (Euclidean length of the move, move of the
-    slopes at which a group at zero leaves zero; -1 if it is not there).
+    z = curvature x_j - A_j^T r is kept in `slopes`, shape (columns,). Return (Euclidean length of the change of x_j,
+    margin): the margin is the move of the slopes at which a group at zero leaves zero, and -1 if x_j is not zero.
     """
     begin, end = design.bounds[j], design.bounds[j + ONE]
     weight, norm, moved, at_zero = design.table[begin, 0], 0.0, 0.0, True
@@ -230,10 +230,10 @@ def _finish(design, task, memory, scratch, node):
 
 @kernel
 def _solve_node(design, task, memory, scratch, k):
-    """Solve the subproblem of node k by passes over its units.
+    """Solve the subproblem of node k by passes over its units (columns or groups); return nothing.
 
-    It ends at the cap of passes, the target accuracy Theta, or a pass in which nothing moves. Writes x_k, the node's
-    estimate, task.theta[k] (the accuracy reached) and task.visited[k].
+    The passes end at their cap, at the target accuracy Theta, or with a pass in which nothing moves. Writes x_k, the
+    node's estimate, task.theta[k] (the accuracy reached) and task.visited[k] (nonzeros visited).
     """
     node, target, old_terms = _begin(design, task, memory, scratch, k), task.target[k], 0.0
     if target >= 0.0:

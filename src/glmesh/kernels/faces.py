@@ -59,7 +59,7 @@ def eliminate(S, n, floor, panel):
 def forward(L, n, x):
     """Overwrite x[:n] with L^-1 x[:n] for a lower triangular factor L of `eliminate`.
 
-    0 where L has no pivot (L_kk = 0).
+    Entry k becomes 0 where L has no pivot (L_kk = 0).
     """
     for k in range(n):
         total = x[k]
@@ -72,7 +72,7 @@ def forward(L, n, x):
 def backward(L, n, x):
     """Overwrite x[:n] with L^-T x[:n] for a lower triangular factor L of `eliminate`.
 
-    0 where L has no pivot (L_kk = 0).
+    Entry k becomes 0 where L has no pivot (L_kk = 0).
     """
     for back in range(n):
         k = n - ONE - back

@@ -46,7 +46,7 @@ _OPTIMAL_LINKS = 1024  # half of all pairs of 64 nodes
 
 
 def metropolis(graph: nx.Graph) -> Mixing:
-    """Return Metropolis weights: W_kl = 1 / (1 + max(d_k, d_l)) on the edges, the rest on the diagonal.
+    """Return Metropolis weights: W_kl = 1 / (1 + max(d_k, d_l)) on the edges, d the degrees; rows sum to one.
 
     Nodes need the degrees of their neighbours only, and every connected graph has them.
 
@@ -187,7 +187,7 @@ def uniform(n: int) -> Mixing:
 
 
 def from_matrix(matrix: ArrayLike | sp.sparray, graph: nx.Graph | None = None, *, tol: float = 1e-10) -> Mixing:
-    """Return W = (M + Mᵀ)/2 off the diagonal, the rest on it, for an M that is a mixing matrix up to `tol`.
+    """Return W = (M + Mᵀ)/2 off the diagonal, with rows that sum to one, for an M that is a mixing matrix up to `tol`.
 
     Parameters
     ----------

@@ -86,13 +86,13 @@ class ProcessGroup:
         return flag
 
     def fold_in(self, carry: Vector) -> Vector:
-        """Begin this rank's step of a fold over ranks: return `carry` at rank 0, else what the rank before passed on."""
+        """Begin this rank's step of a fold over ranks: return `carry` at rank 0, else the vector passed on to here."""
         return carry
 
     def fold_out(self, carry: Vector) -> Vector:
         """End this rank's step of a fold over ranks: pass the vector `carry` on to the next rank.
 
-        Return the last rank's, at all ranks.
+        Return the `carry` of the last rank, at all ranks.
         """
         return carry
 

@@ -71,10 +71,9 @@ def _groups(value: object) -> tuple[tuple[int, ...], ...]:
 
 
 def graph_list(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return, for each exchange in turn, its links as a tuple of (node, node).
+    """Return the links of each exchange in turn, a tuple of (node, node) per exchange, from lists of lists.
 
-    Raise InvalidInput for anything but such lists. `value` is a list with a list of links, each a list of two nodes,
-    for each exchange.
+    `value` is a list with a list of links, each a list of two nodes, for each exchange; InvalidInput for anything else.
     """
     wanted = "a list with a list of links for each exchange"
     return tuple(tuple(_pair(link) for link in list_of(graph, wanted)) for graph in list_of(value, wanted))
