@@ -144,7 +144,7 @@ def _refuse_text(table: DataTable) -> None:
 def _first_text(column: TextColumn) -> str:
     """Return a sentence with the line and content of the column's first cell that is text.
 
-    Only its own site may see it. If the cell resembles a number, the sentence also says how to write numbers.
+    Only the column's own site may see the sentence. If the cell resembles a number, it also says how to write numbers.
     """
     said = f"line {column.line} holds {column.cell!r}"
     if not _LIKE_NUMBER.fullmatch(column.cell):

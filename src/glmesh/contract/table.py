@@ -89,7 +89,7 @@ class DataTable:
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
         """Return a table with only the columns `chosen` of X (indices, in that order), whose names are `names`.
 
-        None: no names.
+        names=None: the columns have no names.
         """
         same = np.array_equal(chosen, np.arange(self.X.shape[1]))  # then the memory is the same, and so are products
         X = self.X if same else self.X[:, chosen]

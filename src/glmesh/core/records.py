@@ -51,7 +51,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Event:
-    """A change of the members or of the data in mid-run, and how much work it made.
+    """A change of the members or of the data in mid-run, and how far it moved the node from its optimum.
 
     kind: "join", "leave" (the node's share is gone), "freeze" (it left, and its share stays as a constant),
     "add_columns" or "remove_columns". gap_before, gap_after: upper bounds of what the node could gain in its own

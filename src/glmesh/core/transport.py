@@ -59,10 +59,9 @@ class Transport(Protocol):
 
 
 def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
-    """Step the generators `rounds`, one per block, in lock-step; answer their requests.
+    """Step the generators `rounds`, one per block, in lock-step, answering their requests; return their results.
 
-    Return what each generator returns. A block that is done waits for the others with empty outboxes: only where a sum
-    failed do some need longer.
+    A block that is done waits for the others with empty outboxes: only where a sum failed do some need longer.
     """
     returned: dict[int, Any] = {}
     answers: list[Halo | Sums | Indices | None] = [None] * len(rounds)
@@ -82,7 +81,10 @@ def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
 
 
 def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums | Indices | None]:
-    """Return the answer to each block's request; raise InvalidInput unless all blocks ask for the same kind."""
+    """Return the answer to each block's request, in order: a Halo, Sums, or maxima of shape (n,).
+
+    Raise InvalidInput unless all blocks ask for one kind of answer.
+    """
     outboxes = [one for one in requests if isinstance(one, Outbox)]
     if len(outboxes) == len(requests):
         return list(transport.exchange(outboxes))

@@ -23,7 +23,10 @@ def weighted_sum(weights: Vector, values: Vector) -> float:
 
 
 def inner(a: Matrix, b: Matrix) -> Matrix:
-    """Return the matrix of <a_i, b_j> over the rows of a and b, without BLAS, whose threads would change the bits."""
+    """Return the matrix of inner products <a_i, b_j> of the rows of a and b, shape (rows of a, rows of b).
+
+    Without BLAS, whose threads would change the bits.
+    """
     return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
 
@@ -67,24 +70,24 @@ class Smooth(ABC):
         return inner(steps * self.curvature(v), steps)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """Return (u, b): b is the best intercept at v, and u = v plus the intercept's contribution to all entries.
+        """Return (u, b): b is the best intercept at the predictions v, and u are the predictions with b, shape (d,).
 
-        f has the same value, slope and curvature at u and v, and is quicker to evaluate at u. Here the pair is (v, 0),
+        f has one value, slope and curvature at u and v, and is quicker to evaluate at u. Here the pair is (v, 0),
         because f has no intercept; `near` is a guess of b.
         """
         return v, 0.0
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
-        """Return the intercept b that minimises the loss at predictions v + b.
+        """Return the intercept b that minimises the loss at predictions v + b; `near` is a guess of b.
 
-        0 if f has no intercept. `near` is a guess of b.
+        Return 0 if f has no intercept, as here.
         """
         return 0.0
 
     def split(self, w: Vector) -> tuple[Vector, float]:
         """Return (coefficients, intercept) from a gradient w of f, which is the model split by samples.
 
-        (w, 0) without intercept.
+        Without an intercept that is (w, 0).
         """
         return w, 0.0
 
@@ -150,7 +153,10 @@ class RowLoss(Smooth):
         return float(best_shift(self._SHIFT_KIND, self.y, self.c, self.delta, direction, np.ascontiguousarray(v), near))
 
     def _per_weight(self, w: Vector) -> Vector:
-        """Return w / c, shape (d,); for rows with weight c = 0: 0 if w is 0, else infinity with the sign of w."""
+        """Return w / c, shape (d,), c the weights of the rows.
+
+        Where c = 0: 0 if w is 0, else infinity with the sign of w.
+        """
         if self._all_weigh:
             return w / self.c
         return np.divide(w, self.c, out=np.where(w == 0, 0.0, np.copysign(np.inf, w)), where=self.c > 0)
@@ -172,7 +178,7 @@ class Squared(RowLoss):
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def best_offset(self, direction: Vector, v: Vector, near: float) -> float:
-        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean of residuals.
+        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean; 0 without weights.
 
         `near` is unused. Sums, not BLAS: equal bits on any number of threads. 0 if all weights are zero.
         """

@@ -48,7 +48,7 @@ def add(indptr, indices, data, i, factor, r):
 
 @inlined
 def weighted_square(indptr, indices, data, i, h):
-    """Return sum_j h_j a_ij^2, the squared norm of column i under row weights h of shape (d,), in four partial sums."""
+    """Return sum_j h_j a_ij^2, the squared norm of column i under row weights h of shape (d,); j runs over the rows."""
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
     while j + FOUR <= end:

@@ -68,7 +68,10 @@ def add_sums(matrix, vectors, gram, moments):
 
 @kernel
 def add_products(matrix, vectors, out):
-    """Add X vectors, shape (p, r), to `out`, shape (m, r); `matrix` is (indptr, indices, values) of X in CSR form."""
+    """Add X V, shape (m, r), to `out` in place, V = `vectors` of shape (p, r).
+
+    `matrix` is (indptr, indices, values) of X, shape (m, p), in CSR form.
+    """
     indptr, indices, values = matrix
     r = np.uint64(vectors.shape[1])
     for i in range(np.uint64(out.shape[0])):

@@ -12,7 +12,11 @@ _NEAR = 1e-8  # length of a Newton step on the logistic loss after which the err
 
 @inlined
 def _derivatives(kind, y, c, delta, z):
-    """Return the (first, second) derivative in z of c loss(y, z), the weighted loss of one sample."""
+    """Return the (first, second) derivative in z of c loss(y, z), the weighted loss of one sample.
+
+    y is the target or label, c the weight, z the prediction; `kind` is LOGISTIC, HUBER (of width `delta`) or
+    SQUARED_HINGE.
+    """
     if kind == LOGISTIC:
         small = math.exp(-abs(z))  # of the probabilities of both labels the smaller is small/(1 + small)
         wrong = small / (1.0 + small) if y * z > 0 else 1.0 / (1.0 + small)

@@ -79,7 +79,7 @@ class Scratch(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """Arrays and numbers of one node in one round: views that its passes read and write."""
+    """Numbers and views of arrays of one node in one round: gradient w, residual r, row weights h, curvature q."""
 
     k: np.uint64  # position of the node among the n nodes
     first: np.uint64  # units first..last - 1

@@ -64,10 +64,10 @@ class Columns:
         return columns
 
     def _check_values(self, rows: bool, name: str) -> None:
-        """Raise InvalidData for the first value that is not usable.
+        """Raise InvalidData for the first value that is NaN, infinite, or so large that its square is not finite.
 
-        The message gives its row and column in the matrix `name`. That is NaN, infinity, or a value whose square is not
-        finite. `rows` says that the columns held here are the rows of the user's matrix.
+        The message gives row and column of the value in the user's matrix, called `name`. `rows` says that the columns
+        held here are the rows of the user's matrix.
         """
         if are_usable(self.data):
             return
@@ -191,9 +191,9 @@ class Columns:
 
     @staticmethod
     def join(parts: list[Columns]) -> Columns:
-        """Return one matrix with the columns of all parts, in turn.
+        """Return one matrix with the columns of all parts, in turn; all parts have d rows.
 
-        Sparse if any part is sparse. All parts have d rows.
+        The result is sparse if any part is sparse.
         """
         dense = all(part.dense for part in parts)
         parts = parts if dense else [part._sparse() for part in parts]
@@ -208,7 +208,7 @@ class Columns:
         )
 
     def _sparse(self) -> Columns:
-        """Return this matrix in sparse storage."""
+        """Return this matrix with compressed sparse columns; itself if it is not dense."""
         return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
 
 

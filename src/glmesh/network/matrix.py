@@ -74,9 +74,9 @@ class Mixing:
 
     @cached_property
     def top(self) -> float:
-        """Upper bound of 1 - λ_K, the largest eigenvalue of I - W.
+        """Upper bound of 1 - λ_K, the largest eigenvalue of I - W, λ_K the smallest of W.
 
-        Exact up to rounding for few nodes, else to a thousandth.
+        The bound is exact up to rounding for few nodes, up to a thousandth for many.
         """
         return spectrum.laplacian_bound(self.matrix)
 

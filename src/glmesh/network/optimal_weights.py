@@ -120,9 +120,9 @@ class GraphLaplacian:
         return np.append(slopes, below.trace() - 1.0 - tau), hessian
 
     def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
-        """Return the first s of 1, 1/2, 1/4, ... for which point + s step lowers `_barrier` enough.
+        """Return the first s of 1, 1/2, 1/4, ... for which point + s step lowers `_barrier` enough; 0 if none of 40.
 
-        0 if none of 40 does. Enough is a tenth of what `slope`, the derivative along `step`, promises.
+        Enough is a tenth of s times `slope`, the derivative of the barrier along `step`.
         """
         before = self._barrier(point, tau)
         lengths = (0.5**halvings for halvings in range(40))

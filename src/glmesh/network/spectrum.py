@@ -23,7 +23,10 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return λ_2, the second largest eigenvalue of W; 0 for exact averaging and one node, 1 if W is disconnected."""
+    """Return λ_2, the second largest eigenvalue of the mixing matrix W; 0 for exact averaging, 1 if disconnected.
+
+    For one node 0 too. Up to `dense_limit` nodes all eigenvalues are computed, beyond λ_2 by Lanczos' method.
+    """
     n = matrix.shape[0]
     if is_averaging(matrix):
         return 0.0
@@ -39,7 +42,10 @@ def second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> f
 
 
 def absolute_eigenvalue(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return β = max(λ_2, -λ_K), the second largest absolute eigenvalue of W, given λ_2; 0 for exact averaging."""
+    """Return β = max(λ_2, -λ_K), the second largest absolute eigenvalue of the mixing matrix W; 0 for exact averaging.
+
+    `lambda2` is λ_2. Up to `dense_limit` nodes eigenvalues are computed densely, beyond by Lanczos' method.
+    """
     if is_averaging(matrix):
         return 0.0
     if 1.0 - 2.0 * matrix.diagonal().min() <= lambda2:  # Gershgorin: λ_K >= 2 min W_kk - 1
@@ -51,9 +57,10 @@ def absolute_eigenvalue(matrix: sp.csr_array, lambda2: float, dense_limit: int =
 
 
 def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT) -> float:
-    """Return σ_max(P - 11ᵀ/K) of the product P of all factors, the first one applied first.
+    """Return σ_max(P - 11ᵀ/K) of the product P of all mixing matrices `factors`, the first one applied first.
 
-    It is the factor, at most 1, by which these exchanges in a row shrink the distance from the mean.
+    That largest singular value, at most 1, is the factor by which these exchanges in a row shrink the distance from the
+    mean. Up to `dense_limit` nodes it is computed densely.
     """
     n = factors[0].shape[0]
     if n <= dense_limit:
@@ -133,7 +140,10 @@ def proven_gap(matrix: sp.csr_array, gap: float) -> float:
 
 
 def is_averaging(matrix: sp.csr_array) -> bool:
-    """Return whether W = 11ᵀ/K up to rounding; its other eigenvalues are then 0, as ‖W - 11ᵀ/K‖ bounds them."""
+    """Return whether W = 11ᵀ/K up to rounding: one exchange makes all nodes' values equal to their mean.
+
+    All eigenvalues of W but the largest are then 0, as ‖W - 11ᵀ/K‖ bounds them.
+    """
     n = matrix.shape[0]
     return bool(matrix.nnz == n * n and abs(matrix.data - 1.0 / n).reshape(n, n).sum(axis=1).max() <= ROUNDING)
 

@@ -165,9 +165,9 @@ def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split:
 def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dict[str, Contract]:
     """Return {"part k": contract that part k would keep}.
 
-    columns[k] are the names of its columns, targets[k] is that of y_k. A target made from a column, as in frame["age"]
-    > 60, keeps that column's name, which says nothing of the target; where one does, or has no name, no offer names its
-    target.
+    columns[k] are the names of the columns of part k, None without; targets[k] is the name of y_k, "" without. A target
+    that is computed from a column keeps that column's name, which says nothing of the target; where one does, or has no
+    name, no offer names its target.
     """
     features = {name for names in columns for name in names or ()}
     known = all(name and name not in features for name in targets)

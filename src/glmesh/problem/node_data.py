@@ -151,9 +151,10 @@ class NodeData:
         return NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where, names)
 
     def compose(self, summary: DataSummary, node: int | None = None) -> CompositeObjective:
-        """Return the objective f(Ax) + g(x) over the columns held here; `summary` is that of all nodes' data, merged.
+        """Return the objective f(Ax) + g(x) over the columns held here, a CompositeObjective.
 
-        `node` chooses the penalty where each node has its own; None: the pooled data.
+        `summary` is the merged summary of all nodes' data; `node` chooses the penalty where each node has its own, None
+        for pooled data.
         """
         self._check(summary)
         return CompositeObjective(self.matrix(summary), *self.functions(summary, node))
@@ -170,10 +171,9 @@ class NodeData:
         self.spec.penalty_of(node).check_size(summary.width if by_samples else self.columns.n)
 
     def targets(self, summary: DataSummary) -> Vector:
-        """Return the targets y, shape (m,).
+        """Return the targets y, shape (m,); in a classification as -1 and 1.
 
-        For a classification -1 for the smaller label of all nodes and 1 for the larger. `summary` is the merged summary
-        of all nodes' data.
+        The smaller label of all nodes becomes -1, the larger 1. `summary` is the merged summary of all nodes' data.
         """
         spec = self.spec
         return _signs(self.y, *summary.classes, spec.loss.name, self.where) if spec.loss.classifies else self.y

@@ -122,7 +122,7 @@ def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: 
 def _group_order(penalty: Separable, split: str) -> Indices | slice:
     """Return indices that sort a node's columns by group, as the kernels expect.
 
-    Without groups slice(None), all as they are.
+    Return slice(None), which keeps the order, if the penalty has no groups.
     """
     labels = penalty.group_labels if split == "features" else None
     return slice(None) if labels is None else np.argsort(labels, kind="stable")

@@ -233,9 +233,9 @@ class Problem:
 
     @cached_property
     def primal(self) -> CompositeObjective:
-        """The objective f(Xw) + g(w) of a smooth loss over the rows of all nodes, split by samples; g is the penalty.
+        """CompositeObjective f(Xw) + g(w) over the rows of all nodes, split by samples: f the loss, g the penalty.
 
-        Only a simulation has all rows; a free intercept is not in it.
+        Only a simulation has all rows. An intercept that is not penalised is left out.
         """
         summary = self.summary
         rows = Columns.join([part.columns.widen(summary.width) for part in self.parts])

@@ -63,7 +63,7 @@ class Shard(Problem):
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
         """Return the CompositeObjective f(Ax) + g(x) over the columns of a node of this process.
 
-        `own`, `summary` are not read.
+        `own` and `summary` are not read.
         """
         a, b = self._place(node)
         return CompositeObjective(self.composite.columns.between(a, b), *self.node_functions(node, own, summary))

@@ -68,7 +68,7 @@ class ProblemSpec:
     def require_form(self) -> None:
         """Raise UnsuitablePair if loss and penalty cannot be written f(Ax) + g(x) with a smooth f.
 
-        The message has a remedy.
+        The message says what to change.
         """
         if self.has_form:
             return

@@ -30,7 +30,7 @@ class Screening:
     def begin(self, k: int, w: Vector, radius2: float) -> None:
         """Let hosted node k skip its subproblem while norm(w_k - w)^2 <= radius2, w of shape (d,).
 
-        radius2 <= 0: never skip.
+        With radius2 <= 0 the node solves its subproblem in every round.
         """
         self.radius2[k] = radius2
         if radius2 > 0:
@@ -41,9 +41,9 @@ class Screening:
         self.radius2[k] = -1.0
 
     def screened(self, w: Matrix) -> Flags:
-        """Return a mask of shape (n_hosted,), true for each node that skips its subproblem.
+        """Return a mask of shape (n_hosted,), true for each node that skips its subproblem in this round.
 
-        w are the gradients (n_hosted, d). Nodes whose w_k left their ball are invalidated.
+        w are the gradients w_k, shape (n_hosted, d). A node whose w_k has left its ball is invalidated.
         """
         for k in np.flatnonzero(self.radius2 > 0):
             move = w[k] - self.anchor[k]

@@ -134,7 +134,7 @@ class Plan:
             raise InvalidInput(f"{plan}: {error}") from None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan as plain data, without fields that have their default; `Plan.of` reads it back."""
+        """Return the plan as a dict of plain data, without fields that have their default; `Plan.of` reads it back."""
         return {key: plain(value) for key, value in stated(self).items()}
 
     @property
@@ -156,7 +156,8 @@ class Plan:
     def quiet_from(self) -> int | None:
         """Return the first round from which on nothing fails, no node is slow and no member changes.
 
-        None if there is none. A message that was delayed just before that round may still arrive after it.
+        None if something may fail for ever. A message that was delayed just before that round may still arrive after
+        it.
         """
         windows: list[Window] = [phase for phase in self.random if phase.strikes]
         windows += [*self.down, *self.link, *self.partition, *self.straggler]
@@ -298,7 +299,7 @@ class Plan:
     def theta(self, round: int, n_nodes: int) -> Vector:
         """Return the local accuracy Theta at which each straggler stops in this round, shape (n_nodes,).
 
-        If several entries of the plan name a node, the largest; NaN for nodes that are no stragglers.
+        If several entries of the plan name a node, the largest; NaN for nodes to which the plan gives no accuracy.
         """
         theta = np.full(n_nodes, np.nan)
         for entry in self.straggler:
