@@ -127,11 +127,17 @@ class SquaredLoss(Loss):
     scales_rows = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Squared:
-        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2, the loss as a function of m predictions v."""
+        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2, the loss as a function of m predictions v.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.Squared(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-np.inf, np.inf), l2=1.0)
 
 
@@ -143,11 +149,17 @@ class LogisticLoss(Loss):
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Logistic:
-        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)), the loss as a function of m predictions v."""
+        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)), the loss as a function of m predictions v.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.Logistic(y, c)
 
     def dual(self, y: Vector, c: Vector) -> LogisticDual:
-        """Return the weighted negative entropy of p_i = y_i a_i / c_i, a function of m dual variables a."""
+        """Return the weighted negative entropy of p_i = y_i a_i / c_i, a function of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         return LogisticDual(y, c)
 
 
@@ -169,11 +181,17 @@ class HuberLoss(Loss):
             raise InvalidInput(f"HuberLoss needs a finite delta > 0, got {self.delta}")
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Huber:
-        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function, as a function of m predictions v."""
+        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function, as a function of m predictions v.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.Huber(y, c, delta=self.delta)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i on abs(a_i) <= c_i delta, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i on abs(a_i) <= c_i delta, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-self.delta, self.delta), l2=1.0)
 
 
@@ -185,7 +203,10 @@ class HingeLoss(Loss):
     classifies = True
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i -y_i a_i on 0 <= y_i a_i <= c_i, a function of m dual variables a."""
+        """Return g(a) = sum_i -y_i a_i on 0 <= y_i a_i <= c_i, a function of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), labels=True)
 
 
@@ -197,11 +218,17 @@ class SquaredHingeLoss(Loss):
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.SquaredHinge:
-        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2, the loss as a function of m predictions v."""
+        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2, the loss as a function of m predictions v.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.SquaredHinge(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(4 c_i) - y_i a_i on y_i a_i >= 0, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(4 c_i) - y_i a_i on y_i a_i >= 0, a function of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         bounds = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
         return _dual_table(y, c, bounds, l2=0.5, labels=True)
 
@@ -227,7 +254,10 @@ class SmoothedHingeLoss(Loss):
             raise InvalidInput(f"SmoothedHingeLoss needs a finite width > 0 (0 is the hinge), got {self.width}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i width/(2 c_i) a_i^2 - y_i a_i on 0 <= y_i a_i <= c_i, of m dual variables a."""
+        """Return g(a) = sum_i width/(2 c_i) a_i^2 - y_i a_i on 0 <= y_i a_i <= c_i, of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), l2=self.width, labels=True)
 
 
@@ -250,7 +280,10 @@ class EpsilonInsensitiveLoss(Loss):
             raise InvalidInput(f"EpsilonInsensitiveLoss needs a finite epsilon >= 0, got {self.epsilon}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i epsilon abs(a_i) - y_i a_i on abs(a_i) <= c_i, a function of m dual variables a."""
+        """Return g(a) = sum_i epsilon abs(a_i) - y_i a_i on abs(a_i) <= c_i, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-1.0, 1.0), l1=self.epsilon)
 
 
@@ -272,7 +305,10 @@ class SquaredEpsilonInsensitiveLoss(Loss):
             raise InvalidInput(f"SquaredEpsilonInsensitiveLoss needs a finite epsilon >= 0, got {self.epsilon}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(4 c_i) + epsilon abs(a_i) - y_i a_i, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(4 c_i) + epsilon abs(a_i) - y_i a_i, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-np.inf, np.inf), l1=self.epsilon, l2=0.5)
 
 
@@ -295,7 +331,10 @@ class QuantileLoss(Loss):
             raise InvalidInput(f"QuantileLoss needs 0 < quantile < 1, got {self.quantile}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i -y_i a_i on -c_i (1 - quantile) <= a_i <= c_i quantile, of m dual variables a."""
+        """Return g(a) = sum_i -y_i a_i on -c_i (1 - quantile) <= a_i <= c_i quantile, of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (self.quantile - 1.0, self.quantile))
 
 
