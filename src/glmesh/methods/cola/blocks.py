@@ -15,7 +15,7 @@ from glmesh.types import Indices, Vector
 
 
 class Algorithm(Protocol):
-    """What CoLA's nodes ask of their method, `Cola` or `Cocoa`: rounds, and updates of states changed from outside."""
+    """Protocol of CoLA's methods, `Cola` and `Cocoa`: they make rounds and update states changed from outside."""
 
     @property
     def averages_exactly(self) -> bool:
@@ -47,11 +47,11 @@ class Algorithm(Protocol):
         ...
 
     def reset(self, block: Block, state: ColaState) -> None:
-        """Begin anew from the present variables and estimates: drop what accelerators and the local solver keep."""
+        """Reset accelerators and local solver of a block, whose variables and estimates were changed from outside."""
         ...
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Begin anew with other functions f and g, which `block` already has, on the same columns."""
+        """Reset all that depends on f and g, because `block` has other functions now, on the same columns."""
         ...
 
 
@@ -65,9 +65,9 @@ class ColaBlocks:
     async_certifiers: list[AsyncCertifier]
 
     def find(self, node: int) -> tuple[int, int]:
-        """Return (number of the block, position in it) of the node with id `node`.
+        """Return (number of the block, position in the block) of the node with id `node`.
 
-        Raise IndexError if it is not hosted here.
+        Raise IndexError if the node is not hosted in this process.
         """
         for number, block in enumerate(self.blocks):
             first = int(block.ids[0])
@@ -80,7 +80,7 @@ class ColaBlocks:
         return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
-        """Return (flow gossip of the block, position in it) of the node with id `node`."""
+        """Return (flow gossip of the block that hosts node `node`, position of the node in that block)."""
         number, k = self.find(node)
         return self.flow_gossip(number), k
 
@@ -120,9 +120,10 @@ class ColaBlocks:
         self.states[number].x[own] = initial_variables(block)[own]
 
     def event(self, round: int, kind: str, node: int, gap_before: float, gap_after: float, share: Vector) -> Event:
-        """Return the record of a change at a node.
+        """Return the Event of a change of this `kind` ("join", "leave", ...) at a node in a round.
 
-        `share`, shape (d,), is the part of Ax that came, went or was frozen.
+        `gap_before` and `gap_after` are local gaps, in units of the objective; `share`, shape (d,), is the part of Ax
+        that came, went or was frozen, of which the norm is recorded.
         """
         return Event(round, kind, node, gap_before, gap_after, float(np.linalg.norm(share)))
 

@@ -204,7 +204,7 @@ class Cola:
 
     @property
     def unsuited(self) -> str | None:
-        """Return what acceleration needs that these options do not give, as text for messages; None if nothing."""
+        """Return, as text for messages, what acceleration needs and these options do not give; None: nothing is missing."""
         passes = 2 if self.local_passes is None else self.local_passes
         if self.gamma != 1:
             return f"gamma=1, got {self.gamma:g}"
@@ -228,7 +228,7 @@ class Cola:
 
     @cached_property
     def strategies(self) -> Strategies:
-        """Return the decisions of these options about a round, one object each."""
+        """Return the Strategies of these options: solver, gossip steps, passes, curvature, gamma and sigma' of a round."""
         auto = self.gossip_steps == "auto"
         steps: GossipSteps = PowerSteps(1 if auto else int(self.gossip_steps))
         if self.gossip == "chebyshev":
@@ -247,7 +247,7 @@ class Cola:
     def prepare(self, setup: Setup) -> ColaNodes | TotalNodes[Any]:
         """Return the nodes that this process hosts, ready for round 0: CoLA's, or those of a method on totals.
 
-        Which, is decided before the first exchange.
+        The cost model chooses between the two before the first exchange.
         """
         plan, flows = setup.plan, self.uses_flows(setup)
         choice = self.decide(setup, flows=flows)
@@ -267,7 +267,7 @@ class Cola:
         return nodes
 
     def decide(self, setup: Setup, *, flows: bool) -> Choice:
-        """Return the acceleration of a run, equal at all nodes (`glmesh.methods.cola.choice`); nothing is exchanged.
+        """Return the Choice of the acceleration of a run, equal at all nodes, without any exchange.
 
         `flows`: nodes use flow gossip, because messages may get lost or because it was asked for.
         """
@@ -306,9 +306,9 @@ class Cola:
     # rounds
 
     def choose(self) -> Choice:
-        """Return the acceleration that options alone decide on, equal at all nodes; momentum where they leave it open.
+        """Return the Choice of the acceleration by the options alone, equal at all nodes; momentum with "auto".
 
-        Sites take it, which know nothing of each other's data.
+        For sites of a federation, which know nothing of each other's data.
         """
         return choices.initial(self.acceleration, self.unsuited)
 
@@ -366,9 +366,9 @@ class Cola:
         return state
 
     def round(self, block: Block, state: ColaState) -> Rounds:
-        """Return the generator of one round of a block with the accelerator in use.
+        """Return the generator of one round of a block with the accelerator in use: yields an Outbox, is sent a Halo.
 
-        `ColaState.finish_round` concludes it.
+        `ColaState.finish_round` must be called after it.
         """
         return state.accelerator.round(block, state, self.strategies)
 

@@ -49,7 +49,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         )
 
     def certify(self, *, extrapolates: bool) -> None:
-        """Make a certifier for every block, so that nodes prove how good their model is.
+        """Make a certifier for every block, so that every node can prove an upper bound of the suboptimality.
 
         `extrapolates`: messages carry estimates of another point than the node's own x, as under momentum.
         """
@@ -66,7 +66,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def greet(self) -> None:
         """Open every link of flow gossip by an exchange before round 0.
 
-        Nodes that join later get the variables of a cold start.
+        Nodes that are to join later get the variables of a cold start: 0, or the nearest point inside the bounds of g.
         """
         for node in np.flatnonzero(~self.setup.plan.members(0, self.setup.n_nodes)):
             self.by_id.clear(int(node))
@@ -93,7 +93,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         ]
 
     def finish_round(self, number: int) -> None:
-        """Conclude round `number`: let blocks leave sums that can do no more, and store what all members certified."""
+        """Conclude round `number`: count it at every block, and store a certificate that all members have reached.
+
+        A block whose exact sums are broken, or win nothing any more, goes on with momentum.
+        """
         for block, state in zip(self.blocks, self.states, strict=True):
             state.finish_round(block)
         if self.by_id.async_certifiers:
@@ -158,8 +161,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def measure(self, rounds: int) -> Measures:
         """Return objective, H, absolute duality gap and consensus violation of the state after `rounds` rounds.
 
-        The objective is that of all members, those included that are away; what nodes that left for good add to Ax
-        stays as a constant, if it stays at all.
+        The objective is that of all members, those included that are away. The share A_k x_k of a node that left for
+        good is a constant in Ax if some member keeps it, else it is gone.
         """
         xs, vs = [state.x for state in self.states], [state.v for state in self.states]
         if self.transport.fails:
@@ -179,10 +182,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return found.objective
 
     def _observe_members(self, xs: list[Vector], vs: list[Matrix], members: Flags) -> Measures:
-        """Return the measures of the members alone, from variables and estimates per block.
+        """Return objective, H, gap and consensus violation of the members alone, a mask of shape (K,).
 
-        `members` is a mask of shape (K,). Estimates are rescaled, because nodes may still count with another number of
-        members.
+        `xs` and `vs` are the variables and the estimates of each block. Estimates are rescaled, because nodes may still
+        count with another number of members.
         """
         by_samples = self.by_samples
         scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
@@ -197,7 +200,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return observe([block], [x], [rows], by_samples=by_samples, constant=constant, conserved=False)
 
     def _block_of_members(self, members: Flags) -> Block:
-        """Return all members, a mask of shape (K,), as one block; it is kept until the members change."""
+        """Return one Block with the columns and functions of all members, a mask of shape (K,).
+
+        The block is kept until the members change.
+        """
         key = members.tobytes()
         if self._of_members is None or self._of_members[0] != key:
             ids = np.flatnonzero(members)
@@ -232,9 +238,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return None if self.proof is None else self.proof[0]
 
     def _note_certificate(self, members: Flags) -> None:
-        """Store the certificate that all members have concluded about one round, and the state (x, v) that it is about.
+        """Set `proof` to (certificate, x, v) of the round that all members, a mask of shape (K,), have certified.
 
-        A certificate of other members is dropped.
+        A certificate of other members is dropped. Nothing is set while members have snapshots of different rounds.
         """
         if self.proof is not None and not np.array_equal(np.flatnonzero(members), self.proof[0].members):
             self.proof = None
@@ -287,20 +293,26 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def extents(self) -> list[Extent]:
-        """Return the numbers of nodes, columns and units of each block of this process."""
+        """Return an Extent per block of this process: numbers of nodes, columns, and units (columns or groups)."""
         return [Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks]
 
     @property
     def watching(self) -> list[object]:
-        """Return the states of the certifiers of this process, one per block."""
+        """Return the states of the certifiers of this process, one per block; empty without certificates."""
         return [watcher.state for watcher in self.watchers]
 
     def saved(self) -> dict[str, object]:
-        """Return {"proof", "summary"}: the last certificate with its state, and what is agreed on of data apart."""
+        """Return {"proof": (certificate, x, v) or None, "summary": DataSummary or None} for a checkpoint.
+
+        The proof is the last certificate with the state that it is about; the summary is None for pooled data.
+        """
         return {"proof": self.proof, "summary": self.summary}
 
     def restore(self, states: list[ColaState], watching: list[Any], saved: dict[str, Any]) -> None:
-        """Take over the states of all blocks and certifiers, proof, summary and anchor from a checkpoint."""
+        """Replace the states of all blocks and certifiers by those of a checkpoint.
+
+        `saved` is what the method `saved` returned, with the entry "anchor": where a free intercept is held.
+        """
         if saved["anchor"] != self.problem.spec.anchor:
             self.retarget(self.problem.anchored(saved["anchor"]))
         self.proof, self.summary = saved["proof"], saved["summary"]
@@ -311,13 +323,13 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.states[number] = state
 
     def restart(self) -> None:
-        """Begin anew from the present variables and estimates, which were changed from outside."""
+        """Reset accelerators and local solvers, and drop certificates, after x and estimates were changed from outside."""
         for block, state in zip(self.blocks, self.states, strict=True):
             self.method.reset(block, state)
         self._forget()
 
     def retarget(self, problem: Problem) -> None:
-        """Go on with another problem: other functions of the same kinds on the same columns."""
+        """Replace the problem by one with other functions f and g, of the same kinds, on the same columns; x and v stay."""
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self.summary) for k in block.ids]
@@ -329,7 +341,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return copies of (x, v) of every block, for a later `go_ahead`."""
+        """Return a list with copies (x, v) of every block's variables and estimates, for a later `go_ahead`."""
         return [(state.x.copy(), state.v.copy()) for state in self.states]
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
@@ -353,7 +365,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.restart()
 
     def rehost(self, problem: Problem, partition: Partition, x: Vector) -> None:
-        """Go on with other columns: nodes hold what `partition` gives them, and variables are x in the user's order."""
+        """Replace the columns: nodes hold those that `partition` gives them, and x, shape (n,), are the new variables.
+
+        x is in the user's order. Accelerators and local solvers begin anew.
+        """
         self.problem, self.partition = problem, partition
         self.blocks[:] = [self.make_block(b, block.ids.astype(np.int64)) for b, block in enumerate(self.blocks)]
         for block, state, own in zip(self.blocks, self.states, self.by_block(x), strict=True):
@@ -362,7 +377,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def _forget(self) -> None:
-        """Drop certificates and records of the state or the problem before; certifiers begin anew."""
+        """Drop the certificate and the records under way, which are about an earlier state or problem."""
         self.certifiers = [Certifier(b, by_samples=self.by_samples, tol=self.setup.tol) for b in self.blocks
                            if self.certifiers]  # fmt: skip
         for block, watch in zip(self.blocks, self.by_id.async_certifiers, strict=False):
@@ -370,11 +385,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._of_members = self.proof = None
 
     def warm_start(self, start: object) -> list[Vector | None]:
-        """Return the variables of each block from which a run starts, from a Result or an array in the user's order.
+        """Return the variables of each block, shape (n_columns,), to start from: those of a Result, or of an array.
 
-        None for each block if `start` is None: a cold start. A Result of a method on totals has coefficients alone:
-        split by samples the dual variables that belong to them are taken. Raise InvalidInput for variables of another
-        shape or out of bounds.
+        The array is in the user's order, shape (n,). A list of None, one per block, if `start` is None: a cold start. A
+        Result of a method on totals has coefficients alone: split by samples the dual variables that belong to them are
+        taken. Raise InvalidInput for variables of another shape or out of bounds.
         """
         if start is None:
             return [None] * len(self.blocks)
@@ -395,7 +410,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return list(xs)
 
     def _duals_of(self, coef: object, intercept: float) -> list[Vector]:
-        """Return the dual variables of each block's samples that belong to coefficients (p,): slopes of the losses."""
+        """Return the dual variables of each block's samples, shape (n_columns,), that belong to these coefficients.
+
+        A dual variable is the slope of the sample's loss at its prediction; `coef` has shape (p,).
+        """
         w = np.asarray(coef, dtype=np.float64)
         p = self.blocks[0].d - int(self.problem.spec.fit_intercept)
         if w.shape != (p,) or not np.isfinite(w).all():
@@ -406,7 +424,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
 
 def _deal(setup: Setup) -> Partition:
-    """Return the partition of the columns over the nodes, as the setup asks for it."""
+    """Return the partition of the columns over the nodes: that of a Shard, or a new one as `setup.partition` says."""
     if isinstance(setup.problem, Shard):
         return setup.problem.dealt
     return make_partition(setup.problem, setup.n_nodes, setup.partition, setup.seed)

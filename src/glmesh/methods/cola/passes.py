@@ -21,7 +21,10 @@ class Passes:
     time_budget: float | None  # [s of the virtual clock] computing per round; None: unlimited
 
     def check(self, block: Block) -> None:
-        """Raise InvalidInput unless there is one value, or one for each of K nodes, and a clock for a time budget."""
+        """Raise InvalidInput unless passes and accuracies are one number each or one per node, K of them.
+
+        A time budget also needs a virtual clock.
+        """
         for per_node in (self.local_passes, self.local_accuracy):
             _per_node(per_node, block)
         if self.time_budget is not None and block.info.speeds is None:
@@ -54,9 +57,10 @@ class Passes:
 
 
 def _per_node(value: ArrayLike | None, block: Block) -> Vector:
-    """Return one entry of `value` per hosted node, shape (n_hosted,).
+    """Return `value` for each hosted node, shape (n_hosted,).
 
-    `value` is one number for all nodes, or K numbers.
+    `value` is one number for all nodes, or K numbers, of which those of the hosted nodes are taken; raise InvalidInput
+    for any other length.
     """
     if isinstance(value, int | float):
         return np.full(block.size, value)

@@ -50,13 +50,14 @@ class Relaxation:
 
     @staticmethod
     def of(block: Block, gamma: float) -> Relaxation:
-        """Return the search before round 0, with the safe sigma' = gamma K."""
+        """Return the search before round 0: sigma' is the safe gamma K, and no value of H is known yet."""
         return Relaxation(gamma, gamma * block.info.n_nodes, TreeAggregate.of(block))
 
     def mix(self, block: Block, gossip: Gossip, up: Flags, steps: GossipSteps) -> Rounds:
-        """Make the exchanges of a round of gossip, with the nodes' parts of H in the messages.
+        """Make the exchanges of a round of gossip; messages also carry f(v_k)/K + g_k(x_k), a node's term of H.
 
-        The first call estimates sigma' before that.
+        `steps` says how many exchanges; `up` is a mask of shape (n_hosted,). Sets `h`, the newest H that is known. The
+        first call estimates sigma' before its exchanges.
         """
         if not self.found:
             self.found = True
@@ -67,9 +68,10 @@ class Relaxation:
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def watch(self, block: Block, parts: Vector, round: int) -> None:
-        """Take the nodes' parts of H at this half step, shape (n_hosted,).
+        """Store the hosted nodes' terms f(v_k)/K + g_k(x_k) of H at this half step; double sigma' if H has risen.
 
-        Double sigma' if the newest H that is known has risen. The half step is after gossip and before the local solve.
+        `parts` are the terms, shape (n_hosted,). The half step is after gossip and before the local solve. H, their sum
+        over all nodes, is known 2 depth + 1 rounds late; sigma' stays at most gamma K.
         """
         self.parts = parts
         if np.isnan(self.h) or round - 1 - 2 * block.info.depth < self.restart_round:
@@ -81,9 +83,10 @@ class Relaxation:
             self.last = self.h
 
     def _find(self, block: Block, beta: float) -> Rounds:
-        """Estimate sigma' by power steps, each an exact sum, from a start that all nodes draw alike.
+        """Set sigma' by power steps, each an exact sum, from a random vector that all nodes draw alike.
 
-        Leaves gamma K if a sum lacks a part. `beta` is the factor by which a round of gossip shrinks disagreement.
+        sigma' stays gamma K if a sum lacks some node's vector. `beta` is the factor by which a round of gossip shrinks
+        disagreement.
         """
         z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]

@@ -16,7 +16,7 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class Strategies:
-    """What the options of `Cola` decide about a round: one object per option, made once."""
+    """The options of `Cola` that a round depends on: an object per decision, with methods that carry it out."""
 
     solver: LocalSolver
     gossip_steps: GossipSteps  # exchanges of a round without acceleration
@@ -28,7 +28,7 @@ class Strategies:
     def scale(self, block: Block, state: Iterate) -> Vector:
         """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,).
 
-        sigma' = gamma K with the K that the node sees, if none is given.
+        sigma' is the one given or searched for, else gamma K with K the number of members that the node knows of.
         """
         fixed = self.sigma if state.relaxation is None else state.relaxation.sigma
         if fixed is not None:
