@@ -38,7 +38,8 @@ ROW_WIDTH = RECORD_WIDTH + len(Guard._fields)  # numbers of a row: BoundTerms, t
 class CertificateRecord:
     """Part of a message between neighbours that make a certificate, a proven bound of the duality gap of round T.
 
-    It says how far the sender is with its share of the proof, and carries the numbers that the receiver seems to lack.
+    Says which data of round T the sender has, and carries the rows, estimate s_k = v_k / K and flow that the receiver
+    seems to lack.
     """
 
     round: int  # T, the round that the certificate is about
@@ -55,7 +56,7 @@ class CertificateRecord:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the record counts as: 25, the bits of `known`, 4 and a row per node, the vectors."""
+        """Return the bytes counted for the record: 25, the bits of `known`, 4 and a row per node, the vectors."""
         rows = sum(4 + row.nbytes for row in self.rows.values())
         vectors = sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
         return 25 + (self.known.bit_length() + 7) // 8 + rows + vectors
@@ -74,7 +75,7 @@ class CertificateRecord:
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the record that `pack` made bytes of.
 
-        Raise Violation for rows of unknown nodes and vectors not finite.
+        Raise Violation for a round below 0, rows of unknown nodes, and vectors that are not finite.
         """
         round, version, digest, flags, n_rows = body.unpack(_FIELDS)
         if round < 0 or n_rows > layout.n_nodes or flags >= _ALL:

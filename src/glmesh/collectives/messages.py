@@ -11,9 +11,10 @@ from glmesh.types import Unsigned, Vector
 
 @dataclass(slots=True)
 class PartialSum:
-    """Part of a message of an exact sum: vectors and numbers that are still to be added up, by id of a node.
+    """Part of a message of an exact sum: {node: vector} and {node: numbers}, still to be added up.
 
-    Each entry is a node's own part, the sum of its subtree, or the total that it passes down.
+    By flooding an entry is that node's own; along the spanning tree it is the sender's, and is the sum of its subtree
+    or, on the way down, the total.
     """
 
     round: int  # round that the sum belongs to
@@ -22,7 +23,7 @@ class PartialSum:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the part counts as: 8, and per node its id (4 bytes), its vector and its numbers."""
+        """Return the bytes counted for this part: 8, and per node its id (4 bytes), its vector and its numbers."""
         return 8 + sum(4 + vector.nbytes + self.numbers[node].nbytes for node, vector in self.vectors.items())
 
     def pack(self, layout: Layout) -> Packed:
@@ -43,7 +44,7 @@ class PartialSum:
 
 @dataclass(slots=True)
 class PartialTotal:
-    """Part of a message of a total: contributions modulo 2^64 by id of a node, and ids of those that the sender lacks.
+    """Part of a message of a total: {node: its contribution modulo 2^64}, and ids of nodes whose the sender lacks.
 
     Along the spanning tree a contribution is the sum of the sender's subtree, or the total that comes down.
     """
@@ -54,7 +55,7 @@ class PartialTotal:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the part counts as: 8, per contribution its id (4) and numbers, 4 per id wanted."""
+        """Return the bytes counted for this part: 8; 4 and its numbers per contribution; 4 per id in `wanted`."""
         return 8 + sum(4 + row.nbytes for row in self.rows.values()) + 4 * len(self.wanted)
 
     def pack(self, layout: Layout) -> Packed:

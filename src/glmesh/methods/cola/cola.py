@@ -204,7 +204,7 @@ class Cola:
 
     @property
     def unsuited(self) -> str | None:
-        """Return, as text for messages, what acceleration needs and these options do not give; None: nothing is missing."""
+        """Return, as text, what acceleration needs and these options do not give; None: nothing is missing."""
         passes = 2 if self.local_passes is None else self.local_passes
         if self.gamma != 1:
             return f"gamma=1, got {self.gamma:g}"
@@ -228,7 +228,7 @@ class Cola:
 
     @cached_property
     def strategies(self) -> Strategies:
-        """Return the Strategies of these options: solver, gossip steps, passes, curvature, gamma and sigma' of a round."""
+        """Return solver, gossip steps, passes, curvature, gamma and sigma' of a round, as these options say."""
         auto = self.gossip_steps == "auto"
         steps: GossipSteps = PowerSteps(1 if auto else int(self.gossip_steps))
         if self.gossip == "chebyshev":
@@ -379,13 +379,16 @@ class Cola:
         return self.strategies.scale(block, state)
 
     def reset(self, block: Block, state: ColaState) -> None:
-        """Forget all that depends on variables x and estimates v, both changed from outside so that they agree."""
+        """Forget all that was derived from variables x and estimates v, because both were changed from outside.
+
+        The mean of the changed estimates must be Ax.
+        """
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.reset(block, state)
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Forget all that depends on the functions f and g: `block` has others from now on, on the same columns."""
+        """Forget all that was derived from f and g, because `block` has other functions now, on the same columns."""
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.retarget(block, state)
@@ -394,10 +397,10 @@ class Cola:
             state.screening.invalidate(k)
 
     def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool = False) -> None:
-        """Forget what depends on variables x_k and estimate v_k of the k-th hosted node, changed from outside.
+        """Forget all that was derived from x_k and v_k of the k-th hosted node, which were changed from outside.
 
-        `forget`: x_k itself was, so the local solver looks at all of it again. Exact sums of other blocks must forget
-        Ax too (`forget_sums`).
+        `forget`: x_k itself was changed, so the local solver looks at all of the node's columns again. Exact sums of
+        other blocks must forget Ax too (`forget_sums`).
         """
         state.screening.invalidate(k)
         if forget:
@@ -407,12 +410,12 @@ class Cola:
             accelerator.reset_node(block, state, k)
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Forget Ax and all that exact sums derived from it: the variables of some node were changed from outside."""
+        """Drop Ax as exact sums know it, because the variables of some node were changed from outside."""
         if state.exact is not None:
             state.exact.reset(block, state)
 
     def _prepare(self, block: Block, state: ColaState) -> None:
-        """Recompute what the local solver and the search for sigma' keep of columns and functions."""
+        """Make the local solver's memory and the search for sigma' anew, because columns, f or g were replaced."""
         state.renew(self.solver.prepare(block), None if self.sigma != "safe" else Relaxation.of(block, self.gamma))
 
 

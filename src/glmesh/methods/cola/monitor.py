@@ -72,7 +72,7 @@ class TreeMonitor:
         return Riding(scalars=self.aggregate.outgoing(block, parts))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take the scalars of children and parents from the halo; set `h` to H of 2 depth rounds ago, NaN: not known."""
+        """Take the scalars of children and parent from the halo; set `h` to H of 2 depth rounds ago, NaN: unknown."""
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:

@@ -323,13 +323,13 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.states[number] = state
 
     def restart(self) -> None:
-        """Reset accelerators and local solvers, and drop certificates, after x and estimates were changed from outside."""
+        """Reset accelerators and local solvers, and drop certificates: x and v were changed from outside."""
         for block, state in zip(self.blocks, self.states, strict=True):
             self.method.reset(block, state)
         self._forget()
 
     def retarget(self, problem: Problem) -> None:
-        """Replace the problem by one with other functions f and g, of the same kinds, on the same columns; x and v stay."""
+        """Replace the problem by one with other f and g, of the same kinds, on the same columns; x and v stay."""
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self.summary) for k in block.ids]

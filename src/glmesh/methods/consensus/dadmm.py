@@ -40,7 +40,7 @@ class AdmmState(Copies):
     dual: Matrix = field(kw_only=True)  # (n_hosted, p) dual variables d_k
 
     def update_dual(self, change: Matrix) -> None:
-        """Add `change`, shape (n_hosted, p), to the dual variables d: the dual ascent of the round."""
+        """Add `change`, shape (n_hosted, p), to the dual variables d_k: the dual ascent of the round."""
         self.dual = self.dual + change
 
     def end_round(self, w: Matrix, visited: Vector) -> None:
@@ -108,7 +108,10 @@ class DAdmm(Consensus):
         return float(2.0 * (ratio + np.sqrt(ratio * ratio + 1.0)) * L / (s_max * s_min))
 
     def begin(self, block: Samples, state: Copies) -> AdmmState:
-        """Return the state before round 0: every node's samples turned into columns of features, and all duals zero."""
+        """Return the state before round 0, with all dual variables zero.
+
+        The columns of a node's local problem are the p features of its own samples.
+        """
         most = int(np.diff(block.starts.astype(np.int64)).max())
         nonsmooth = Table() if block.nonsmooth is None else block.nonsmooth.as_table()
         assert nonsmooth is not None  # `check` refuses others

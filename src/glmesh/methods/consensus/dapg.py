@@ -50,10 +50,10 @@ class Dapg(Consensus):
         return 1.0 / positive(constants.smoothness)
 
     def steps(self, constants: Constants, info: NetworkInfo) -> int:
-        """Return M, the gossip steps of each mix: `gossip_steps` if given, else enough to make copies agree.
+        """Return M, the exchanges of each mix: `gossip_steps` if given, else enough to make copies agree.
 
-        Enough divides disagreement by 4 (L/mu)^(1/2), and by LEAST_REDUCTION at least, by FastMix's bound
-        14^(1/2) eta^(M/2) of what is left of it; L is the smoothness and mu the strong convexity.
+        Enough divides disagreement by 4 (L/mu)^(1/2), and by LEAST_REDUCTION at least, by FastMix's bound 14^(1/2)
+        eta^(M/2) of the disagreement that is left; L is the smoothness, mu the strong convexity, eta that of `_eta`.
         """
         if self.gossip_steps is not None:
             return self.gossip_steps
@@ -65,7 +65,7 @@ class Dapg(Consensus):
         return int(np.ceil(2.0 * np.log(np.sqrt(14.0) * factor) / -np.log(eta)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0: y is the copies w, and the tracked gradient s is zero."""
+        """Return the state before round 0: the extrapolated copies y are w, and the tracked gradient s is zero."""
         zero = np.zeros_like(state.w)
         return replace(state, old={"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))})
 
@@ -87,7 +87,7 @@ class Dapg(Consensus):
         state.advance(block, w, old={"y": y, "s": s, "gradient": gradient, "t": after})
 
     def _mix(self, block: Samples, rows: Matrix, steps: int) -> Generator[Outbox, Halo, Matrix]:
-        """Return the rows, shape (n_hosted, p), after `steps` exchanges of FastMix, (1 + eta) W x - eta x_before."""
+        """Return `rows`, shape (n_hosted, p), after `steps` exchanges of FastMix: x <- (1 + eta) W x - eta x_before."""
         eta, before = _eta(block.info), rows
         for _ in range(steps):
             halo = yield Outbox(rows)

@@ -26,7 +26,10 @@ class PgExtra(Consensus):
     composite = True
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge."""
+        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge.
+
+        W is the mixing matrix, L the smoothness.
+        """
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:

@@ -59,9 +59,10 @@ class Pool:
 
     @staticmethod
     def of(problem: Problem) -> Pool:
-        """Return the pool of a problem that is split by features or by samples.
+        """Return all samples of a problem, which may be split by features or by samples.
 
-        Raise UnsuitablePair for an unpenalised intercept, and for nodes that hold features apart from each other.
+        Raise UnsuitablePair for an unpenalised intercept, and for data that is split by features and held apart by the
+        nodes.
         """
         parts, split = problem.parts, problem.spec.split
         if problem.spec.fit_intercept:
@@ -85,7 +86,7 @@ class Pool:
     def deal(self, n_nodes: int, how: str | ArrayLike, seed: int) -> Partition:
         """Return the partition of the samples over the nodes; samples that nodes hold already stay with them.
 
-        `how` and `seed` are those of `glmesh.problem.partition`.
+        `how` and `seed` are the arguments of `glmesh.problem.partition.partition`.
         """
         if self.problem.pooled:
             return spread(self.columns.nonzeros, n_nodes, how, seed, "samples")
@@ -93,7 +94,7 @@ class Pool:
         return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
 
     def host(self, ids: Indices, partition: Partition, info: NetworkInfo, threads: ThreadPool = SERIAL) -> Samples:
-        """Return the samples of the nodes `ids`, side by side, with a K-th of the penalty."""
+        """Return the Samples of the nodes `ids`, side by side, each with a K-th of the penalty."""
         own = np.concatenate([partition.columns_of(int(k)) for k in ids])
         starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
         loss = self.problem.spec.loss.smooth(self.y[own], self.weight[own])
@@ -175,7 +176,7 @@ class Samples:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Return the hosted nodes that each thread of the pool works on, as slices."""
+        """Return a slice of the hosted nodes, by position, for each thread of the pool."""
         return self.threads.spans(self.work)
 
     @cached_property
