@@ -14,7 +14,7 @@ from glmesh.types import Flags
 
 
 class PlannedChanges:
-    """Carries a fault plan out at the start of every round; appends an event for every node that joins or leaves."""
+    """Applies a fault plan to CoLA's nodes at the start of every round; records an Event for each join and leave."""
 
     def __init__(self, nodes: ColaNodes, events: list[Event]) -> None:
         self.nodes, self.by_id, self.events = nodes, nodes.by_id, events
@@ -70,7 +70,7 @@ class PlannedChanges:
     def _leave(self, node: int, round: int, members: Flags) -> None:
         """Make a node leave for good in this round, and record a "leave" or "freeze" event.
 
-        Its share A_k x_k is lost or, where the plan says "freeze", counted by the nearest member from now on.
+        The node's share A_k x_k is lost or, where the plan says "freeze", counted by the nearest member from now on.
         """
         nodes = self.by_id
         model = next(entry.model for entry in self.nodes.plan.leave if entry.node == node)
@@ -98,7 +98,7 @@ class PlannedChanges:
         self.events.append(Event(round, kind, node, before, 0.0, float(np.linalg.norm(share))))
 
     def _nearest(self, node: int, members: Flags) -> list[int]:
-        """Return the members that a node can reach without passing another member, the nearest first."""
+        """Return the ids of the members that a node can reach without passing another member, the nearest first."""
         seen, found, edge = {node}, [], [node]
         everybody = np.ones(self.nodes.setup.n_nodes, dtype=bool)
         while edge:

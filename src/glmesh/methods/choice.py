@@ -74,7 +74,7 @@ OnTotals = TotalMethod[Any]
 
 @dataclass(frozen=True)
 class Task:
-    """The kinds and sizes of a problem on which the choice of an acceleration depends, known before the first exchange."""
+    """Kinds and sizes of a problem on which the choice of an acceleration depends, known before the first exchange."""
 
     split: Split
     length: int  # of Ax: coefficients split by samples, samples split by features
