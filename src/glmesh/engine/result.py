@@ -141,7 +141,7 @@ class Result:
 
     @cached_property
     def presence(self) -> Matrix:
-        """Return an array of shape (rounds, K): 1 where node k took part, 0.5 where it was a member but away, else 0."""
+        """Return an array of shape (rounds, K): 1 where node k took part, 0.5 where it was a member and away, or 0."""
         return Plan.of(self.faults).presence(self.rounds, len(self.estimates))
 
     @property

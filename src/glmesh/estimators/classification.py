@@ -93,7 +93,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self._learn(lambda: self._labelled_parts(parts, classes))
 
     def _labelled_parts(self, parts: Sequence[Any], classes: ArrayLike | None) -> TrainingData:
-        """Check data that is given node by node, and that the labels of all nodes fit each other, or are `classes`."""
+        """Check data that is given node by node; return TrainingData.
+
+        Raise InvalidData unless all nodes code their labels alike or, if `classes` are given, have only those.
+        """
         data = self._validated_parts(parts, numeric=False)
         labels = self._labels_of_parts(data)
         if classes is None:
@@ -121,7 +124,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self
 
     def _solutions(self, data: TrainingData, objective: Objective) -> list[Result]:
-        """Return the result of each linear function's problem; on totals all of them are solved together."""
+        """Return a list of Results: one for two classes, else one per class against all others.
+
+        A method on totals solves all of them together.
+        """
         first, *others = self._one_against_rest(data)
         options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
         size = first.n_variables(objective)
@@ -143,16 +149,19 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
 
     @staticmethod
     def _labels_of_parts(data: TrainingData) -> list[npt.NDArray[np.generic]]:
-        """Return the distinct labels of each part, ascending; raise ValueError for targets that are no labels."""
+        """Return an array with the distinct labels, ascending, for each part of the data.
+
+        Raise ValueError for targets that are no labels.
+        """
         for _, y, _ in data.parts:
             if len(y):
                 check_classification_targets(y)
         return [np.unique(y) for _, y, _ in data.parts]
 
     def _one_against_rest(self, data: TrainingData) -> Iterator[TrainingData]:
-        """Yield the data once per linear function, with targets 1 and -1 and weights times class weights.
+        """Yield the data once per linear function, with targets 1 and -1, and with weights times class weights.
 
-        Of two classes the larger label is 1; of more, each class in turn against the rest.
+        For two classes once: the larger label is 1. For more, each class in turn is 1 and all others are -1.
         """
         factors = self._class_weights(data)
         # of two classes each has its factor; of several, as in liblinear, only the one against the rest

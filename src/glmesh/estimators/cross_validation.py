@@ -300,9 +300,9 @@ class LassoCV(ElasticNetCV):
 
 
 def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[Indices]]]:
-    """Yield (rows to learn from, rows to test on) for each fold; either is a list with an array of rows per part.
+    """Yield (rows to learn from, rows to test on) for each fold; either is a list with an array of numbers per part.
 
-    `cv` is as in scikit-learn (None: 5 folds); where samples are apart, a number of folds.
+    `cv` is as in scikit-learn (None: 5 folds); where nodes hold samples apart it must be a number of folds.
     """
     X, y, _ = data.parts[0]
     if data.pooled or data.split == "features":
@@ -319,7 +319,10 @@ def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[
 
 
 def _own_folds(n: int, n_folds: int) -> list[Indices]:
-    """Return the row numbers that each fold of a part with n samples tests on; with n < n_folds some are empty."""
+    """Return a list of n_folds arrays: the numbers of the rows that each fold of a part with n samples tests on.
+
+    With n < n_folds some are empty.
+    """
     if n >= n_folds:
         return [test for _, test in KFold(n_folds).split(np.zeros(n))]
     return [np.arange(n)[f : f + 1] for f in range(n_folds)]
@@ -328,7 +331,7 @@ def _own_folds(n: int, n_folds: int) -> list[Indices]:
 def _squared_errors(data: TrainingData, coefs: Matrix, intercepts: Vector) -> Vector:
     """Return the weighted mean squared error on `data` of each of n models, shape (n,).
 
-    `coefs` has a column per model, shape (p, n).
+    `coefs` has a column per model, shape (p, n); `intercepts` has shape (n,).
     """
     total = data.total_weight
     if data.split == "features":

@@ -53,7 +53,7 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
 
 
 def _contract(estimator: Any) -> Contract | None:
-    """Return names of features, target and labels of a fitted estimator; None if it was fitted without names."""
+    """Return a Contract with the names of features, target and labels of a fitted estimator; None: it has no names."""
     if not hasattr(estimator, "feature_names_in_"):
         return None
     names = tuple(estimator.feature_names_in_.tolist())
@@ -64,7 +64,7 @@ def _contract(estimator: Any) -> Contract | None:
 
 
 def _plain(value: object) -> bool:
-    """Return whether a value comes back from JSON unchanged."""
+    """Return whether a value is equal to itself after being written as JSON and read again."""
     try:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
