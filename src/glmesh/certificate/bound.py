@@ -44,10 +44,10 @@ _PERIOD, _PATIENCE = 10, 0.02
 
 
 class BoundTerms(NamedTuple):
-    """Record of node k at one round: its terms of the bound, to be summed over all nodes (`limit`: minimised).
+    """Terms of node k, at one round, of the bound of the duality gap: summed over all nodes (`limit`: minimised).
 
     u_i = -a_i.w_k for each column a_i of the node; xhat_i is a subgradient of g_i* at u_i; s in [0, 1] scales the dual
-    point.
+    point; the radius bounds the distance of w_k from the certified dual point w.
     """
 
     f: float  # f(v_k)
@@ -66,7 +66,7 @@ class BoundTerms(NamedTuple):
 
 
 class NodePoint(NamedTuple):
-    """State of node k at the round of a record, and its squared distance from its neighbours' weighted mean."""
+    """State (x_k, v_k, w_k) of node k at one round, and squared distances of v_k and w_k from its neighbours' mean."""
 
     x: Vector  # (columns of the node,) x_k
     v: Vector  # (d,) v_k
@@ -124,7 +124,7 @@ def _remainder(g: Separable, u: Vector, moves: Vector, conjugates: Vector, peak:
 
 
 class BoundSetting(NamedTuple):
-    """Constants that the bound of one round rests on, beside the records of the nodes."""
+    """Constants that `bound` needs beside the totals of the nodes' BoundTerms: K, 1 - lambda_2, tau, and the split."""
 
     n_nodes: int  # K, the number of members
     consensus_gap: float  # lower bound of 1 - lambda_2 of the mixing matrix
@@ -220,7 +220,7 @@ class Certifier:
 
     @property
     def latest(self) -> Certificate | None:
-        """Return the newest complete certificate; None before the first."""
+        """Return the newest certificate that was made from the records of all nodes; None before the first."""
         return self.state.latest
 
     def attend(self, rounds: Rounds, state: CertifiedState, curvature: Callable[[], Vector]) -> Rounds:
@@ -258,10 +258,11 @@ class Certifier:
             self._conclude_if_complete()
 
     def _begin_if_due(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> None:
-        """Make records of the present state, unless some are under way or the last ones are recent.
+        """Make a record of the present state per node and begin to gather them, if it is time for a new certificate.
 
-        `v`, shape (n_hosted, d), are the estimates that the neighbours were sent; without vectors in the halo all v_k
-        are equal. `q` are the curvatures sigma'/tau of the subproblems, shape (n_hosted,).
+        Does nothing while records are under way, or if the last ones are recent. `v`, shape (n_hosted, d), are the
+        estimates that the neighbours were sent; without vectors in the halo all v_k are equal. `q` are the curvatures
+        sigma'/tau of the subproblems, shape (n_hosted,).
         """
         per_round = exchanges_per_sum(self.block.info, self.block.d) if state.sums_exactly else 1
         since = per_round * (state.round - self.state.round)  # [exchanges]
@@ -274,9 +275,11 @@ class Certifier:
             self._conclude_if_complete()
 
     def _records(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> Matrix:
-        """Return a row per hosted node, shape (n_hosted, 14): its `BoundTerms`, and what its subproblem can gain.
+        """Return the record of each hosted node, shape (n_hosted, 14): its `BoundTerms`, then its local gap.
 
-        Once there is a certificate, also sets within which radius of w_k a node may skip its subproblem.
+        The local gap is an upper bound of the decrease that the node's own subproblem allows. `v` and `q` are those of
+        `_begin_if_due`. Once there is a certificate, also sets the radius around w_k within which a node may skip its
+        subproblem.
         """
         block, vectors = self.block, halo.vectors
         gradients: dict[int, Vector] = {}

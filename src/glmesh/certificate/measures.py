@@ -64,7 +64,7 @@ def observe(
 
 
 class _Means(NamedTuple):
-    """Means over all nodes k at the estimates v_k and the gradients w_k = grad f(v_k)."""
+    """Means over all nodes k: of v_k, of w_k = grad f(v_k), of f(v_k), of <v_k, w_k>, and of <v_k - Ax, w_k>."""
 
     w: Vector  # (d,) of w_k
     v: Vector  # (d,) of v_k
@@ -90,7 +90,7 @@ def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup)
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return g(x), the separable part of the objective, of the variables of all blocks and processes."""
+    """Return g(x), the separable part of the objective, of all blocks of all processes; xs has the x of each block."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 

@@ -18,9 +18,10 @@ T = TypeVar("T")
 
 
 class Guard(NamedTuple, Generic[T]):
-    """Numbers of a row after its `BoundTerms`, which are checked before the rows of several nodes are combined.
+    """Five numbers of a node that are checked before the BoundTerms of several nodes are combined to a certificate.
 
-    T is float for one node, or a vector with an entry per member. rho is a random vector that all nodes draw alike.
+    They follow the BoundTerms in a row. T is float for one node, or a vector with an entry per member. rho is a random
+    vector, shape (d,), that all nodes draw alike.
     """
 
     radius: T  # bound of |w_k - w| that the record relies on

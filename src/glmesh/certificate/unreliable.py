@@ -44,7 +44,7 @@ class FlowState(CertifiedState, Protocol):
 
     @property
     def flow_gossip(self) -> FlowGossip:
-        """Return the gossip that holds the nodes' estimates and the flows over their links."""
+        """Return the FlowGossip, which holds the hosted nodes' estimates and the flows over their links."""
 
 
 @dataclass
@@ -165,7 +165,7 @@ class RoundSnapshot:
 
 @dataclass
 class AsyncCertifierState:
-    """State of an `AsyncCertifier`: the snapshots of the hosted nodes, from which their certificates are made."""
+    """State of an `AsyncCertifier`: snapshots of the hosted nodes, from which certificates are made, and their radii."""
 
     snapshots: PerNode[list[RoundSnapshot | None]]  # of the newest round T; None: not taken yet, or discarded
     last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate
@@ -352,9 +352,9 @@ class AsyncCertifier:
 
 
 def last_record(round: int, period: int) -> int:
-    """Return the newest certificate round T that is not after `round`.
+    """Return the newest certificate round T <= `round`: a round of whose state certificates are made.
 
-    The first certificate round is 0, and T is followed by T + max(period, T/20).
+    The first is 0, and T is followed by T + max(period, T/20).
     """
     at = 0
     while True:

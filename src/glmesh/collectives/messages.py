@@ -27,14 +27,14 @@ class PartialSum:
         return 8 + sum(4 + vector.nbytes + self.numbers[node].nbytes for node, vector in self.vectors.items())
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the part as bytes: whole numbers (round, then node and two lengths per entry), then the arrays."""
+        """Return this PartialSum as bytes: whole numbers (round; node and two lengths per entry), then the arrays."""
         entries = [(node, vector, self.numbers[node]) for node, vector in self.vectors.items()]
         head = [self.round, *(number for node, a, b in entries for number in (node, len(a), len(b)))]
         return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(a) for _, *pair in entries for a in pair))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the part that `pack` made bytes of; its arrays are views of the message."""
+        """Return the PartialSum that `pack` made bytes of; its arrays are views of the message."""
         round, *entries = np.frombuffer(head, "<i8").tolist()
         made = cls(round, {}, {})
         for node, length, n_numbers in zip(entries[::3], entries[1::3], entries[2::3], strict=True):
@@ -59,13 +59,13 @@ class PartialTotal:
         return 8 + sum(4 + row.nbytes for row in self.rows.values()) + 4 * len(self.wanted)
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the part as bytes: whole numbers (number, rows, their length, ids, ids wanted), then the rows."""
+        """Return this PartialTotal as bytes: whole numbers (number, rows, length, ids, ids wanted), then the rows."""
         length = max((len(row) for row in self.rows.values()), default=0)
         head = [self.number, len(self.rows), length, *self.rows, *self.wanted]
         return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(row, "<u8") for row in self.rows.values()))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the part that `pack` made bytes of; its rows are views of the message."""
+        """Return the PartialTotal that `pack` made bytes of; its rows are views of the message."""
         number, n_rows, length, *ids = np.frombuffer(head, "<i8").tolist()
         return cls(number, {node: body.array("<u8", length) for node in ids[:n_rows]}, tuple(ids[n_rows:]))

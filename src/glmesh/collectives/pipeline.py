@@ -88,15 +88,15 @@ class ObjectiveDigest:
         return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the digest as bytes: the K stamps, the K parts and the restart, as numbers of 8 bytes."""
+        """Return the digest as bytes: K rounds, K numbers f(v_k)/K + g_k(x_k), and the restart, 8 bytes each."""
         stamps, parts = self.stamps.astype("<i8").tobytes(), self.parts.astype("<f8").tobytes()
         return Packed(b"", 1, (stamps, parts, _WHOLE.pack(self.restart)))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the digest that `pack` made bytes of.
+        """Return the ObjectiveDigest that `pack` made bytes of.
 
-        Raise Violation for rounds out of range and parts that are not finite.
+        Raise Violation for rounds out of range, and for numbers of nodes heard of that are not finite.
         """
         stamps = body.array("<i8", layout.n_nodes).astype(np.int64)
         parts = body.array("<f8", layout.n_nodes).astype(np.float64)

@@ -214,5 +214,5 @@ class TreeTotal:
 
 
 def _reduced(rows: Unsigned, *, largest: bool) -> Unsigned:
-    """Return the sum modulo 2^64, or the maximum as signed numbers, of each column of rows, shape (numbers,)."""
+    """Return each column's sum modulo 2^64 or, if `largest`, its maximum as a signed number, shape (numbers,)."""
     return rows.view(np.int64).max(axis=0).view(np.uint64) if largest else np.asarray(rows.sum(axis=0))

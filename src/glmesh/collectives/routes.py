@@ -77,7 +77,7 @@ class Routes:
 
     @cached_property
     def links(self) -> tuple[Indices, Indices]:
-        """Nodes (senders, receivers) of all directed links, each of shape (n_links,), ascending by sender."""
+        """(senders, receivers) of all directed links: ids of nodes, each of shape (n_links,), ascending by sender."""
         matrix = self._matrix.tocoo()
         apart = matrix.row != matrix.col
         return matrix.row[apart].astype(np.int64), matrix.col[apart].astype(np.int64)

@@ -20,7 +20,7 @@ SHORT_VECTORS = 2**17
 
 
 class Gather(Protocol):
-    """Protocol of totals over all K nodes of one row of numbers each, while they are under way.
+    """Protocol: sums over all K nodes of one row of numbers per node, found in several exchanges.
 
     Send `outgoing` in each of `exchanges` exchanges, hand each halo to `incoming`, then read `totals`.
     """
@@ -37,7 +37,7 @@ class Gather(Protocol):
         """Return the sums (minima in some columns) over all nodes, shape (numbers,), once all exchanges are done."""
 
     def column(self, number: int) -> Vector | None:
-        """Return entry `number` of every node's row, shape (K,), or None where rows are added up on the way."""
+        """Return entry `number` of every node's row, shape (K,); None where only sums of rows arrive."""
 
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
@@ -50,7 +50,7 @@ def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
 
 
 def floods(info: NetworkInfo, width: int) -> bool:
-    """Return whether vectors of length `width` are summed by flooding; otherwise along the spanning tree."""
+    """Return whether vectors of length `width` are summed by flooding (True) or along the spanning tree (False)."""
     return info.diameter <= 1 or 8 * width * info.n_nodes <= SHORT_VECTORS
 
 

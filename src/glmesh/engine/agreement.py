@@ -107,7 +107,7 @@ def _plain(value: Any) -> object:
 
 
 def _feed(hasher: hashlib.blake2b, tree: object) -> None:
-    """Update a hash with the types and values of nested plain data, arrays and dataclasses."""
+    """Update `hasher` with the types and values in `tree`: nested plain data, arrays and dataclasses."""
     if isinstance(tree, np.generic):
         tree = tree.item()  # as it is after reading a file
     if isinstance(tree, np.ndarray):

@@ -203,7 +203,10 @@ def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the checkpoint that `write` wrote, a dict with four keys; raise UnreadableFile for any other file."""
+    """Return the dict that `write` wrote, with the keys identity, setup, problem and state.
+
+    Raise UnreadableFile for any other file.
+    """
     tree = archive.load(path, kind=KIND, version=VERSION, package=PACKAGE)
     if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
         raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
@@ -216,7 +219,10 @@ def own_classes(*parts: object) -> list[str]:
 
 
 def _spec(problem: Problem) -> ProblemSpec:
-    """Return the problem's specification with anchor 0: where a free intercept is held belongs to a run's state."""
+    """Return the problem's specification with anchor 0.
+
+    The anchor, where a free intercept is held, belongs to a run's state, not to its problem.
+    """
     return replace(problem.spec, anchor=0.0)
 
 
@@ -233,6 +239,6 @@ def problem_tree(problem: Problem) -> dict[str, object]:
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:
-    """Rebuild the Problem that `problem_tree` flattened."""
+    """Return the Problem that `problem_tree` made this dict of."""
     spec = tree["spec"]
     return Problem(spec, [NodeData.restored(spec, **part) for part in tree["parts"]], tree["pooled"])

@@ -90,7 +90,7 @@ def _of_simulation(driver: Driver, what: str) -> HostedNodes[Any, Any]:
 
 
 def _check_not_left(driver: Driver, nodes: list[int]) -> None:
-    """Raise InvalidInput if one of these nodes has left for good, because its data can no longer change."""
+    """Raise InvalidInput if one of the nodes with ids `nodes` has left for good: its data can no longer change."""
     left = {entry.node: entry.round for entry in driver.nodes.plan.leave if entry.round < max(driver.made, 1)}
     for node in nodes:
         if node in left:
@@ -98,10 +98,11 @@ def _check_not_left(driver: Driver, nodes: list[int]) -> None:
 
 
 def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str) -> None:
-    """Replace the run's problem by one whose column i was column origin[i] before; -1: it is new.
+    """Replace the run's problem by one whose column i was column origin[i] before; origin[i] = -1: i is new.
 
-    `new` are the numbers of new columns, which go to the node touched[0]; `touched` are all nodes whose data changed.
-    Their estimates are corrected by the change of their shares, and an event of this `kind` is recorded for each.
+    `new` are the numbers of the new columns, which go to the node touched[0]; `touched` are the ids of all nodes whose
+    data changed. Their estimates are corrected by the change of their shares, and an event of this `kind` is recorded
+    for each.
     """
     nodes = driver.nodes
     place = np.full(nodes.problem.n, -1)

@@ -22,7 +22,10 @@ class PlannedChanges:
         self._links = links_of(nodes.setup.mixing.matrix)
 
     def begin_round(self, round: int) -> None:
-        """Apply what the plan says of the start of a round: joins, leaves, links, resets, absences, stragglers."""
+        """Apply the fault plan's changes at the start of a round to the nodes, and update who is up.
+
+        These are joins, leaves, links that fail for good, resets, absences and stragglers.
+        """
         plan, n = self.nodes.plan, self.nodes.setup.n_nodes
         now = plan.members(round, n)
         if plan.changes_members and round > 0:
@@ -42,7 +45,7 @@ class PlannedChanges:
         self.nodes.transport.begin_round(plan, round)
 
     def _close_links(self, round: int) -> None:
-        """Close, at both ends, the links that fail for good from this round on; their flows count no more."""
+        """Close, at both ends, the links that fail for good from round `round` on; their flows are dropped."""
         gone = self.nodes.plan.gone(round, self._links)
         for a, b in gone - (self.nodes.plan.gone(round - 1, self._links) if round else set()):
             for me, peer in ((a, b), (b, a)):

@@ -54,7 +54,10 @@ class Path:
 
 @dataclass(frozen=True)
 class Paths:
-    """Solutions of several problems on the same rows, each for many weights of its penalty."""
+    """Solutions of several problems on the same rows, each for many weights of its penalty.
+
+    Communications and bytes are those of all problems and weights together.
+    """
 
     solutions: list[PathSolutions]  # one per problem
     communications: int

@@ -18,7 +18,7 @@ from glmesh.types import Matrix, Vector
 
 
 class Status(enum.Enum):
-    """Reasons why a run stopped; the value of each is a sentence for people."""
+    """Reasons why a run stopped; the value of each member is a sentence for people."""
 
     CONVERGED = "Converged: the duality gap is within the tolerance."
     CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
@@ -167,7 +167,7 @@ class Result:
 
     @property
     def message(self) -> str:
-        """Return one line for people: status, rounds, communications, bytes, objective, relative gap and remark."""
+        """Return one line of text: status, rounds, communications, bytes, objective, relative gap and remark."""
         cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
         remark = f" {self.remark}" if self.remark else ""
         return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g}){remark}"

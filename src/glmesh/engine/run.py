@@ -122,7 +122,7 @@ class Run(Iterator[int]):
 
     @property
     def nodes(self) -> HostedNodes[Any, Any]:
-        """Return the nodes that this process hosts, as the method prepared them."""
+        """Return the nodes that this process hosts, with their blocks, states and transport."""
         return self.driver.nodes
 
     @property
@@ -137,7 +137,7 @@ class Run(Iterator[int]):
 
     @property
     def mixing(self) -> Mixing:
-        """Return the mixing matrix W, the (K, K) weights of the links."""
+        """Return the mixing: the matrix W of weights of the links, shape (K, K), with its spectrum."""
         return self.nodes.setup.mixing
 
     @property
@@ -167,12 +167,12 @@ class Run(Iterator[int]):
 
     @property
     def blocks(self) -> list[Any]:
-        """Return the blocks of this process, each with the data of one or more nodes side by side."""
+        """Return a list of the blocks of this process, each with the data of one or more nodes side by side."""
         return self.nodes.blocks
 
     @property
     def states(self) -> list[Any]:
-        """Return the state of each block, in the order of `blocks`: a dataclass of plain arrays."""
+        """Return a list with the state of each block, in the order of `blocks`: dataclasses of plain arrays."""
         return self.nodes.states
 
     @property
@@ -204,9 +204,9 @@ class Run(Iterator[int]):
 
     @property
     def x(self) -> Vector | None:
-        """Return a copy of the variables in the user's order, shape (n,).
+        """Return a copy of the variables in the user's order, shape (n,); None with a method on totals.
 
-        With a consensus method that is the mean of all nodes' coefficients, shape (p,); with a method on totals None.
+        With a consensus method it is the mean of all nodes' copies of the coefficients, shape (p,).
         """
         return self.nodes.x
 
@@ -214,15 +214,15 @@ class Run(Iterator[int]):
     def estimates(self) -> Matrix:
         """Return a copy of every node's estimate v_k of A x, shape (K, d).
 
-        With a consensus method, or one on totals, these are the nodes' own coefficients, shape (K, p).
+        With a consensus method, or a method on totals, it has the nodes' own coefficients instead, shape (K, p).
         """
         return self.nodes.estimates
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """Return a list of (round, acceleration from then on, why), one for each choice of an acceleration so far.
+        """Return a list of (round, acceleration from then on, why), one for each switch of the acceleration so far.
 
-        Only `Cola` makes such choices.
+        The first entry is the acceleration of round 0.
         """
         return self.nodes.story
 
@@ -293,7 +293,7 @@ class Run(Iterator[int]):
         return self.nodes.certified_state()
 
     def measure(self) -> Measures:
-        """Return objective, H, duality gap and consensus error of the present state.
+        """Return the Measures of the present state: objective, H, absolute duality gap and consensus error.
 
         Measuring looks at all nodes at once, so it is no part of the algorithm and not counted as communication.
         """
@@ -353,7 +353,10 @@ class Run(Iterator[int]):
         return new
 
     def remove_columns(self, columns: ArrayLike) -> None:
-        """Remove columns (features, or samples) by their numbers; the others are numbered anew, in the same order."""
+        """Remove columns (features, or samples) by their numbers in mid-run.
+
+        The columns that stay are numbered anew, in their old order.
+        """
         data_changes.remove_columns(self.driver, columns)
         self.forget()
 

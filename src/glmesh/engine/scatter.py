@@ -29,8 +29,8 @@ def load(
 ) -> tuple[SampleMatrix, Vector]:
     """Read this process's part of a data file; return (X of shape (m_part, p_part), y of shape (m_part,)).
 
-    The part is a file of its own if the name has "{rank}" in it, else a share of the lines. X is as wide as this part
-    needs; `scatter` widens it to the features of all parts.
+    The part is a file of its own if the name has "{rank}" in it, else a share of the lines. p_part is the number of
+    columns that the rows of this part need; `scatter` widens X to the features of all parts.
     """
     X, y, _ = load_based(path, processes, target=target)
     return X, y
@@ -123,7 +123,10 @@ def scatter(
 
 
 def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> Indices:
-    """Return the nonzeros of each column of the problem, shape (n,), summed over all processes."""
+    """Return the number of nonzeros of each column of the problem, shape (n,), over the rows of all processes.
+
+    Columns are samples if `by_samples`, else features; `rows` are this process's samples.
+    """
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
         return np.asarray(processes.all_gather_rows([counts.astype(np.int64)]))

@@ -76,9 +76,10 @@ class RunOptions:
 
 
 def start(problem: Problem, options: RunOptions) -> Driver:
-    """Check the options in the order in which they depend on each other; return the driver of a run before round 0.
+    """Check the options and make the network and its nodes; return the Driver of a run before round 0.
 
-    The processes of a run first compare what they were given: Mismatch names the first difference.
+    The processes of a run first compare problem and options: Mismatch names the first difference. Raise InvalidInput
+    for options that are wrong or do not go together.
     """
     require_same(options.processes, options.said() | of_problem(problem), {"data of shape": OWN_ROWS, "data": OWN_ROWS})
     method = Cola() if options.method is None else options.method
@@ -152,7 +153,8 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
 def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
     """Return (mixing, upper bound of the diameter in links) of the network that the options ask for.
 
-    The number of nodes is that of the data or of the graph where these fix it.
+    K is `n_nodes`, unless the data is already held by nodes or the graph is given: then it is their number. Raise
+    InvalidInput if `n_nodes` differs from that.
     """
     n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
     if (spread := problem.n_nodes) is not None:

@@ -61,7 +61,7 @@ class SmallGap:
 
 @dataclass(frozen=True)
 class Certified:
-    """Ends a run when every node has proven a relative gap of at most tol."""
+    """Ends a run when the newest certificate that all nodes know proves a relative gap of at most tol."""
 
     tol: float  # relative gap
 
@@ -89,7 +89,7 @@ class NothingToGain:
 
 @dataclass(frozen=True)
 class RoundLimit:
-    """Ends a run after `max_rounds` rounds; `status` is what the run then ends with."""
+    """Ends a run with the status `status` after `max_rounds` rounds."""
 
     max_rounds: int
     status: Status

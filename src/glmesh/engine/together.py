@@ -118,7 +118,8 @@ def advance_together(
 ) -> list[Result]:
     """Make rounds of runs that share a transport, all at once, until each has ended; return their Results in order.
 
-    At most `group_size` of them are under way; the others wait for their places.
+    At most `group_size` runs are under way; the others wait until one of those has ended. The options are those of
+    `solve`, for each run.
     """
     observers = [Observer(run, record_every, max_rounds) for run in runs]
     rules, ended = [rules_of(tol, max_rounds, stop) for _ in runs], dict[int, Result]()

@@ -155,7 +155,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, data: TrainingData) -> Self:
-        """Solve on checked data, set the fitted attributes, and return self."""
+        """Solve the problem on checked data, set the fitted attributes (coef_, intercept_, ...), and return self."""
 
     def _agree(self, data: TrainingData, rows: str) -> None:
         """Raise Mismatch unless all ranks have the same parameters and names of features.
@@ -227,7 +227,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @staticmethod
     def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:
-        """Return (coefficients of shape (p,), intercept) of a result; a penalised intercept is its last coefficient."""
+        """Return (coefficients, shape (p,); intercept) of a result.
+
+        A penalised intercept is the result's last coefficient times `intercept_scaling`.
+        """
         if objective.intercept == "penalised":
             return result.coef[:-1].copy(), objective.intercept_scaling * float(result.coef[-1])
         return result.coef.copy(), float(result.intercept)
@@ -278,7 +281,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         save_model(self, path)
 
     def to_sklearn(self) -> Any:
-        """Return a plain, fitted scikit-learn estimator that makes the same predictions."""
+        """Return a fitted estimator of scikit-learn's own class that makes the same predictions as this one."""
         from glmesh.estimators.export import to_sklearn
 
         return to_sklearn(self)
@@ -341,9 +344,9 @@ def variables_of(result: Result, objective: Objective) -> Vector:
 
 
 def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Objective | None = None) -> dict[str, Any]:
-    """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for.
+    """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for, as a dict.
 
-    The method is one on totals where nodes hold rows and it suits the objective; there every round is looked at,
+    If nodes hold rows and a method on totals suits the objective, that is the method, and every round is recorded,
     because the gap comes with the total.
     """
     seed = estimator.random_state

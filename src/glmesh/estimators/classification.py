@@ -31,7 +31,10 @@ def is_logistic(estimator: Any) -> bool:
 
 
 def _check_classes(labels: list[npt.NDArray[np.generic]], classes: list[Any]) -> None:
-    """Raise InvalidData for a label of some part that is none of `classes`, or a class that no part holds."""
+    """Raise InvalidData for a label that is none of `classes`, or a class that no part has.
+
+    `labels` has an array with the distinct labels of each part.
+    """
     for k, own in enumerate(labels):
         other = [label for label in own.tolist() if label not in classes]
         if other:
@@ -173,7 +176,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
 
     def _class_weights(self, data: TrainingData) -> Vector:
-        """Return the factor of the losses of each class that `class_weight` stands for, shape (n_classes,)."""
+        """Return the factor of each class's losses, shape (n_classes,): 1, or as `class_weight` says."""
         y, weight = data.targets
         if self.class_weight == "balanced":
             y = y[weight > 0]
@@ -341,7 +344,7 @@ class LinearSVC(NetworkClassifier):
     intercept_scaling: float = 1
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return C times the hinge or squared hinge losses plus the penalty; the intercept is penalised too."""
+        """Return the Objective: C times the hinge or squared hinge losses plus the penalty of w and intercept."""
         if self.loss not in ("hinge", "squared_hinge"):
             raise InvalidInput(f"loss must be 'squared_hinge' or 'hinge', got {self.loss!r}")
         if self.penalty not in ("l1", "l2"):
@@ -452,6 +455,9 @@ class GLMClassifier(NetworkClassifier):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the losses plus alpha times the penalty, for a classification loss; the intercept is free."""
+        """Return the Objective: the losses plus alpha times the penalty; the intercept is not penalised.
+
+        Raise InvalidInput for a loss that is not for classification.
+        """
         penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=True)

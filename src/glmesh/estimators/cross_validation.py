@@ -119,9 +119,9 @@ class ElasticNetCV(ElasticNetRegressor):
     precompute: Any = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the objective of the elastic net with the chosen alpha and l1_ratio.
+        """Return the Objective of the elastic net with the chosen alpha and l1_ratio.
 
-        Before the choice: alpha 1 and the largest l1_ratio, which decides on the possible splits.
+        Before they are chosen: with alpha = 1 and the largest l1_ratio, which decides which splits are possible.
         """
         ratio = getattr(self, "l1_ratio_", float(np.max(self.l1_ratio)))
         return net_objective(self, data, getattr(self, "alpha_", 1.0), ratio)

@@ -135,7 +135,7 @@ def load_model(path: str | PathLike[str]) -> Any:
 
 
 def to_sklearn(estimator: Any) -> Any:
-    """Return a plain, fitted scikit-learn estimator that makes the same predictions as a fitted one of ours."""
+    """Return a fitted estimator of scikit-learn's own class that makes the same predictions as `estimator`."""
     check_is_fitted(estimator)
     name = type(estimator).__name__
     if not hasattr(estimator, "classes_"):
@@ -163,7 +163,10 @@ def to_sklearn(estimator: Any) -> Any:
 
 
 def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
-    """Set parameters and fitted attributes of the scikit-learn estimator `plain` from ours, and return it."""
+    """Return the scikit-learn estimator `plain` with the parameters and fitted attributes of `estimator` set.
+
+    `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; classes None: a regressor, without.
+    """
     theirs = plain._get_param_names()
     ours = estimator.get_params(deep=False)
     same = {name: ours[name] for name in ("alpha", "l1_ratio", "C", "fit_intercept", "epsilon") if name in ours}

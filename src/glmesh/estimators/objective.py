@@ -54,7 +54,7 @@ class Objective:
     unit: float = 1.0  # the estimator's documented objective divided by this one
 
     def options(self) -> dict[str, Any]:
-        """Return loss, penalty and intercept as keyword arguments of `Problem.glm`."""
+        """Return {loss, penalty, alpha, l1_ratio, fit_intercept}, keyword arguments of `Problem.glm`."""
         return {
             "loss": self.loss,
             "penalty": self.penalty,
@@ -108,7 +108,7 @@ class Objective:
         return min(allowed, key=lambda one: self._seconds(one, n_samples, n_features, info))
 
     def _seconds(self, split: Split, n_samples: int, n_features: int, info: NetworkInfo) -> float:
-        """Return the seconds of messages that the cost model expects of a fit with this split on a network."""
+        """Return the seconds of messages of a fit with this split on a network, as the cost model expects."""
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
         width = n_features + int(self.intercept == "penalised") if split == "samples" else n_samples
         return estimates(Task.on(spec, width, n_samples), info)[0].seconds
@@ -218,7 +218,10 @@ class TrainingData:
         return [first, *(first.with_targets(y, weights) for y, weights in targets)]
 
     def problem(self, objective: Objective) -> Problem:
-        """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""
+        """Return the Problem of minimising an objective on this data.
+
+        A penalised intercept becomes the coefficient of a constant feature.
+        """
         parts = [(X, y, objective.weight * weight) for X, y, weight in self.parts]
         if objective.intercept == "penalised":
             at = range(len(parts)) if self.split == "samples" else [len(parts) - 1]  # one more feature, at one node
@@ -235,7 +238,7 @@ class TrainingData:
 
 
 def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:
-    """Return X, shape (m, p), with one more column that is constant, shape (m, p + 1); sparse stays sparse."""
+    """Return X, shape (m, p), with one more column whose entries are `value`, shape (m, p + 1); sparse stays sparse."""
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(np.full((X.shape[0], 1), value))], format=X.format)
     return np.hstack([X, np.full((X.shape[0], 1), value)])

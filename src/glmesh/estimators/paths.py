@@ -150,10 +150,10 @@ def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLik
 
 @dataclass(frozen=True)
 class Models:
-    """Solutions of the elastic net on several subsets of the samples, for many weights each."""
+    """Solutions of the elastic net on several subsets of the samples: a path for each, of many weights alpha."""
 
     models: list[tuple[Matrix, Vector]]  # (coefficients (p, n_alphas), intercepts (n_alphas,)) of each path
-    communications: int  # of all paths together
+    communications: int  # exchanges of all paths together
     unfinished: int  # fits that ended before the tolerance was reached
 
 

@@ -134,7 +134,7 @@ def _is_bounded(g: Separable) -> bool:
 
 
 def _is_kinked(g: Separable) -> bool:
-    """Return whether g is not quadratic: it has kinks, groups, or the entropy of a logistic loss."""
+    """Return whether g is not quadratic, because it has L1 penalties, groups, or the entropy of a logistic loss."""
     table = g.as_table()
     return table is None or bool((table.l1 > 0).any())
 

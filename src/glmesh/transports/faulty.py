@@ -120,18 +120,20 @@ class FaultyTransport(LocalTransport):
         self.totals.begin_round(plan.members(round, self.n_nodes))
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over all members modulo 2^64, shape (N,), by messages that are sent until they arrive.
+        """Return the sums over all members modulo 2^64, shape (N,), of the blocks' (n_hosted, N) contributions.
 
-        Raise `Unfinished` if not all members hold the sums when the round ends.
+        Messages are sent again until they arrive. Raise `Unfinished` if not all members hold the sums when the round
+        ends.
         """
         if self.round is None or not self.plan.loses_messages:
             return super().add(contributions)
         return self._total(np.concatenate(contributions), largest=False)
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over all members, shape (n,), by messages that are sent until they arrive.
+        """Return the maxima over all members, shape (n,), of the blocks' (n_hosted, n) whole numbers.
 
-        Raise `Unfinished` if not all members hold the maxima when the round ends.
+        Messages are sent again until they arrive. Raise `Unfinished` if not all members hold the maxima when the round
+        ends.
         """
         if self.round is None or not self.plan.loses_messages:
             return super().maximise(numbers)

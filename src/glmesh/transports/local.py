@@ -12,9 +12,9 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 
 class LocalTransport:
-    """The transport between blocks of one process, which share arrays: rows stay where they are.
+    """The transport between blocks of one process, which share arrays: an exchange mostly copies no rows.
 
-    `blocks` are the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
+    `blocks` has the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
     """
 
     carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, totals=True, parts=None)
@@ -53,7 +53,7 @@ class LocalTransport:
         return self._shared[turn][int(ids[0]) : int(ids[-1]) + 1]
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Do nothing: no exchange fails."""
+        """Do nothing: no exchange of this transport fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Deliver all outboxes, one per block; return a Halo per block, which refers to the rows of all K nodes."""

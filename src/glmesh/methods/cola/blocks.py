@@ -57,7 +57,7 @@ class Algorithm(Protocol):
 
 @dataclass
 class ColaBlocks:
-    """The blocks of CoLA's nodes in this process, their states, and operations on single nodes, found by id."""
+    """The blocks of CoLA's nodes in this process with their states; operations on single nodes, found by id."""
 
     method: Algorithm
     blocks: list[Block]
@@ -76,7 +76,7 @@ class ColaBlocks:
         raise IndexError(node)
 
     def flow_gossip(self, number: int) -> FlowGossip:
-        """Return the flow gossip of block `number`."""
+        """Return the flow gossip of block `number`: the estimates and flows of its nodes."""
         return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
@@ -98,9 +98,9 @@ class ColaBlocks:
             self.async_certifiers[number].disturb(k, round)
 
     def gap(self, node: int, estimate_of: int | None = None) -> float:
-        """Return an upper bound of what node `node` can gain in its own subproblem, in units of the objective.
+        """Return an upper bound of the decrease that node `node`'s own subproblem allows, in units of the objective.
 
-        The subproblem is taken at the node's own estimate, or at that of node `estimate_of`.
+        The subproblem is taken at the estimate v of node `estimate_of`; None: at the node's own.
         """
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]

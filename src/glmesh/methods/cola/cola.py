@@ -222,7 +222,7 @@ class Cola:
 
     @property
     def leaves_rounds_open(self) -> bool:
-        """Return whether no option asks for rounds of CoLA, so that a method on totals may take their place."""
+        """Return whether a method on totals may replace CoLA's rounds, because no option asks for these rounds."""
         asks = self.local_passes is not None or self.gossip != "auto" or self.curvature != "auto"
         return not asks and not self.averages_exactly and self.unsuited is None
 
@@ -294,7 +294,10 @@ class Cola:
         return flows
 
     def _check_averaging(self, plan: Plan, *, certify: bool) -> None:
-        """Raise InvalidInput for what plain averaging, without flow gossip, cannot do while messages are lost."""
+        """Raise InvalidInput for options and faults that plain averaging, without flow gossip, cannot have.
+
+        Those are acceleration, certificates, and nodes that join, leave or are reset.
+        """
         if self.acceleration not in ("auto", "none"):
             raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
         models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]

@@ -45,7 +45,7 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Point:
-    """Variables x of the block's columns, shape (n_columns,), and Ax, shape (d,), of the variables of all nodes."""
+    """A point of exact sums: x of the block's columns, shape (n_columns,), and Ax of all nodes' x, shape (d,)."""
 
     x: PerColumn[Vector]
     v: Shared[Vector]
@@ -118,7 +118,8 @@ class ExactSums:
     def _search(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Rounds:
         """Find p by the local solves, sum A p up, and move x to the best point of the plane x + a p + b d.
 
-        If the objective has risen since the round before, return to the point of that round instead.
+        v is Ax, shape (d,). If the objective has risen since the round before, return to the x of that round instead;
+        if the sum lacks some node's vector, set `broken` and leave x as it is.
         """
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
@@ -188,10 +189,10 @@ class ExactSums:
         return 0.0, 0.0  # the grid is too coarse, or there is nothing left to win
 
     def _next_stretch(self, a: float) -> float:
-        """Return the factor by which the next p is stretched, after a step a along this one that won something.
+        """Return the factor `stretch` of the next p, after a step a along the present p that won something.
 
         Local solvers go by bounds of the curvature, and there may be far less: a step to the end of the grid doubles
-        the factor.
+        the factor, a short one halves it.
         """
         if self.stretch < 1.0:
             return min(2.0 * self.stretch, 1.0)

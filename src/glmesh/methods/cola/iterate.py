@@ -42,7 +42,7 @@ class Iterate:
 
     @property
     def flow_gossip(self) -> FlowGossip:
-        """Return the gossip, which must be flow gossip, for networks where messages get lost."""
+        """Return `gossip` as a FlowGossip, for networks where messages get lost; it must be one."""
         assert isinstance(self.gossip, FlowGossip)
         return self.gossip
 
@@ -71,7 +71,7 @@ class Iterate:
         self.x = x
 
     def count_overshoot(self) -> None:
-        """Count one more time that momentum let the objective H rise far."""
+        """Add 1 to `overshoots`, the number of times that momentum let the objective H rise far."""
         self.overshoots += 1
 
     def renew(self, memory: Any, relaxation: Relaxation | None) -> None:

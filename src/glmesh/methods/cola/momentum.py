@@ -39,7 +39,7 @@ LEAST_CAP = 2.0
 class Nesterov:
     """Nesterov's sequence t <- (1 + sqrt(1 + 4 t^2)) / 2 of every hosted node.
 
-    theta = (t_before - 1) / t extrapolates x.
+    x is extrapolated to x + theta (x - x_before) with theta = (t_before - 1) / t.
     """
 
     t: PerNode[Vector]  # (n_hosted,) Nesterov's t
@@ -48,7 +48,7 @@ class Nesterov:
 
     @staticmethod
     def of(size: int) -> Nesterov:
-        """Return the sequence of `size` nodes before round 0: t = 1, and no extrapolation."""
+        """Return the sequence of `size` nodes before round 0: t = 1, extrapolation theta = 0, no bound of t."""
         return Nesterov(np.ones(size), np.full(size, np.inf), np.zeros(size))
 
     def step(self) -> None:
@@ -109,7 +109,7 @@ class Momentum:
 
     @property
     def best(self) -> float:
-        """Return the smallest objective H that the block's first node has heard of; NaN: none."""
+        """Return the smallest objective H that the block's first node has heard of; NaN: it has heard of none."""
         return float(np.ravel(self.policy.best)[0])
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
@@ -158,7 +158,7 @@ class Momentum:
         state.move(block, solver, x)
 
     def _review(self, block: Block, state: Iterate, halo: Halo, solver: LocalSolver) -> None:
-        """Advance Nesterov's sequence, take the newest H from the halo, and carry out what the restart policy decides.
+        """Advance Nesterov's sequence, take the newest H from the halo, and carry out the restart policy's decisions.
 
         A rollback moves x and v to the last good snapshot, if there is one.
         """

@@ -58,16 +58,17 @@ class Monitor(Protocol):
 
 @dataclass
 class TreeMonitor:
-    """Monitor of a reliable network: H by a pipelined all-reduce along the spanning tree, equal at all nodes."""
+    """Monitor of a reliable network: sums the objective H along the spanning tree; H is equal at all nodes."""
 
     aggregate: TreeAggregate
     h: Shared[float] = np.nan  # objective H of round - 2 depth; NaN: not known yet
     largest_t: ClassVar[float] = np.inf
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return the scalars that hosted nodes send to the tree, shape (n_hosted, 2): sum of the subtree, and total.
+        """Return the two scalars that each hosted node sends, shape (n_hosted, 2): sum of its subtree, and total.
 
-        `parts` are the nodes' parts of H in this round, shape (n_hosted,); what is sent belongs to earlier rounds.
+        `parts` are f(v_k)/K + g_k(x_k) in this round, shape (n_hosted,), whose sum is H; the two scalars belong to
+        earlier rounds.
         """
         return Riding(scalars=self.aggregate.outgoing(block, parts))
 
@@ -95,7 +96,7 @@ class EpidemicMonitor:
 
     @staticmethod
     def of(block: Block) -> EpidemicMonitor:
-        """Return the monitor before round 0: no node's part of H is known, and `heard`, the share heard, is 1/2."""
+        """Return the monitor before round 0: no part of H is known, and `heard` is 1/2 at every node."""
         return EpidemicMonitor(EpidemicAggregate.of(block), np.full(block.size, 0.5))
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
@@ -134,14 +135,14 @@ class EpidemicMonitor:
         return int(self.aggregate.restarts[k])
 
     def announce_restart(self, k: int, round: int) -> None:
-        """Let the coming messages of node k tell the others that it restarted momentum in `round`."""
+        """Add to the coming messages of node k that node k restarted momentum in `round`."""
         self.aggregate.restarts[k] = round
 
     @property
     def largest_t(self) -> Vector:
-        """Return the bound of Nesterov's t, shape (n_hosted,): lower the fewer neighbours a node hears.
+        """Return the bound of Nesterov's t, shape (n_hosted,): the fewer neighbours a node hears, the lower.
 
-        SILENT_MOMENTUM / (share of neighbours not heard)^2, and at least 1.
+        The bound is SILENT_MOMENTUM / (1 - heard)^2, at least 1, with `heard` the share of neighbours heard.
         """
         silence = np.maximum(1.0 - self.heard, 1e-6)
         return np.maximum(SILENT_MOMENTUM / silence**2, 1.0)

@@ -82,7 +82,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     # rounds
 
     def rounds(self, number: int) -> list[Rounds]:
-        """Return the generators of round `number`, one per block, with certificate records in their messages."""
+        """Return the generators of round `number`, one per block: each yields an Outbox and is sent a Halo.
+
+        If the run makes certificates, their records are in the messages.
+        """
         rounds = [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
         watching = self.watchers
         if not watching:
@@ -130,7 +133,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """Return (round, accelerator from then on, why) of every choice of an accelerator so far."""
+        """Return a list of (round, accelerator from then on, why), one for each choice of an accelerator so far."""
         return list(self.states[0].story)
 
     @property
@@ -153,7 +156,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
     def data_of(self, k: int) -> list[object]:
-        """Return [columns, labels, weights] of the k-th node of this process."""
+        """Return [columns, labels, sample weights] of the k-th node that this process hosts."""
         node = int(np.concatenate([block.ids for block in self.blocks])[k])
         data = self.problem.node_data(node, self.partition.columns_of(node))
         return [data.columns, data.y, data.weight]
@@ -170,9 +173,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return observe(self.blocks, xs, vs, by_samples=self.by_samples, processes=self.processes)
 
     def objective_at(self, x: Vector | None, estimates: Matrix, rounds: int) -> float:
-        """Return the user-level objective at other variables x, in the user's order, and estimates, shape (K, d).
+        """Return the objective of the user's problem at variables x, shape (n,), and estimates, shape (K, d).
 
-        `rounds` says whose objective it is: that of the members after this number of rounds.
+        x is in the user's order. The objective is that of the nodes that are members after `rounds` rounds.
         """
         assert x is not None
         vs = [estimates[block.ids.astype(np.int64)] for block in self.blocks]
@@ -232,7 +235,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def certificate(self) -> Certificate | None:
-        """Return the newest certificate that every node knows of the present members and data; None: none yet."""
+        """Return the newest certificate that all nodes know about the present members and data; None: none yet."""
         if self.certifiers:
             return self.certifiers[0].latest
         return None if self.proof is None else self.proof[0]
@@ -258,9 +261,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.proof = certificate, *self._state_of_snapshots(members, len(certificate.members))
 
     def _state_of_snapshots(self, members: Flags, n_members: int) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every v_k, shape (K, d)) of the members' last snapshots.
+        """Return (x in the user's order, shape (n,); every v_k, shape (K, d)) of the members' last snapshots.
 
-        Nodes that are no members have their present x_k and v_k.
+        Nodes outside the mask `members`, shape (K,), have their present x_k and v_k. v_k is `n_members` times the
+        snapshot's s_k.
         """
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
         for number, (block, certifier) in enumerate(zip(self.blocks, self.by_id.async_certifiers, strict=True)):
@@ -271,7 +275,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every v_k, shape (K, d)) that the newest certificate is about."""
+        """Return (x in the user's order, shape (n,); every v_k, shape (K, d)) that the newest certificate is about.
+
+        Raise InvalidInput if there is no certificate.
+        """
         if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
         if self.proof is not None:
@@ -289,7 +296,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [*self.certifiers, *self.by_id.async_certifiers]
 
     def require_saving(self) -> None:
-        """Do nothing: a run of these nodes can be saved."""
+        """Do nothing: a run of CoLA's nodes can always be saved."""
 
     @property
     def extents(self) -> list[Extent]:
@@ -345,10 +352,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [(state.x.copy(), state.v.copy()) for state in self.states]
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
-        """Move every variable to x + step (x - x before), but not across a kink or a bound; the estimates follow.
+        """Move every variable to x + step (x - x_before), but not across a kink or a bound; the estimates follow.
 
-        `before` is what `mark` returned earlier. Does nothing with flow gossip, whose flows are not extrapolated from
-        outside.
+        `before` is the list of (x, v) per block that `mark` returned earlier. Does nothing with flow gossip, or if
+        `step` is not finite.
         """
         if not np.isfinite(step) or self.uses_flows:
             return
@@ -431,7 +438,10 @@ def _deal(setup: Setup) -> Partition:
 
 
 def _refuse_free_intercept(setup: Setup) -> None:
-    """Raise InvalidInput for a free intercept split by samples where not all nodes could move its anchor at once."""
+    """Raise InvalidInput for a free intercept split by samples with a fault plan or certificates.
+
+    All nodes must move its anchor at once, which neither allows.
+    """
     model = setup.problem.spec
     if model.split == "samples" and model.fit_intercept and (setup.certify or not setup.plan.is_empty):
         raise InvalidInput(

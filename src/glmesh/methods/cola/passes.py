@@ -14,7 +14,7 @@ from glmesh.types import Matrix, Unsigned, Vector
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes and accuracy Theta of the local solves, one value for all nodes or one per node, and the time for them."""
+    """Options of the local solves: passes and accuracy Theta, one for all nodes or one per node, and a time budget."""
 
     local_passes: int | Sequence[int] | None  # None: the accelerator's default
     local_accuracy: float | Sequence[float] | None  # accuracy Theta at which a solve stops; None: all passes are made
@@ -51,7 +51,7 @@ class Passes:
         return np.where(screened, 0, passes).astype(np.uint64)
 
     def accuracies(self, block: Block, state: Iterate) -> Vector:
-        """Return the accuracy Theta at which each solve may stop, shape (n_hosted,); -1: it makes all its passes."""
+        """Return the accuracy Theta at which each local solve stops, shape (n_hosted,); -1: it makes all its passes."""
         asked = _per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
         return np.where(np.isnan(state.required_theta), asked, state.required_theta)
 

@@ -37,7 +37,7 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Relaxation:
-    """Search for the smallest relaxation sigma' that is enough, for sigma="safe"; all nodes know the same value."""
+    """State of sigma="safe": a search for the smallest relaxation sigma' with which H falls, equal at all nodes."""
 
     gamma: Shared[float]  # aggregation
     sigma: Shared[float]  # sigma' in use
@@ -107,7 +107,7 @@ class Relaxation:
 
 
 def _project(matrix: Any, z: Vector) -> Vector:
-    """Return the projection of z, shape (d,), onto the range of the matrix, by least squares."""
+    """Return the projection of z onto the range of `matrix`, shape (d,) as z, by least squares."""
     if matrix.shape[1] == 0:
         return np.zeros_like(z)
     return np.asarray(matrix @ lsqr(matrix, z, atol=1e-6, btol=1e-6, iter_lim=50)[0])

@@ -57,7 +57,7 @@ class Snapshot:
 
 
 def first_stride(block: Block) -> float:
-    """Return the number of rounds after which momentum restarts for the first time although the objective H falls."""
+    """Return the number of rounds after which momentum first restarts even though the objective H falls."""
     return FIRST_STRIDE * max(block.info.depth, 2)
 
 
@@ -76,7 +76,7 @@ class SharedPolicy:
     pending: Snapshot | None = None  # snapshot whose H is not known yet
 
     def begin_round(self, state: Iterate) -> None:
-        """Take a snapshot of x and v, unless an earlier one still waits for its H."""
+        """Take a snapshot of x and v into `pending`, unless one is there whose H is not known yet."""
         if self.pending is None:
             self.pending = Snapshot(state.round, state.x.copy(), state.gossip.v.copy())
 

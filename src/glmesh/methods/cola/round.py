@@ -39,7 +39,7 @@ class Strategies:
 
 @dataclass
 class Plain:
-    """The accelerator "none": Algorithm 1 of the paper as printed; it keeps no state."""
+    """The accelerator "none": Algorithm 1 of the CoLA paper as printed; no state beside x and v."""
 
     PASSES: ClassVar[int] = 1  # passes of a local solve unless local_passes says otherwise
     value: ClassVar[float] = np.nan  # nobody sums H up

@@ -14,7 +14,7 @@ from glmesh.methods.cola.round import Plain, Strategies
 
 @dataclass(kw_only=True)
 class ColaState(Iterate):
-    """All that a block of CoLA's nodes carries from round to round: variables, estimates and accelerators."""
+    """State of a block of CoLA's nodes from round to round: variables, estimates, accelerators, and their story."""
 
     base: Plain | Momentum  # accelerator of rounds that gossip; kept while exact sums run
     leaves_sums: Shared[bool] = False  # whether sums that win nothing any more give way to `base`
@@ -65,7 +65,7 @@ class ColaState(Iterate):
             self.use(block, "sums", "the problem has changed, and there is something to win again")
 
     def know_zero(self, block: Block) -> None:
-        """Tell exact sums in use that x = 0 at all nodes, so that Ax = 0 needs no sum."""
+        """Set Ax = 0 in exact sums, if they are in use, because x = 0 at all nodes; no sum is needed for it."""
         if self.exact is not None:
             self.exact.v = np.zeros(block.d)
 

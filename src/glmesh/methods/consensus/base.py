@@ -49,11 +49,14 @@ class Consensus(ABC):
 
     @property
     def name(self) -> str:
-        """Return the name of the method, which is that of its class."""
+        """Return the name of the method's class, for messages."""
         return type(self).__name__
 
     def check(self, problem: Problem) -> None:
-        """Raise UnsuitablePair, which names what to use instead, if the method cannot minimise this objective."""
+        """Raise UnsuitablePair if the method cannot minimise the objective of `problem`.
+
+        The message names methods that can.
+        """
         model = problem.spec
         if model.loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
@@ -70,7 +73,7 @@ class Consensus(ABC):
 
     @abstractmethod
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size that the method's theory allows for these constants and this network."""
+        """Return the step size that the method's theory allows for these constants and this network's mixing."""
 
     def prepare(self, setup: Setup) -> Replicas:
         """Return the nodes that this process hosts, with their samples and copies, ready for round 0.

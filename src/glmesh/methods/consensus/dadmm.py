@@ -187,9 +187,9 @@ class DAdmm(Consensus):
         return visited
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """Return rows of candidates for step="auto": the weight c of the theory times 2^-14 to 2^5.
+        """Return rows of candidates for step="auto": copies of this method with c of 2^-14 to 2^5 times the theory's.
 
-        A row for `local_passes` and, where the local solve is inexact, one for 5 passes, which stand a smaller c.
+        A list of lists, ascending in c: one with `local_passes` and, if the local solve is inexact, one with 5 passes.
         """
         c = self.default_step(constants, info)
         passes = sorted({self.local_passes, 5}) if self.local_solve == "inexact" else [self.local_passes]

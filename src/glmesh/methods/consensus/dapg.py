@@ -98,9 +98,10 @@ class Dapg(Consensus):
         return rows
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """Return rows of candidates for step="auto": steps of 2^-4 to 2^3 times 1/L.
+        """Return rows of candidates for step="auto": copies of this method with steps of 2^-4 to 2^3 times 1/L.
 
-        A row for each of M, M/2, M/4 and M/8 gossip steps, L the smoothness; one row only if `gossip_steps` is given.
+        A list of lists, ascending in the step: one for each of M, M/2, M/4 and M/8 exchanges per mix; a single one if
+        `gossip_steps` is given. L is the smoothness.
         """
         most, top = self.steps(constants, info), positive(constants.smoothness)
         counts = [self.gossip_steps] if self.gossip_steps else sorted({max(1, most // part) for part in (1, 2, 4, 8)})

@@ -35,7 +35,7 @@ class Nids(Consensus):
         return 2.0 * SHARE_OF_LIMIT / positive(constants.smoothness)
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0, after the proximal gradient step that every node takes alone."""
+        """Return the state before round 0, after a first proximal gradient step of every node, without exchange."""
         z = block.gradients(state.w)
         z *= -state.step
         z += state.w

@@ -29,7 +29,7 @@ class Copies:
 
     @property
     def v(self) -> Matrix:
-        """Return the copies, shape (n_hosted, p): what nodes exchange and are to agree on."""
+        """Return the copies w_k of the coefficients, shape (n_hosted, p), which nodes exchange."""
         return self.w
 
     def advance(self, block: Samples, w: Matrix, old: dict[str, Matrix] | None = None) -> None:
@@ -72,7 +72,7 @@ class Replicas(HostedNodes[Samples, Copies]):
         self.start(coefficients_of(setup.warm_start, pool.columns.d))
 
     def _host(self, pool: Pool) -> None:
-        """Make the blocks of this process: give every hosted node its samples from the pool."""
+        """Make the blocks of this process: Samples of its nodes, taken from `pool` as the partition says."""
         setup = self.setup
         self.blocks[:] = [pool.host(ids, self.partition, setup.info, setup.threads) for ids in setup.node_ids]
 
@@ -137,7 +137,7 @@ class Replicas(HostedNodes[Samples, Copies]):
         return x, 0.0
 
     def data_of(self, k: int) -> list[object]:
-        """Return [columns, labels, weights] of the k-th node of this process."""
+        """Return [columns, labels, sample weights] of the k-th node that this process hosts."""
         sizes = np.cumsum([0] + [block.size for block in self.blocks])
         number = int(np.searchsorted(sizes, k, side="right")) - 1
         block, at = self.blocks[number], k - int(sizes[number])

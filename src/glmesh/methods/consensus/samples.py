@@ -50,7 +50,7 @@ class Constants:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """All samples of a problem, from which consensus methods deal out those of every node."""
+    """All samples of a problem, pooled in this process, from which the nodes of a consensus method get theirs."""
 
     columns: Columns  # p x m: a column per sample
     y: Vector  # (m,) labels; -1 or 1 of two classes
@@ -139,7 +139,7 @@ def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
 
 @dataclass(eq=False)
 class Samples:
-    """The samples of the hosted nodes of a consensus method, side by side, as the kernels read them."""
+    """The samples of the hosted nodes of a consensus method, node after node, with their losses and penalty."""
 
     ids: Unsigned  # (n_hosted,) ids of the nodes
     info: NetworkInfo
@@ -162,7 +162,7 @@ class Samples:
 
     @property
     def p(self) -> int:
-        """Return the number of coefficients of a copy."""
+        """Return p, the number of coefficients."""
         return self.columns.d
 
     def node_columns(self, k: int) -> Columns:

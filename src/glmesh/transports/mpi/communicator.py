@@ -102,7 +102,10 @@ class Communicator:
                         raise
 
     def _look_around(self, requests: Sequence[MPI.Request]) -> None:
-        """Raise RankFailed if another rank has failed, KeyboardInterrupt after the deadline of `hurry`."""
+        """Raise RankFailed if another rank has failed, KeyboardInterrupt after the deadline that `hurry` set.
+
+        `requests`, which are under way, are kept alive if an error is raised. Without one nothing happens.
+        """
         if time.monotonic() > self._deadline:
             self._pending.append(requests)
             raise KeyboardInterrupt
@@ -122,13 +125,13 @@ class Communicator:
         return kind
 
     def sends(self, rows: Matrix | list[object], peer: int, tag: int) -> MPI.Prequest:
-        """Return a persistent send request (MPI_Send_init) of these rows to rank `peer`."""
+        """Return a persistent send request (MPI_Send_init) of the rows to rank `peer`; it is not started."""
         request = self._comm.Send_init(rows, peer, tag)
         self._made.append(request)
         return request
 
     def receives(self, buffer: Matrix, peer: int, tag: int) -> MPI.Prequest:
-        """Return a persistent receive request (MPI_Recv_init) from rank `peer` into the buffer."""
+        """Return a persistent receive request (MPI_Recv_init) from rank `peer` into `buffer`; it is not started."""
         request = self._comm.Recv_init(buffer, peer, tag)
         self._made.append(request)
         return request
@@ -179,8 +182,8 @@ class Communicator:
 def _done_soon(requests: Sequence[MPI.Request]) -> bool:
     """Return whether all requests are done within _LAST seconds, after another rank has failed.
 
-    Messages that it sent before it failed may still arrive, so ranks that all refuse the same thing after a collective
-    each raise their own error.
+    Messages that the rank sent before it failed may still arrive, so ranks that all refuse the same thing after a
+    collective each raise their own error.
     """
     end = time.monotonic() + _LAST
     while not (done := MPI.Request.Testall(requests)) and time.monotonic() < end:

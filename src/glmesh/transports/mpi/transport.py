@@ -37,7 +37,7 @@ class Lane:
 class MpiTransport:
     """The transport between this rank's nodes and those of other ranks.
 
-    `hosts` are the ids of the nodes on each rank, contiguous and ascending.
+    `hosts` has the ids of the nodes on each rank, contiguous and ascending.
     """
 
     carries: ClassVar[Contents] = Contents(
@@ -84,7 +84,7 @@ class MpiTransport:
 
     @property
     def neighbours(self) -> list[int]:
-        """Ranks with which rows are exchanged, ascending."""
+        """List of the ranks with which rows are exchanged, ascending."""
         return list(self._comes)
 
     def allocate(self, block: int, width: int) -> Matrix:
@@ -94,7 +94,7 @@ class MpiTransport:
         return lane.own
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Do nothing: no exchange fails."""
+        """Do nothing: no exchange of this transport fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Exchange rows and mail with neighbouring ranks; return [the Halo of this rank's block].
@@ -188,13 +188,19 @@ class MpiTransport:
         return len(self._rank_of)
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over the nodes of all ranks modulo 2^64, shape (N,), by an all-reduce of whole numbers."""
+        """Return the sums over all nodes modulo 2^64, shape (N,), by an all-reduce over ranks.
+
+        `contributions` has the (n_hosted, N) numbers of this rank's one block.
+        """
         (rows,) = contributions
         self._count_total(rows.shape[1])
         return self._ranks.all_sum(np.asarray(rows.sum(axis=0)))
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over the nodes of all ranks, shape (n,), by an all-reduce of whole numbers."""
+        """Return the maxima over all nodes, shape (n,), by an all-reduce over ranks.
+
+        `numbers` has the (n_hosted, n) whole numbers of this rank's one block.
+        """
         (rows,) = numbers
         self._count_total(rows.shape[1])
         return self._ranks.all_max(np.asarray(rows.max(axis=0)))
