@@ -165,7 +165,7 @@ class RoundSnapshot:
 
 @dataclass
 class AsyncCertifierState:
-    """State of an `AsyncCertifier`: snapshots of the hosted nodes, from which certificates are made, and their radii."""
+    """State of an `AsyncCertifier`: snapshots of the hosted nodes, from which certificates are made, and radii."""
 
     snapshots: PerNode[list[RoundSnapshot | None]]  # of the newest round T; None: not taken yet, or discarded
     last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate

@@ -328,7 +328,7 @@ class Run(Iterator[int]):
         sample_weight: ArrayLike | None = None,
         penalty: Separable | None = None,
     ) -> Indices:
-        """Give a node new data in mid-run; what was learned of the rest is kept.
+        """Give a node new columns (features or samples) in mid-run; variables of all other columns are kept.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class Run(Iterator[int]):
     # saving
 
     def save(self, path: str | PathLike[str], *, data: bool = True) -> None:
-        """Write the run to a file, whole or not at all, from which `Run.resume` goes on to the last bit alike.
+        """Write the run to a file, whole or not at all; a run that `Run.resume` makes of it has the same bits.
 
         Parameters
         ----------
@@ -410,7 +410,7 @@ class Run(Iterator[int]):
 
     @staticmethod
     def resume(path: str | PathLike[str], problem: Problem | None = None, *, n_jobs: int | None = None) -> Run:
-        """Return the run that `save` wrote, as it was.
+        """Return a Run in the round and state in which `save` wrote one to a file.
 
         Parameters
         ----------

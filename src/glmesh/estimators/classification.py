@@ -74,7 +74,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self._learn(lambda: self._validated(X, y, sample_weight), rows)
 
     def fit_nodes(self, parts: Sequence[Any], *, classes: ArrayLike | None = None) -> Self:
-        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
+        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ class ElasticNetCV(ElasticNetRegressor):
 
     Folds are made inside every node, so no node sees another's data. Split by samples each node puts its own rows into
     folds and tells the sum of its squared errors. Split by features all nodes leave out the same rows of their own
-    columns; what they predict for those is one more sum of a number per row.
+    columns; their predictions for these rows are one more sum, of a number per row.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class ElasticNetCV(ElasticNetRegressor):
         return super().fit(X, y, sample_weight, rows=rows)
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
-        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
+        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class LassoCV(ElasticNetCV):
 
     Folds are made inside every node, so no node sees another's data. Split by samples each node puts its own rows into
     folds and tells the sum of its squared errors. Split by features all nodes leave out the same rows of their own
-    columns; what they predict for those is one more sum of a number per row.
+    columns; their predictions for these rows are one more sum, of a number per row.
 
     Parameters
     ----------

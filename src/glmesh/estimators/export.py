@@ -163,9 +163,10 @@ def to_sklearn(estimator: Any) -> Any:
 
 
 def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
-    """Return the scikit-learn estimator `plain` with the parameters and fitted attributes of `estimator` set.
+    """Return the scikit-learn estimator `plain`, fitted, with those parameters of `estimator` that both have.
 
-    `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; classes None: a regressor, without.
+    `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; `classes` None: a regressor, which has
+    none.
     """
     theirs = plain._get_param_names()
     ours = estimator.get_params(deep=False)

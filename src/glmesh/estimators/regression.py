@@ -42,7 +42,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return self._learn(lambda: self._validated(X, y, sample_weight, y_numeric=True), rows)
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
-        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
+        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
         ----------

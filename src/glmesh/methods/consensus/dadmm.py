@@ -58,7 +58,8 @@ class DAdmm(Consensus):
         w_k <- argmin_w F_k(w) + r(w)/K + <d_k, w> + c sum_l |w - (w_k + w_l)/2|^2
         d_k <- d_k + c sum_l (w_k - w_l)
 
-    l runs over the neighbours. A loss that is no square is replaced by its quadratic bound for the time of a call.
+    l runs over the neighbours; d_k are dual variables, shape (p,). A loss that is no square is replaced by its
+    quadratic bound for the time of a call.
 
     Parameters
     ----------

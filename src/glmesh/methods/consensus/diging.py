@@ -18,7 +18,7 @@ from glmesh.types import Matrix
 class Diging(Consensus):
     """Gradient tracking: w_k <- sum_l W_kl w_l - a y_k;  y_k <- sum_l W_kl y_l + grad F_k(new w_k) - grad F_k(w_k).
 
-    y_k tracks the mean of all gradients.
+    w_k is node k's copy of the coefficients; y_k tracks the mean of all gradients.
 
     Parameters
     ----------

@@ -22,6 +22,9 @@ def extra_step(constants: Constants, info: NetworkInfo) -> float:
 class Extra(Consensus):
     """EXTRA: w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w).
 
+    Rows of w, w' and w'' are the nodes' copies of the coefficients in three successive rounds; row k of grad F(w) is
+    grad F_k(w_k).
+
     Parameters
     ----------
     step : float, "auto" or None, default None

@@ -18,7 +18,8 @@ SHARE_OF_LIMIT = 0.95
 class Nids(Consensus):
     """NIDS: z' = z - w + (I + W)/2 (2 w - w_before - a (grad F(w) - grad F(w_before)));  w' = prox_{a r/K}(z').
 
-    The first round begins with z = w - a grad F(w), which needs no exchange.
+    Rows of w_before, w and w' are the nodes' copies of the coefficients in the last, the present and the next round;
+    row k of grad F(w) is grad F_k(w_k). The first round begins with z = w - a grad F(w), which needs no exchange.
 
     Parameters
     ----------

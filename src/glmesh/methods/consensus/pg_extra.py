@@ -15,6 +15,9 @@ from glmesh.methods.consensus.samples import Constants, Samples
 class PgExtra(Consensus):
     """PG-EXTRA: z' = z + W w - (I + W)/2 w_before - a (grad F(w) - grad F(w_before));  w' = prox_{a r/K}(z').
 
+    Rows of w_before, w and w' are the nodes' copies of the coefficients in the last, the present and the next round;
+    row k of grad F(w) is grad F_k(w_k).
+
     Parameters
     ----------
     step : float, "auto" or None, default None
