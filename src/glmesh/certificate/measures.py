@@ -66,11 +66,11 @@ def observe(
 class _Means(NamedTuple):
     """Means over all nodes k: of v_k, of w_k = grad f(v_k), of f(v_k), of <v_k, w_k>, and of <v_k - Ax, w_k>."""
 
-    w: Vector  # (d,) of w_k
-    v: Vector  # (d,) of v_k
-    f: float  # of f(v_k)
-    vw: float  # of <v_k, w_k>
-    apart: float  # of <v_k - Ax, w_k>
+    w: Vector  # (d,) mean of w_k
+    v: Vector  # (d,) mean of v_k
+    f: float  # mean of f(v_k)
+    vw: float  # mean of <v_k, w_k>
+    apart: float  # mean of <v_k - Ax, w_k>
 
 
 def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup) -> _Means:

@@ -27,7 +27,7 @@ class Guard(NamedTuple, Generic[T]):
     radius: T  # bound of |w_k - w| that the record relies on
     q: T  # <rho, s_k - u_k>; the sum over all members must vanish
     q_size: T  # |rho| |s_k - u_k|, the size of what cancels
-    digest: T  # of the node's membership view, as a number
+    digest: T  # digest of the node's membership view, as a number
     gap: T  # upper bound of the decrease that the node's own subproblem allows
 
 

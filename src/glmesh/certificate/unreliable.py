@@ -167,7 +167,7 @@ class RoundSnapshot:
 class AsyncCertifierState:
     """State of an `AsyncCertifier`: snapshots of the hosted nodes, from which certificates are made, and radii."""
 
-    snapshots: PerNode[list[RoundSnapshot | None]]  # of the newest round T; None: not taken yet, or discarded
+    snapshots: PerNode[list[RoundSnapshot | None]]  # one per node, of the newest T; None: not taken, or discarded
     last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate
     since: PerNode[list[int]]  # first round of which a snapshot may be taken
     radius: PerNode[list[float]]  # bound of |w_k - w|, w the mean of all w_k, that the next record may rely on

@@ -22,7 +22,7 @@ class FloodGather:
     Rows are scalars in the messages of `diameter` exchanges that are made anyway; a node sends each row once.
     """
 
-    exchanges: Shared[int]  # until every row is everywhere: the diameter
+    exchanges: Shared[int]  # number of exchanges until every row is everywhere: the diameter
     smallest: Shared[list[int]]  # columns of which the minimum is wanted instead of the sum
     shape: Shared[tuple[int, int]]  # (K, numbers per node)
     known: PerNode[Matrix]  # (n_hosted, K * numbers), minus infinity where nothing was heard yet

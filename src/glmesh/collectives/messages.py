@@ -49,7 +49,7 @@ class PartialTotal:
     Along the spanning tree a contribution is the sum of the sender's subtree, or the total that comes down.
     """
 
-    number: int  # of the total, counted from the start of a run
+    number: int  # number of the total, counted from the start of a run
     rows: dict[int, Unsigned]  # (numbers,) by node
     wanted: tuple[int, ...] = ()  # nodes whose contribution is still to be sent here
 

@@ -49,12 +49,12 @@ class FloodedTotal:
     Nodes that lack contributions begin to ask after `patience` exchanges, at first the diameter.
     """
 
-    number: int  # of the total
+    number: int  # number of the total, which its messages carry
     largest: bool  # whether maxima are wanted instead of sums
-    members: list[int]  # whose contributions make the total, ascending
-    known: list[dict[int, Unsigned]]  # by node: contributions that it holds, by their node
-    fresh: list[dict[int, int]]  # by node: contributions heard in the last exchange, and from whom
-    asked: list[dict[int, tuple[int, ...]]]  # by node: what each neighbour asked for in the last exchange
+    members: list[int]  # ids of the nodes whose contributions make the total, ascending
+    known: list[dict[int, Unsigned]]  # by node: {origin: contribution} that the node holds
+    fresh: list[dict[int, int]]  # by node: {origin: neighbour that sent its contribution in the last exchange}
+    asked: list[dict[int, tuple[int, ...]]]  # by node: {neighbour: origins that it asked for}
     patience: int  # [exchanges] before nodes ask
 
     @staticmethod
@@ -120,10 +120,10 @@ class TreeTotal:
     that has the total sends it once, and again to children that send their sums again.
     """
 
-    number: int  # of the total
+    number: int  # number of the total, which its messages carry
     largest: bool  # whether maxima are wanted instead of sums
     own: Unsigned  # (K, numbers) contributions of all nodes
-    reported: list[dict[int, Unsigned]]  # by node: sums of its children's subtrees
+    reported: list[dict[int, Unsigned]]  # by node: {child: sum of its subtree}
     sums: list[Unsigned | None]  # by node: sum of its subtree; None: a child has not reported yet
     totals: list[Unsigned | None]  # by node: the total; None: not known yet
     due: list[list[int]]  # by node: neighbours in the tree that it is to send to next

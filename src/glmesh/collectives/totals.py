@@ -25,7 +25,7 @@ class Gather(Protocol):
     Send `outgoing` in each of `exchanges` exchanges, hand each halo to `incoming`, then read `totals`.
     """
 
-    exchanges: int  # until the totals are complete
+    exchanges: int  # number of exchanges until the totals are complete
 
     def outgoing(self) -> Matrix:
         """Return the scalars to send in the next exchange, a row per hosted node; minus infinity: not sent."""

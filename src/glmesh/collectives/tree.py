@@ -23,7 +23,7 @@ class TreeGather:
     Two rows per message, the sum of the subtree and the totals, in 2 * depth exchanges that are made anyway.
     """
 
-    exchanges: Shared[int]  # until the totals are everywhere: 2 * depth
+    exchanges: Shared[int]  # number of exchanges until the totals are everywhere: 2 * depth
     smallest: Shared[list[int]]  # columns of which the minimum is wanted instead of the sum
     own: PerNode[Matrix]  # (n_hosted, numbers) the nodes' rows
     up: PerNode[Matrix]  # (n_hosted, numbers) sum of the subtree, -inf until all children have reported

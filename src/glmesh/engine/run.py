@@ -220,9 +220,9 @@ class Run(Iterator[int]):
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """Return a list of (round, acceleration from then on, why), one for each switch of the acceleration so far.
+        """Return a list of (round, acceleration from then on, why), one for each choice of an acceleration so far.
 
-        The first entry is the acceleration of round 0.
+        The first entry is that of round 0; empty with a consensus method.
         """
         return self.nodes.story
 

@@ -90,7 +90,7 @@ def solve_together(
 
 
 def group_size(run: Run) -> int:
-    """Return how many problems like the run's, at least 1, are solved together: 128 MB hold their totals."""
+    """Return how many problems like the run's, at least 1, are solved together: one total of all has up to 128 MB."""
     d = min(run.blocks[0].p, WORKING_SET) + 1
     return int(max(1, MOST_BYTES // (8 * run.n_nodes * d * (d + 1) // 2)))
 

@@ -77,8 +77,8 @@ class Task:
     """Kinds and sizes of a problem on which the choice of an acceleration depends, known before the first exchange."""
 
     split: Split
-    length: int  # of Ax: coefficients split by samples, samples split by features
-    n_rows: int  # of all nodes
+    length: int  # length of Ax: coefficients split by samples, samples split by features
+    n_rows: int  # samples of all nodes
     on_totals: OnTotals | None  # method on totals that suits nodes with rows; None: there is none
     smooth: bool  # whether the loss has no kinks
     quadratic: bool  # whether the loss is squared, so that its Hessian is summed once
@@ -185,7 +185,7 @@ class Estimate:
     name: str  # name of the acceleration, in the table above
     rounds: int  # expected number of rounds
     exchanges: int  # exchanges of one round
-    seconds: float  # of the messages of all rounds
+    seconds: float  # seconds of the messages of all rounds
 
     def __str__(self) -> str:
         each = "an exchange" if self.exchanges == 1 else f"{self.exchanges} exchanges"

@@ -23,7 +23,7 @@ PATIENCE = 8
 class DelayedMail:
     """A message that a fault plan delays, with the number of the exchange in which it arrives."""
 
-    due: int  # number of the exchange in which it arrives
+    due: int  # number of the exchange in which the message arrives
     mail: Mail
 
 

@@ -41,7 +41,7 @@ class Relaxation:
 
     gamma: Shared[float]  # aggregation
     sigma: Shared[float]  # sigma' in use
-    aggregate: TreeAggregate  # of H at the half step
+    aggregate: TreeAggregate  # sum over all nodes that makes H at the half step
     h: Shared[float] = np.nan  # H at the half step as last known, of round - 1 - 2 depth; NaN: not known yet
     last: Shared[float] = np.nan  # H before that; NaN: none since `restart_round`
     restart_round: Shared[int] = 0  # H of earlier rounds is ignored

@@ -45,9 +45,10 @@ class ColaState(Iterate):
             self.base.reset(block, self)
 
     def finish_round(self, block: Block) -> None:
-        """Count one more round; end exact sums that lacked some node's vector, or that won nothing MOST_IDLE times.
+        """Count one more round, and go on with momentum if exact sums can do no more.
 
-        Momentum goes on in their place.
+        They cannot if a sum lacked some node's vector or, where `leaves_sums`, if MOST_IDLE rounds in a row won
+        nothing.
         """
         self.round += 1
         if self.exact is None:

@@ -37,8 +37,8 @@ class Consensus(ABC):
     step: float | Literal["auto"] | None = None
     constants: Constants | None = field(default=None, kw_only=True)
 
-    composite: ClassVar[bool] = False  # whether it stands a penalty with a kink or a bound
-    instead: ClassVar[str] = "Nids or PgExtra"  # what to use where this one does not do
+    composite: ClassVar[bool] = False  # whether the method stands a penalty with a kink or a bound
+    instead: ClassVar[str] = "Nids or PgExtra"  # methods to use instead, for messages
 
     def __post_init__(self) -> None:
         step = self.step

@@ -147,7 +147,7 @@ class Samples:
     starts: Unsigned  # samples of the hosted nodes: starts[k]..starts[k + 1]
     y: Vector  # (m,) labels; -1 or 1 of two classes
     weight: Vector  # (m,) weights of the samples
-    loss: Smooth  # of all hosted samples
+    loss: Smooth  # sum of the losses of all hosted samples, as a function of their predictions
     bends: Vector  # (n_hosted,) upper bound of the second derivative of each node's losses
     l2: Vector  # quadratic penalty in F_k, a K-th of the whole; one number, or (p,)
     linear: Vector  # linear penalty in F_k, a K-th of the whole; one number, or (p,)

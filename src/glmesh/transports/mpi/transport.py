@@ -88,7 +88,7 @@ class MpiTransport:
         return list(self._comes)
 
     def allocate(self, block: int, width: int) -> Matrix:
-        """Return a zeroed (n_hosted, width) array for this rank's rows: the top of one that receives others' too."""
+        """Return a zeroed (n_hosted, width) array for this rank's rows, a view; others' rows arrive below it."""
         lane = self._lane(width, ROWS)
         self._lanes[id(lane.rows)] = lane
         return lane.own
