@@ -66,7 +66,10 @@ class BoundTerms(NamedTuple):
 
 
 class NodePoint(NamedTuple):
-    """State (x_k, v_k, w_k) of node k at one round, and squared distances of v_k and w_k from its neighbours' mean."""
+    """State (x_k, v_k, w_k) of node k at one round, and how far it is from the neighbours' weighted mean.
+
+    The squared distances of v_k and of w_k are given.
+    """
 
     x: Vector  # (columns of the node,) x_k
     v: Vector  # (d,) v_k
@@ -227,7 +230,8 @@ class Certifier:
         """Make one round of a method, given as its generator, and add records to the messages of its first exchange.
 
         In a round of exact sums every exchange carries records. `curvature` returns q_k = sigma'/tau of the hosted
-        nodes' subproblems, shape (n_hosted,). The wrapped generator is sent halos without the records.
+        nodes' subproblems, shape (n_hosted,). The wrapped generator is sent halos without the records. A generator:
+        yields each Outbox to exchange, and is sent the Halo that came back.
         """
         sums, halo, first = state.sums_exactly, None, True
         while True:

@@ -203,7 +203,8 @@ class AsyncCertifier:
     def attend(self, rounds: Rounds, state: FlowState, curvature: Callable[[], Vector]) -> Rounds:
         """Make one round of a method, given as its generator, and add a CertificateRecord to each of its messages.
 
-        `curvature` returns q_k = sigma'/tau of the hosted nodes' subproblems, shape (n_hosted,).
+        `curvature` returns q_k = sigma'/tau of the hosted nodes' subproblems, shape (n_hosted,). A generator: yields
+        each Outbox to exchange, and is sent the Halo that came back.
         """
         self._take_snapshots(state)
         outbox, first = next(rounds), True

@@ -71,7 +71,8 @@ class FloodGather:
 def flood_max(values: Matrix, hops: int) -> Rounds:
     """Return the maximum of each column of `values` over the nodes within `hops` links, shape (n_hosted, columns).
 
-    `values` has a row per hosted node. Takes `hops` exchanges; with the diameter the maximum is that of all nodes.
+    `values` has a row per hosted node. Takes `hops` exchanges; with the diameter the maximum is that of all nodes. A
+    generator: yields each Outbox to exchange, and is sent the Halo that came back.
     """
     for _ in range(hops):
         halo = yield Outbox(scalars=values)
@@ -119,7 +120,8 @@ def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rou
     """Return (sum of vectors, sum of numbers) over all K nodes by flooding; None if some node's were not received.
 
     `vectors` and `numbers` have a row per hosted node. Takes `diameter` exchanges, at least one; rows are added up in
-    ascending order of ids, so the sums are bitwise equal everywhere.
+    ascending order of ids, so the sums are bitwise equal everywhere. A generator: yields each Outbox to exchange, and
+    is sent the Halo that came back.
     """
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(own, -1) for own in known]  # parts heard in the last exchange, and from whom

@@ -69,7 +69,8 @@ class AllReduce:
         """Return (sum of vectors, sum of numbers) over all K nodes, or None if some node's were not received.
 
         Sums are bitwise equal everywhere. `vectors` and `numbers` have a row per hosted node, and may be overwritten.
-        `round` marks the messages of this sum.
+        `round` marks the messages of this sum. A generator: yields each Outbox to exchange, and is sent the Halo that
+        came back.
         """
         way = flood_sum if floods(block.info, block.d) else tree_sum
         return (yield from way(block, round, vectors, numbers))
@@ -77,7 +78,8 @@ class AllReduce:
     def product(self, block: Block, round: int, x: Vector) -> Rounds:
         """Return Ax, shape (d,), by an exact sum of all nodes' shares A_k x_k; None if some share was not received.
 
-        x has the variables of the hosted nodes, shape (n_columns,).
+        x has the variables of the hosted nodes, shape (n_columns,). A generator: yields each Outbox to exchange, and is
+        sent the Halo that came back.
         """
         found = yield from self.sum(block, round, block.shares(x), np.zeros((block.size, 1)))
         return None if found is None else found[0]

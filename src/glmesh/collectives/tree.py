@@ -86,7 +86,8 @@ def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Roun
     """Return (sum of vectors, sum of numbers) over all K nodes along the spanning tree; None if some were lost.
 
     `vectors` and `numbers` have a row per hosted node, overwritten by the sum of the node's subtree. Takes 2 * depth
-    exchanges; the root adds up, so the sums are bitwise equal everywhere.
+    exchanges; the root adds up, so the sums are bitwise equal everywhere. A generator: yields each Outbox to exchange,
+    and is sent the Halo that came back.
     """
     info, first = block.info, int(block.ids[0])
     reported: list[dict[int, Part]] = [{} for _ in range(block.size)]  # subtotals of children

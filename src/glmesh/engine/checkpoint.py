@@ -117,8 +117,8 @@ def settings(
 ) -> tuple[Problem, dict[str, Any]]:
     """Return (problem, keyword arguments of `Run`) that make the run of a checkpoint again, at round 0.
 
-    `tree` is the dict that `read` returned. A `problem` must be given if the file holds no data; if given, it is the
-    one returned.
+    `tree` is the dict that `read` returned. `problem` is returned if given; None: the file's, and InvalidInput is
+    raised if the file holds no data.
     """
     setup = dict(tree["setup"])
     if problem is None and tree["problem"] is None:

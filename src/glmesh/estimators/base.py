@@ -308,7 +308,7 @@ def _checked_part(
     """Check (X, y) or (X, y, weights) of node k; return ((X, y, weights), names of the columns of X).
 
     Shapes are (m_k, p_k), (m_k,) and (m_k,); weights are 1 if none are given, names None if X has none. Raise
-    InvalidData for a part that is not like that.
+    InvalidData for any other shape, missing values and negative weights.
     """
     if not isinstance(part, tuple | list) or len(part) not in (2, 3):
         raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")

@@ -218,7 +218,7 @@ def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
 
 
 def _of_totals(task: Task, messages: Messages) -> Estimate:
-    """Return the Estimate of the method on totals that suits the task; a further method has its line here."""
+    """Return the Estimate of a run with the method on totals that suits the task; there must be one."""
     q, m = task.length, task.n_rows + row_space.SPARE
     if isinstance(task.on_totals, LimitedMemory):
         exchanges, seconds = messages.total(2 * q)

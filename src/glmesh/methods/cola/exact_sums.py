@@ -106,7 +106,8 @@ class ExactSums:
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
         """Make one round: sum Ax up if it is not known, else search the plane.
 
-        If a sum lacks some node's vector, `broken` is set and x stays as it was.
+        If a sum lacks some node's vector, `broken` is set and x stays as it was. A generator: yields each Outbox to
+        exchange, and is sent the Halo that came back.
         """
         if self.v is None:
             self.v = yield from self.all_reduce.product(block, state.round, state.x)
@@ -119,7 +120,8 @@ class ExactSums:
         """Find p by the local solves, sum A p up, and move x to the best point of the plane x + a p + b d.
 
         v is Ax, shape (d,). If the objective has risen since the round before, return to the x of that round instead;
-        if the sum lacks some node's vector, set `broken` and leave x as it is.
+        if the sum lacks some node's vector, set `broken` and leave x as it is. A generator: yields each Outbox to
+        exchange, and is sent the Halo that came back.
         """
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d

@@ -113,7 +113,10 @@ class Momentum:
         return float(np.ravel(self.policy.best)[0])
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: extrapolate x and v by theta, gossip, solve locally, and set theta of the next round."""
+        """Make one round: extrapolate x and v by theta, gossip, solve locally, and set theta of the next round.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         self.policy.begin_round(state)
         riding = self.monitor.outgoing(block, state, state.parts_of_h(block))
         self._extrapolate(block, state, how.solver)

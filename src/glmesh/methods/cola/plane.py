@@ -260,7 +260,10 @@ class Plane:
             best = new
 
     def _falls(self) -> bool:
-        """Return whether the objective's slope at x along p or d is more than rounding, so that a step can win."""
+        """Return whether the objective's slope at x along p or d is more than rounding.
+
+        If it is not, no step can win anything.
+        """
         slope, _ = self._derivatives(_HERE)
         return max(map(abs, slope)) > self.noise
 

@@ -57,7 +57,8 @@ class Relaxation:
         """Make the exchanges of a round of gossip; messages also carry f(v_k)/K + g_k(x_k), a node's term of H.
 
         `steps` says how many exchanges; `up` is a mask of shape (n_hosted,). Sets `h`, the newest H that is known. The
-        first call estimates sigma' before its exchanges.
+        first call estimates sigma' before its exchanges. A generator: yields each Outbox to exchange, and is sent the
+        Halo that came back.
         """
         if not self.found:
             self.found = True
@@ -86,7 +87,7 @@ class Relaxation:
         """Set sigma' by power steps, each an exact sum, from a random vector that all nodes draw alike.
 
         sigma' stays gamma K if a sum lacks some node's vector. `beta` is the factor by which a round of gossip shrinks
-        disagreement.
+        disagreement. A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
         z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]

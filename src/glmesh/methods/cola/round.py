@@ -46,7 +46,10 @@ class Plain:
     best: ClassVar[float] = np.nan
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: mix the estimates, v <- W v, then solve all local subproblems."""
+        """Make one round: mix the estimates, v <- W v, then solve all local subproblems.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         if state.relaxation is None:
             yield from state.gossip.mix(block, state.up, how.gossip_steps.count(block))
         else:

@@ -136,7 +136,10 @@ class DAdmm(Consensus):
         )
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: exchange the copies, update the duals, then solve the local problem of every node."""
+        """Make one round: exchange the copies, update the duals, then solve the local problem of every node.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         assert isinstance(state, AdmmState)  # what `begin` returned
         halo = yield Outbox(state.w)
         around = _sum_of_neighbours(halo, state.w)

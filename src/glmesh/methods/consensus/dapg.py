@@ -70,7 +70,10 @@ class Dapg(Consensus):
         return replace(state, old={"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, M exchanges that mix the tracked gradient s, a prox, M exchanges that mix w."""
+        """Make one round: one gradient, M exchanges that mix the tracked gradient s, a prox, M exchanges that mix w.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         old, steps = state.old, self.steps(block.constants, block.info)
         gradient = block.gradients(old["y"])
         s = yield from self._mix(block, old["s"] + (gradient - old["gradient"]), steps)

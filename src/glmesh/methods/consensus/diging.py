@@ -91,7 +91,10 @@ class Diging(Consensus):
         return replace(state, old={"gradient": gradient, "y": gradient.copy()})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient; w and y are exchanged together or, if "adapt-first", one after the other."""
+        """Make one round: one gradient; w and y are exchanged together or, if "adapt-first", one after the other.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, y, before = state.w, state.old["y"], state.old["gradient"]
         if self.order == "adapt-first":
             halo = yield Outbox(w - state.step * y)

@@ -41,7 +41,10 @@ class Extra(Consensus):
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of the copies, a step corrected by the last round's gradient."""
+        """Make one round: one gradient, one exchange of the copies, a step corrected by the last round's gradient.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, old = state.w, state.old
         gradient = block.gradients(w)
         halo = yield Outbox(w)

@@ -43,7 +43,10 @@ class Nids(Consensus):
         return replace(state, w=block.prox(z, state.step), old={"z": z, "stepped": z})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of a vector per link, one proximal step."""
+        """Make one round: one gradient, one exchange of a vector per link, one proximal step.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, old = state.w, state.old
         stepped = block.gradients(w)  # w - a grad F(w), in place: with many features it is memory that takes the time
         stepped *= -state.step

@@ -36,7 +36,10 @@ class PgExtra(Consensus):
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of the copies, one proximal step."""
+        """Make one round: one gradient, one exchange of the copies, one proximal step.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, old = state.w, state.old
         pull = block.gradients(w)  # a grad F(w), and then what the next round takes back of this one
         pull *= state.step

@@ -130,7 +130,10 @@ class MpiTransport:
         return self._prepared[key]
 
     def _lane_of(self, own: Matrix, tag: int) -> Lane:
-        """Return the lane that the rows `own` lie in; rows that lie in none are copied to one of two, in turn."""
+        """Return the lane, the array with its MPI requests, that the rows `own` lie in.
+
+        Rows that lie in none, shape (n_hosted, width), are copied to one of two lanes, in turn.
+        """
         lane = self._lanes.get(id(own.base))
         if lane is None:
             key = tag, own.shape[1]
