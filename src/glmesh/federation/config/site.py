@@ -61,7 +61,7 @@ class NodeFile:
 
 @dataclass(frozen=True)
 class SiteRules:
-    """Table [rules] of a node file: what a site asks of its own data before it contributes to a total.
+    """Table [rules] of a node file: limits that a site's own data must keep before the site contributes to a total.
 
     Defaults are those of DataSHIELD (nfilter.glm 0.33) and vantage6 (10 rows, 5 of a class); the two about points
     let real data sets pass at every iterate and stop a member that steers towards one row.

@@ -36,7 +36,7 @@ Line = tuple[str, list[tuple[float, float]]]  # (name, points)
 
 
 def page(folders: Sequence[str]) -> str:
-    """Return an HTML page about the nodes with these state folders: a table, plots over time and last events."""
+    """Return an HTML page about the nodes whose state folders are given: a table, plots over time and last events."""
     runs = [(Path(folder), read_lines(Path(folder) / "history.jsonl")) for folder in folders]
     start = min((entries[0]["time"] for _, entries in runs if entries), default=0.0)
     names = [entries[-1]["node"] if entries else folder.name for folder, entries in runs]
@@ -76,7 +76,7 @@ def _event(event: dict[str, Any]) -> str:
 
 
 def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
-    """Return an HTML table with the last figures of each node."""
+    """Return an HTML table with a row per node of its last figures: phase, rounds, gap, bytes sent, whose data."""
     rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds<th>whose data"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
@@ -121,7 +121,7 @@ def _logarithms(points: Sequence[tuple[float, float]]) -> list[tuple[float, floa
 
 
 def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
-    """Return the SVG of curve `number` through these places, in pixels, and of its name in the legend."""
+    """Return the SVG of curve `number` through `places`, (x, y) in pixels, with its name in the legend."""
     colour, path = _COLOURS[number % len(_COLOURS)], " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     left, top = _LEFT + 160 * (number % 4), _H + 10 + 20 * (number // 4)
     return (
