@@ -277,7 +277,7 @@ class Federation:
     def remarks(self) -> list[str]:
         """Return a sentence on each setting of the file that is read as another value.
 
-        An empty list if there is none.
+        The list is empty if there is none.
         """
         if self.problem.by_totals and self.network.gone in ("freeze", "reset"):
             return [f"gone = {self.network.gone!r} is for gossip; with totals it is read as 'wait'"]

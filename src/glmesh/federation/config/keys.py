@@ -147,7 +147,7 @@ def _certificate(
 ) -> bytes:
     """Return a certificate of `name` in PEM, signed by `signer`, valid for `days`.
 
-    Issuer None: that of an authority itself.
+    `issuer` is the certificate of the authority; None makes that of an authority itself.
     """
     now = datetime.datetime.now(datetime.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -64,7 +64,7 @@ class History:
 def lines_since(path: Path, since: float = 0.0) -> list[Any]:
     """Return the entries (dicts) of a history or log file from `since` [s since 1970] on.
 
-    An empty list if there is no file.
+    The list is empty if there is no file.
     """
     return [entry for entry in read_lines(path) if entry["time"] >= since] if path.is_file() else []
 

@@ -148,7 +148,7 @@ class Meeting:
         def missing(nodes: Sequence[int]) -> list[int]:
             """Return the nodes, ascending, that must still compare targets with a neighbour.
 
-            An empty list when no more are needed.
+            The list is empty when no more are needed.
             """
             around = [peer for peer in self._site.addresses if peer in nodes] or list(self._site.addresses)
             if not resumed and not any(peer in self._results for peer in around):
