@@ -63,7 +63,8 @@ class Race:
     def cost(self, name: str, goal: float, key: str) -> float:
         """Return the median over seeds of the cost `key` at which contender `name` had reached `goal`.
 
-        Infinite if most had not. `key` is a name of KEYS, such as "bytes"; `goal` is a relative suboptimality.
+        `key` is a name of KEYS, such as "bytes"; `goal` is a relative suboptimality. The median is infinite if most
+        runs did not reach the goal.
         """
         hits = [trace.first(goal) for trace in self.traces[name]]
         return float(np.median([np.inf if hit is None else hit[key] for hit in hits]))
@@ -121,10 +122,9 @@ class _Course:
     topology: str
 
     def run(self, say: Say) -> tuple[dict[str, list[Trace]], dict[str, str]]:
-        """Run all contenders.
+        """Run all contenders; return ({name: traces, one per seed}, {name: reason why it is left out}).
 
-        Return ({name: traces, one per seed}, {name: reason} of the contenders that are left out). `say` is called with
-        each line of progress, a text.
+        `say` is called with each line of progress, a text.
         """
         traces: dict[str, list[Trace]] = {}
         left_out: dict[str, str] = {}

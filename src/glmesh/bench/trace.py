@@ -37,10 +37,7 @@ class Trace:
     setting: str = ""  # what the method chose by itself, in words
 
     def first(self, goal: float, key: str = "suboptimality") -> dict[str, float] | None:
-        """Return name of KEYS -> number at the first look with `key` at or below the goal.
-
-        None if there is no such look.
-        """
+        """Return name of KEYS -> number at the first look with `key` at or below `goal`; None if no look has."""
         hit = np.flatnonzero(self.history[key] <= goal)
         return None if not len(hit) else {name: float(values[hit[0]]) for name, values in self.history.items()}
 
@@ -80,10 +77,7 @@ class Watch:
 
 
 def objective_of(run: Run) -> float:
-    """Return the user's objective at the model of the nodes, or at the mean of their models.
-
-    Inf if it is not finite.
-    """
+    """Return the user's objective at the nodes' model, or at the mean of their models; inf where it is not finite."""
     problem, x = run.problem, run.x
     with np.errstate(over="ignore", invalid="ignore"):
         if x is None:

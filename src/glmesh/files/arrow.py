@@ -174,10 +174,7 @@ def _fill(out: Vector, column: pa.ChunkedArray) -> Vector:
 
 
 def _texts(column: pa.ChunkedArray, missing: frozenset[str], decimal: str, keep: bool) -> ColumnData:
-    """Return an arrow column of texts as ColumnData.
-
-    Each distinct text is parsed once. `keep` stores the cells as written.
-    """
+    """Return an arrow column of texts as ColumnData, parsing each distinct text once; `keep` stores the cells."""
     import pyarrow as pa
 
     coded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()

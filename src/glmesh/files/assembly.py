@@ -16,10 +16,7 @@ _ROWS = 2048  # [rows] that are put together at a time
 
 @dataclass(frozen=True)
 class Chosen:
-    """Positions in a file, from 0, of the columns of target, row names and weights.
-
-    None: the file has no such column.
-    """
+    """Positions in a file, from 0, of the columns of target, row names and weights; None where the file has none."""
 
     target: int | None
     ids: int | None

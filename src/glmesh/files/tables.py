@@ -120,8 +120,5 @@ def _lines(path: Path, layout: TextLayout) -> Indices | None:
 
 
 def _unless_consecutive(lines: Indices, layout: TextLayout) -> Indices | None:
-    """Return `lines`, where each row begins, shape (m,).
-
-    None if they are consecutive from the layout's first line on.
-    """
+    """Return `lines`, (m,) line where each row begins; None if these are consecutive from `layout.first_line` on."""
     return None if lines[0] == layout.first_line and lines[-1] - lines[0] == len(lines) - 1 else lines

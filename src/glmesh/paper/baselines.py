@@ -36,7 +36,10 @@ def ridge_baselines(settings: Settings) -> Findings:
 
 
 def lasso_baselines(settings: Settings) -> Findings:
-    """Compare printed CoLA, rivals and our default on the Lasso (webspam or news20, ring of 16); return findings."""
+    """Compare printed CoLA, rivals and our default on the Lasso (webspam or news20, ring of 16).
+
+    Return the findings.
+    """
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("DIGing", "features", lambda: Diging("auto", subgradients=True)),
@@ -88,7 +91,10 @@ def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem
 def _baselines(
     settings: Settings, kind: str, data: DataSet, strengths: tuple[float, ...], entrants: list[Entrant]
 ) -> Findings:
-    """Compare all entrants on `kind` ("ridge" or "lasso") at each strength of the penalty; return the findings."""
+    """Compare all entrants on `kind` ("ridge" or "lasso") and a data set; return the findings.
+
+    They are compared once for each of `strengths`, weights lambda of the penalty per sample.
+    """
     panels, claims, proven = [], [], []
     for strength in strengths:
         best = reference(_problem(kind, data, strength, "features"), tol=1e-8, max_rounds=settings.pick(200, 500))
@@ -133,9 +139,10 @@ def verdicts(traces: Sequence[Trace], strength: float) -> list[Claim]:
 
 
 def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: str, what: str) -> Claim:
-    """Return the verdict on CoLA against DIGing and D-ADMM as in the paper, with the cost of tuned D-ADMM beside it.
+    """Return the verdict on whether CoLA needs less than DIGing and D-ADMM, as the paper says.
 
-    The cost is `key`, called `what` in the text, when `of_start` came down to the goal.
+    Tuned D-ADMM is told too. What is compared is `key` (a name of KEYS, called `what` in the text) when `of_start`, the
+    suboptimality relative to that at zero, came down to `goal`.
     """
     costs = {trace.name: cost(trace, goal, key) for trace in traces}
     best_cola = min(costs[name] for name in _COLA if name in costs)
@@ -153,7 +160,7 @@ def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: 
 
 
 def _against_newer(traces: Sequence[Trace], strength: float, goal: float) -> Claim:
-    """Return the verdict on printed CoLA and our default among all methods in communications; no claim of the paper."""
+    """Return our own claim, not the paper's: printed CoLA or our default needs the fewest communications of all."""
     costs = {trace.name: cost(trace, goal, "communications") for trace in traces}
     sent = {trace.name: cost(trace, goal, "bytes") for trace in traces}
     winner, thrifty = min(costs, key=lambda name: costs[name]), min(sent, key=lambda name: sent[name])

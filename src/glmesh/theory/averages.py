@@ -10,7 +10,7 @@ from glmesh.types import Vector
 
 
 class AveragedIterates:
-    """Averages of x, v'_k = sum_l W_kl v_l and w_k = grad f(v'_k), which Theorem 2 is about.
+    """Averages over rounds of x, v'_k = sum_l W_kl v_l and w_k = grad f(v'_k); Theorem 2 bounds their duality gap.
 
     Parameters
     ----------

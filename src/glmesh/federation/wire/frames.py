@@ -199,7 +199,7 @@ CARRIES = Contents(
 
 
 def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:
-    """Return MAIL of exchange `clock` as a list of buffers, to be sent one after the other; vectors are not copied."""
+    """Return MAIL of exchange `clock` as a list of buffers, to be sent one after the other; vectors are not joined."""
     header, flags, bodies = _CLOCK.pack(clock), 0, list[Buffer]()
     for slot in _SLOTS:
         part = mail.part(slot.kind)
