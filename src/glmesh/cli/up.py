@@ -104,9 +104,7 @@ class _Federation:
         return sum(node.poll() is None for node in self.nodes.values())
 
     def _progress(self, entries: list[Figures]) -> str:
-        """Return words on a node's round and proven gap, from the last entry of its history, or that nodes are
-        starting.
-        """
+        """Return words on round and proven gap in a node's last history entry, or that nodes are starting."""
         if not entries:
             return f"{self._running()} nodes are starting"
         last = entries[-1]

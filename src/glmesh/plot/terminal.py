@@ -156,7 +156,11 @@ class _LogScale(NamedTuple):
         return (np.asarray(exponents, dtype=np.float64) - self.low) / (self.high - self.low)
 
     def marks(self, height: int) -> list[tuple[float, str]]:
-        """Return [(exponent of ten, label)] of the marks on an axis of `height` rows: decades, at least two rows apart."""
+        """Return [(exponent of ten, label)] of the marks on an axis of `height` rows.
+
+        Marks are at decades, at most one in two rows; an axis with fewer than two decades has its ends and middle
+        marked.
+        """
         first, last = ceil(self.low), floor(self.high)
         step = max(ceil(2 * (last - first + 1) / height), 1)
         decades = [decade for decade in range(first, last + 1) if decade % step == 0]
