@@ -86,7 +86,7 @@ class Server:
 def ask(site: Site) -> Figures | None:
     """Return the figures of this site's node, read from its status port on this machine.
 
-    None if the node does not run.
+    None is returned if the node does not run.
     """
     path = site.state / "status.port"
     try:
