@@ -27,7 +27,7 @@ def machine() -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table with this header and these rows."""
+    """Return a Markdown table with the cells of `header` in its first line and those of each row below."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
@@ -130,7 +130,7 @@ def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
 
 
 def ratios(races: list[Race]) -> str:
-    """Return a Markdown table of the bytes of our default, and of our best method, over those of the best rival."""
+    """Return a Markdown table, a row per race: bytes of our default, and of our best method, over the best rival's."""
     header = ["problem", "our default"]
     for goal in GOALS:
         header += [f"best rival to {goal:g}", "default / rival, bytes", "best of ours / rival, bytes"]
@@ -146,14 +146,14 @@ def ratios(races: list[Race]) -> str:
 
 
 def _told(ratio: float, bound: bool) -> str:
-    """Return a ratio of `_ratio` as text; `bound` says that it is only an upper bound."""
+    """Return a ratio as text, "below ..." if it is only an upper `bound`, words if it is infinite."""
     if not np.isfinite(ratio):
         return "neither" if bound else "only the rival"
     return f"below {ratio:.3g}" if bound else f"{ratio:.3g}"
 
 
 def _met(ratio: float, bound: bool) -> str:
-    """Return whether a ratio is at most TARGET: "yes", "**no**", or "not known" of an upper bound that is larger."""
+    """Return "yes" if a ratio is at most TARGET, else "**no**", or "not known" if it is only an upper `bound`."""
     if ratio <= TARGET:
         return "yes"
     return "not known" if bound else "**no**"

@@ -54,7 +54,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Watch:
-    """When a run is measured, and when it ends: at its goal, out of communications or out of seconds."""
+    """When a run is measured, and when it ends: at its goal, or when communications or seconds are used up."""
 
     goal: float = 0.0  # the run ends when `goal_key` is at or below
     max_communications: int = 5_000  # the run ends after so many exchanges
@@ -144,7 +144,10 @@ def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, fl
 
 
 def _setting(run: Run) -> str:
-    """Return what the method chose by itself, as text: CoLA's accelerations, or the step and passes of a rival."""
+    """Return what the method chose by itself, as text: CoLA's accelerations, or step and passes of a rival.
+
+    The text is empty if there was nothing to choose.
+    """
     words = [way if not start else f"{way} from round {start:,}" for start, way, _ in run.story]
     if run.nodes.replicates and not run.nodes.primal:
         step = getattr(run.states[0], "step", np.nan)

@@ -120,10 +120,7 @@ def _table(options: Namespace, model: Model, target: str | None, *, has_target: 
 
 
 def _index_base(options: Namespace, model: Model) -> IndexBase:
-    """Return the index base of svmlight text: that of --index-base, else that of the model.
-
-    "auto" if neither says it.
-    """
+    """Return the index base of svmlight text: that of --index-base, else the model's, else "auto"."""
     if options.index_base != "auto" or model.contract is None or model.contract.index_base is None:
         chosen: IndexBase = options.index_base
         return chosen

@@ -67,7 +67,7 @@ class Progress:
             print(file=self._stream, flush=True)
 
     def line(self, rounds: int, relative_gap: float, n_bytes: int) -> str:
-        """Return the line to show: in a terminal a bar, then round, relative gap, bytes sent and time."""
+        """Return the line to show: in a terminal a bar, then round, relative gap, bytes sent and seconds so far."""
         name = "certified" if self._stop == "certificate" else "gap"
         gap = f"{relative_gap:.1e}" if math.isfinite(relative_gap) else "-"
         aim = "" if self._stop == "rounds" else f" (goal {self._tol:.0e})"

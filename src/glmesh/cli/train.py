@@ -169,10 +169,7 @@ def _introduction(options: Namespace, choice: Choice, shape: Shape, split: Split
 
 
 def _named(contract: Contract | None) -> str:
-    """Return words on the target, its labels and the weights of a contract, or on how columns are found.
-
-    "" for None.
-    """
+    """Return words on target, labels and weights of a contract, or on how columns are found; "" for contract None."""
     if contract is None:
         return ""
     if contract.index_base is not None:

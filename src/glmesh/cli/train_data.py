@@ -21,7 +21,7 @@ from glmesh.validation import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class RowsRead:
-    """Samples of this process, in the order of the contract that the tables of all processes keep."""
+    """Samples that this process has read, with columns in the order of the contract that all processes keep."""
 
     X: SampleMatrix  # (m, p)
     y: Vector  # (m,) targets; positions among the labels where these are texts

@@ -84,7 +84,7 @@ class _Federation:
             node.wait()
 
     def wait(self) -> None:
-        """Print how far the first node is, until all nodes have ended or one has failed."""
+        """Print round and gap of the first node now and then, until all nodes have ended or one has failed."""
         shown, failed = "", None
         first = next(iter(self.sites.values()))
         while self._running():

@@ -65,7 +65,7 @@ class Comparison(Protocol):
 
     @property
     def done(self) -> bool:
-        """Return whether nothing more is needed from the other site."""
+        """Return whether no more messages of the other site are needed."""
 
     def begin(self, their_rows: int) -> list[bytes]:
         """Forget all that came, and return the contents of the first messages to a site with `their_rows` rows."""

@@ -430,14 +430,17 @@ class _Decoder:
         raise ValueError(f"unknown node {tag!r}")
 
     def _class(self, name: str, base: type[T]) -> type[T]:
-        """Return the class of this name, a subclass of `base`, if the reader allows it; else raise ValueError."""
+        """Return the class called `name`, a subclass of `base`, if the reader allows it; else raise ValueError."""
         cls = self._classes.get(name) or _named(name, self._package)
         if cls is None or not issubclass(cls, base):
             raise ValueError(f"unknown class {name!r}")
         return cls
 
     def _object(self, name: str, content: dict[str, object]) -> object:
-        """Return an instance of a dataclass with exactly these fields, made without calling its __init__."""
+        """Return an instance of the dataclass `name` with the fields `content`, made without calling its __init__.
+
+        ValueError is raised unless `content` has exactly the fields of the dataclass.
+        """
         cls = self._class(name, object)
         if not is_dataclass(cls) or content.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{name} with the fields {', '.join(content)}")

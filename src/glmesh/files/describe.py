@@ -147,7 +147,7 @@ def _are_dates(values: Vector, low: float, high: float) -> bool:
 
 
 def _about_names(table: DataTable) -> Iterator[DataFinding]:
-    """Yield findings on the header: columns that are left out, names that occur twice, names that are numbers."""
+    """Yield DataFindings on the header: columns that are left out, names that occur twice, names that are numbers."""
     if table.left_out:
         yield DataFinding("left out", (), f"left out: {listed(table.left_out)}", warns=False)
     names = (*(table.names or ()), *([table.target] if table.target else []))
@@ -158,7 +158,7 @@ def _about_names(table: DataTable) -> Iterator[DataFinding]:
 
 
 def _about_target(table: DataTable) -> Iterator[DataFinding]:
-    """Yield findings on the labels: how many are missing, how often each occurs, or their range if there are many."""
+    """Yield DataFindings on the labels: how many are missing, how often each occurs, or their range if many."""
     if table.y is None:
         return
     name = "the target" if table.target is None else f"the target {table.target}"

@@ -21,7 +21,7 @@ Entrant = tuple[str, Split, Make]  # name, split of the problem, and the method
 
 
 def ridge_baselines(settings: Settings) -> Findings:
-    """Compare printed CoLA, rivals and our default on ridge regression (URL, ring of 16); return the findings."""
+    """Compare the published CoLA, rivals and our default on ridge regression (URL, ring of 16); return the findings."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("CoLA dual", "samples", Cola.printed),
@@ -36,10 +36,7 @@ def ridge_baselines(settings: Settings) -> Findings:
 
 
 def lasso_baselines(settings: Settings) -> Findings:
-    """Compare printed CoLA, rivals and our default on the Lasso (webspam or news20, ring of 16).
-
-    Return the findings.
-    """
+    """Compare the published CoLA, rivals and our default on the Lasso (webspam or news20); return the findings."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("DIGing", "features", lambda: Diging("auto", subgradients=True)),
@@ -53,7 +50,7 @@ def lasso_baselines(settings: Settings) -> Findings:
 
 
 def consensus(settings: Settings) -> Findings:
-    """Follow the consensus violation of printed CoLA on the problems of both comparisons; return the findings."""
+    """Follow the consensus violation of the published CoLA, sum_k ``|v_k - Ax|^2``; return the findings."""
     url, spam = settings.load("url"), settings.load("webspam", "news20")
     cases: list[tuple[str, DataSet, Problem]] = [
         ("ridge, primal", url, _problem("ridge", url, RIDGE[0], "features")),
@@ -83,7 +80,7 @@ def consensus(settings: Settings) -> Findings:
 
 
 def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem:
-    """Return ridge regression or the Lasso, by `kind`, on a data set; `strength` is lambda per sample."""
+    """Return the Problem of ridge regression or the Lasso, by `kind`; `strength` is lambda per sample."""
     penalty = "l2" if kind == "ridge" else "l1"
     return Problem.glm(data.X, data.y, penalty=penalty, alpha=strength * len(data.y), split=split)
 
@@ -160,7 +157,7 @@ def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: 
 
 
 def _against_newer(traces: Sequence[Trace], strength: float, goal: float) -> Claim:
-    """Return our own claim, not the paper's: printed CoLA or our default needs the fewest communications of all."""
+    """Return our own claim, not the paper's: the published CoLA or our default needs the fewest communications."""
     costs = {trace.name: cost(trace, goal, "communications") for trace in traces}
     sent = {trace.name: cost(trace, goal, "bytes") for trace in traces}
     winner, thrifty = min(costs, key=lambda name: costs[name]), min(sent, key=lambda name: sent[name])

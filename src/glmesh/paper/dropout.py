@@ -25,19 +25,19 @@ CHANCES = (0.5, 0.7, 0.9, 1.0)  # p, the probability that a node takes part in a
 
 
 def dropout(settings: Settings) -> Findings:
-    """Follow printed CoLA when nodes are away at random and keep their variables ("freeze"); return the findings."""
+    """Follow the published CoLA when nodes are away at random and keep their variables; return the findings."""
     return _dropout(settings, "freeze")
 
 
 def dropout_reset(settings: Settings) -> Findings:
-    """Follow printed CoLA when nodes are away at random and lose their variables ("reset"); return the findings."""
+    """Follow the published CoLA when nodes are away at random and lose their variables; return the findings."""
     return _dropout(settings, "reset")
 
 
 def _dropout(settings: Settings, model: str) -> Findings:
-    """Follow printed CoLA for each probability in CHANCES that a node takes part in a round; return the findings.
+    """Follow the published CoLA for each probability in CHANCES that a node takes part in a round.
 
-    `model` is "freeze" or "reset": nodes that are away keep their variables, or lose them.
+    Return the findings. `model` is "freeze" or "reset": nodes that are away keep their variables, or lose them.
     """
     data = settings.load("url")
     problem = Problem.glm(data.X, data.y, alpha=LAMBDA * len(data.y))

@@ -45,7 +45,7 @@ class Settings:
         return data.load(names[0], real=False)
 
     def pick(self, quick: int, full: int) -> int:
-        """Return `quick` for quick experiments, else `full`."""
+        """Return `quick` if these are the settings of quick experiments, else `full`."""
         return quick if self.quick else full
 
     def follow(
@@ -75,7 +75,7 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """Results of an experiment: verdicts on claims, pictures and a table, which `publish` writes."""
+    """Results of an experiment: verdicts on claims, pictures and a table, which `publish` writes to files."""
 
     name: str  # of its files, without the ending
     title: str

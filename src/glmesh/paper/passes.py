@@ -25,7 +25,7 @@ def weak_lasso(settings: Settings) -> tuple[DataSet, Problem, Reference]:
 
 
 def local_passes(settings: Settings) -> Findings:
-    """Compare printed CoLA with kappa = 1, 2, 4, ... passes over a node's data a round; return the findings."""
+    """Compare the published CoLA with kappa = 1, 2, 4, ... passes over a node's data a round; return the findings."""
     data, problem, best = weak_lasso(settings)
     kappas = (1, 4, 16, 64) if settings.quick else (1, 2, 4, 8, 16, 32)
     watch = Watch(max_communications=settings.pick(300, 250))

@@ -106,7 +106,10 @@ class ProblemPart:
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
     def model(self) -> ProblemSpec:
-        """Return the specification of the objective; raise UnsuitablePair or InvalidInput if peers cannot train it."""
+        """Return the loss, penalty and split of the file as a ProblemSpec.
+
+        Raise UnsuitablePair or InvalidInput if peers cannot train it.
+        """
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
         if self.by_totals:
@@ -178,7 +181,10 @@ class Federation:
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Federation:
-        """Read a federation file; raise UnreadableFile or InvalidInput that names what is wrong in it."""
+        """Read a federation file and return its content.
+
+        Raise UnreadableFile or InvalidInput that names what is wrong.
+        """
         return Federation.of(read_toml(path, "federation"), str(path))
 
     @staticmethod
@@ -345,7 +351,7 @@ class Federation:
 
     @cached_property
     def mixing(self) -> Mixing:
-        """Return the Metropolis weights of the graph, which need nothing but degrees and stay right when links fail."""
+        """Return the Metropolis weights W of the graph, which depend on degrees only and stay right when links fail."""
         return mixing_module.metropolis(self.graph)
 
     @property

@@ -90,7 +90,10 @@ class Site:
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Site:
-        """Read and check a node file; raise UnreadableFile or InvalidInput that names what is wrong."""
+        """Read and check a node file and the federation file and certificates that it names.
+
+        UnreadableFile or InvalidInput, which names what is wrong, is raised for files that cannot be used.
+        """
         path = Path(path)
         tree = read_toml(path, "node")
         elsewhere = tree.pop("neighbours", {})
@@ -128,5 +131,5 @@ class Site:
 
     @property
     def data(self) -> Path:
-        """Return the path of the data file."""
+        """Return the path of the site's data file."""
         return self.folder / self.file.data

@@ -142,7 +142,7 @@ def compare(path: str | PathLike[str], purpose: str, other: str) -> Iterator[Fin
 
 
 def _port(site: Site) -> Iterator[Finding]:
-    """Yield a Finding on whether this node can listen at its address; none if the address is not of this machine."""
+    """Yield one Finding: this node can listen at its address, runs there already, or cannot (an error)."""
     host, _, port = site.file.listen.rpartition(":")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -200,7 +200,7 @@ def _alone(own: DataSummary) -> DataSummary:
 
 
 def _certificates(site: Site) -> Iterator[Finding]:
-    """Yield a Finding each on when the certificates of the node and of the authority expire."""
+    """Yield two Findings: until when the certificates of the node and of the authority are valid."""
     now = datetime.datetime.now(datetime.UTC)
     for what, content in (("certificate", site.identity.certificate), ("authority", site.identity.ca)):
         end = expiry(content)

@@ -52,7 +52,7 @@ class History:
         self._stream = path.open("a", encoding="utf-8")
 
     def add(self, figures: Figures) -> None:
-        """Append an entry to the file, as one line of JSON."""
+        """Append the figures of a node to the file, as one line of JSON."""
         self._stream.write(json.dumps(figures) + "\n")
         self._stream.flush()
 

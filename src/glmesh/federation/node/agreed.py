@@ -17,7 +17,7 @@ from glmesh.problem import DataSummary, NodeData
 
 @dataclass(frozen=True)
 class Agreed:
-    """Second phase of a node: all members' data fits together, so its state can be made or restored."""
+    """Second phase of a node: all members' data fits together, so the node's state can be made or restored."""
 
     neighbourhood: Neighbourhood
     federation: Federation  # in which members that were refused count as late

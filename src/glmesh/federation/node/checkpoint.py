@@ -72,7 +72,7 @@ def _codes(table: DataTable) -> object:
 
 
 def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted, status: str) -> Model:
-    """Return the model that a node writes: all coefficients split by samples, only its own split by features."""
+    """Return the Model that a node writes: all coefficients split by samples, those of its own columns by features."""
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f

@@ -14,7 +14,7 @@ class GossipStore:
         self._n_nodes = n_nodes
 
         def post(peer: int, entries: list[GossipEntry]) -> None:
-            """Send entries to a neighbour: an offer, which may be long, in a message of its own, and all others."""
+            """Send statements to a neighbour: each offer, which may be long, in its own message, all others in one."""
             offers = [[entry] for entry in entries if entry.offer is not None]
             for some in [*offers, [entry for entry in entries if entry.offer is None]]:
                 if some:
@@ -47,7 +47,7 @@ class GossipStore:
         return news
 
     def _keep(self, entry: GossipEntry) -> bool:
-        """Store an entry if its stamp is larger than the known one's; return whether it was stored."""
+        """Store a statement if its stamp is larger than that of the stored one; return whether it was stored."""
         return self._flood.keep((entry.kind, entry.node), entry.stamp, entry)
 
     def number(self, kind: str, node: int) -> int | None:
@@ -96,7 +96,7 @@ class GossipStore:
         return dict(sorted(found.items()))
 
     def to_json(self) -> dict[str, object]:
-        """Return all known statements as the JSON object of a GOSSIP message, which `merge` reads."""
+        """Return all stored statements as the JSON object of a GOSSIP message, which `merge` reads."""
         return _message([entry for _, entry in self._flood.entries.values()])
 
 

@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 
 class Meeting:
-    """First phase of a node: it reads its own data, and gathers what it must know of all other members' data."""
+    """First phase of a node: reads the node's own data, and agrees with the other members on a contract."""
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._site, self._federation, self._log = site, site.federation, log
@@ -66,7 +66,7 @@ class Meeting:
         return self._differs[peer]
 
     def run(self) -> Agreed | None:
-        """Agree with all members that are not late; return the next phase, or None if the node was stopped before.
+        """Agree on the data with all members that are not late; return the second phase, None if told to stop.
 
         Mismatch is raised if this or another site does not fit, unless the others go on without it; all members that
         can be reached are told before.
@@ -205,9 +205,10 @@ class Meeting:
             self._end(reasons)
 
     def _gather(self, lacking: Callable[[Sequence[int]], list[int]]) -> Federation:
-        """Wait until `lacking` names nobody among the members that are neither late nor refused.
+        """Wait until `lacking(nodes)` returns no node, for the members that are neither late nor refused.
 
-        Returned is the federation in which those that are refused count as late: nobody waits for them.
+        Return the federation in which those that are refused count as late, so that nobody waits for them. A member
+        that is still lacking after `meet_within` seconds is refused.
         """
         neighbourhood, gossip = self.neighbourhood, self._gossip
         needed = np.flatnonzero(self._federation.members_at_start).tolist()

@@ -39,7 +39,7 @@ class Waiting:
 
 
 class Neighbourhood:
-    """What all phases of a node share: the links to its neighbours, the gossip store, and who is ready."""
+    """Links of a node to its neighbours, its gossip store, and which neighbours are ready; all phases share it."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Neighbourhood:
             gossip.publish(GossipEntry(COMPARED, me, stamp, compared=dict(self.targets.same)))
 
     def raise_if_refused(self) -> None:
-        """Raise InvalidInput with all reasons if every neighbour is refused or refuses this node."""
+        """Raise InvalidInput with all reasons if each neighbour is refused by this node or refuses it."""
         links = self.links.links.values()
         if links and all(link.refused for link in links):
             raise InvalidInput("; ".join(link.refused for link in links))

@@ -94,7 +94,7 @@ class SiteProgram:
     seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round
 
     def __call__(self, beginning: Beginning) -> Steps:
-        """Yield the questions of one fit; return the bytes of its answer."""
+        """Return the generator of one fit: it yields requests for totals, and returns the bytes of an Answer."""
         return _Fit(self, beginning).run()
 
 

@@ -199,7 +199,7 @@ def _said_base(table: DataTable, said: bool) -> str:
 
 
 def digest_key(federation: Federation) -> bytes:
-    """Return 32 bytes made of the salt in the federation file and of all else that the members agree on."""
+    """Return the key of the federation's digests: 32 bytes of BLAKE2b over the salt and all settings of its file."""
     return hashlib.blake2b((federation.network.salt + federation.digest).encode(), digest_size=32).digest()
 
 
@@ -227,7 +227,7 @@ def add_name(state: hashlib.blake2b, name: str) -> hashlib.blake2b:
 
 
 def scales(X: SampleMatrix) -> list[int | None]:
-    """Return k with 2^(k-1) <= max |x| < 2^k for each column of X, None for a column of zeros."""
+    """Return a list of k with 2^(k-1) <= max |x| < 2^k for each column of X; None for a column of zeros."""
     if not X.shape[0]:
         return [None] * X.shape[1]
     largest = abs(X).max(axis=0)

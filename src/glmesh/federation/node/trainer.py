@@ -26,7 +26,7 @@ _NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned cert
 
 @dataclass
 class Proof:
-    """A certificate whose relative gap is at most tol, and this node's state in the round that it is about."""
+    """A certificate whose relative gap is at most tol, and this node's variables and estimate in its round."""
 
     certificate: Certificate
     x: Vector  # (n_k,) variables
@@ -36,7 +36,7 @@ class Proof:
 
 @dataclass
 class Trainer:
-    """CoLA at one node: its variables, its flow gossip and its part of certificates, round by round."""
+    """CoLA at one node, round by round: its variables, its flow gossip and its records for certificates."""
 
     federation: Federation
     me: int  # number of this node

@@ -19,7 +19,7 @@ _LOOK = 0.5  # [s] between looks for absent members, and between entries of the 
 
 
 class TrainingOutcome(Enum):
-    """Ways in which a node's training ends; the value of each is a sentence for people."""
+    """Ways in which a node's training ends; the value of each member is a sentence for people."""
 
     CERTIFIED = "The sites that took part hold a model that is proven to be within tol of the best for their rows."
     ALONE = "The model is proven to be within tol of the best for these rows; nobody confirmed that others have theirs."

@@ -52,7 +52,7 @@ Program = Callable[[Beginning], Generator[Asked, Unsigned, bytes]]  # returns th
 
 
 class Runner:
-    """Drives a member's program over the totals of its machine, and begins it anew where the fit is another."""
+    """Runs a member's program on the totals of its machine; begins it anew when the view goes on with another fit."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         self.machine, self._program = machine, program

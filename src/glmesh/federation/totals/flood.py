@@ -68,7 +68,7 @@ class Flood:
         self._queue: dict[int, list[Part]] = {}  # parts to be sent, by neighbour
 
     def clear(self) -> None:
-        """Forget all contributions, because the view is over."""
+        """Drop all contributions and queues; to be called when the view is over."""
         self._parts, self._known, self._queue = {}, {}, {}
 
     def has(self, name: bytes, author: int) -> bool:

@@ -27,7 +27,7 @@ from glmesh.types import Unsigned
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A total that a fit asks for, with this member's contribution to it."""
+    """One request for a total, by a fit, with this member's contribution to it."""
 
     request: bytes  # what is asked for, equal at all members: point, columns, units
     content: Unsigned  # (numbers,) this member's contribution

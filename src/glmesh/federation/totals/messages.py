@@ -23,7 +23,7 @@ _LISTS = ("statuses", "views", "parts", "asks", "entries", "want_content", "cont
 
 
 def pack(bundle: Bundle) -> bytes:
-    """Return a bundle as bytes that `unpack` reads."""
+    """Return a bundle as bytes that `unpack` reads: length of the head, head in JSON, then contributions and totals."""
     blobs: list[bytes] = []
 
     def blob(content: bytes) -> int:

@@ -110,11 +110,11 @@ class Assembler:
 
     @property
     def pending(self) -> int:
-        """Return the bytes of memory taken for a message that is not whole yet."""
+        """Return how many bytes of memory are taken for a message that is not complete yet."""
         return len(self._content)
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Take in a frame; return (kind, content) of the message that it completes, or None.
+        """Take in a frame; return (kind, content) of the message that it completes, None if it completes none.
 
         Violation is raised for a frame that is damaged, out of order or of another protocol.
         """

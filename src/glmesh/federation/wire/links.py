@@ -116,7 +116,7 @@ class PeerLink:
         return was_up
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Take in a frame; return (kind, content) of the message that it completes, or None."""
+        """Take in a frame; return (kind, content) of the message that it completes, None if it completes none."""
         self.received += len(frame)
         return self.assembler.feed(frame)
 

@@ -31,7 +31,7 @@ class JsonRecord:
     """Base of dataclasses that cross a link as a JSON object with a key per field, of exactly the field's type."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the record as a dict that JSON can hold."""
+        """Return field name -> value of the record, a dict that JSON can hold."""
         return dict(vars(self))
 
     @classmethod
