@@ -54,7 +54,7 @@ class Setup:
 
     @cached_property
     def info(self) -> NetworkInfo:
-        """Constants of the network that every node is given before round 0."""
+        """NetworkInfo: constants of the network (size, spanning tree, mixing matrix, seed) that every node is given."""
         speeds = None if self.timing is None else np.array(Clock(self.timing, self.n_nodes).speeds)
         return NetworkInfo.of(self.mixing, self.diameter, self.seed, schedule=self.schedule, speeds=speeds)
 

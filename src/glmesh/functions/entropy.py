@@ -114,7 +114,9 @@ class LogisticDual(Columnwise):
         return np.where(inside, self.c * np.maximum(np.where(near, small, plain), 0.0), np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """Return the prox of g at z, shape (n,): y c expit(t), where t + (c/step) expit(t) = y z / step.
+        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,).
+
+        The minimiser is y c expit(t), where t + (c/step) expit(t) = y z / step.
 
         y are the labels, -1 or 1, and c the weights of the samples.
         """
@@ -130,7 +132,7 @@ class LogisticDual(Columnwise):
 
     @property
     def strong_convexity(self) -> float:
-        """Constant mu of the strong convexity of g, 4 / max c; infinite if every weight is 0."""
+        """Constant mu of the strong convexity of g: 4 / max c, c the weights of the samples; infinite if all are 0."""
         return float(4.0 / self.c.max()) if self.c.size and self.c.max() > 0 else np.inf
 
     def take(self, columns: Indices | slice) -> LogisticDual:

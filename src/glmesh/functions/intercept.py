@@ -64,7 +64,7 @@ class Anchored(ConjugateOf):
 
 
 class Profiled(Smooth):
-    """min_b f(v + b e): f with an unpenalised intercept b along the direction e.
+    """Smooth function F(v) = min_b f(v + b e): the loss f with an unpenalised intercept b along the direction e.
 
     Partial minimisation keeps convexity and the smoothness of f, its gradient is that of f at the best b, and its
     conjugate is f* on <e, w> = 0. So an intercept needs no column, no centring of the data and no bound.

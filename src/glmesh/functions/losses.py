@@ -103,7 +103,10 @@ class Loss(ABC):
 def _dual_table(
     y: Vector, c: Vector, bounds: tuple[ArrayLike, ArrayLike], *, l2: float = 0.0, l1: float = 0.0, labels: bool = False
 ) -> Table:
-    """Return the table of l1 abs(a) + l2/(2c) a^2 - y a on c lo <= a <= c hi, bounds = (lo, hi); a = 0 where c = 0."""
+    """Return the Table of g(a) = sum_i l1 abs(a_i) + l2/(2 c_i) a_i^2 - y_i a_i on c_i lo <= a_i <= c_i hi.
+
+    (lo, hi) = bounds; y are targets and c weights of m samples; where c_i = 0, a_i = 0. `labels`: y must be -1 or 1.
+    """
     y, c = np.asarray(y, dtype=np.float64), np.asarray(c, dtype=np.float64)
     check_rows(y, c, labels=labels)
 
@@ -156,7 +159,7 @@ class LogisticLoss(Loss):
         return smooth.Logistic(y, c)
 
     def dual(self, y: Vector, c: Vector) -> LogisticDual:
-        """Return the weighted negative entropy of p_i = y_i a_i / c_i, a function of m dual variables a.
+        """Return g(a) = sum_i c_i [p_i ln p_i + (1 - p_i) ln(1 - p_i)], p_i = y_i a_i / c_i, of m dual variables a.
 
         The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
         """
@@ -165,7 +168,7 @@ class LogisticLoss(Loss):
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
-    """loss(y, z) = (z - y)^2/2 for abs(z - y) <= delta, delta abs(z - y) - delta^2/2 beyond.
+    """Huber's loss of a target y and a prediction z: r^2/2 for r = abs(z - y) <= delta, delta r - delta^2/2 beyond.
 
     Parameters
     ----------
@@ -181,7 +184,9 @@ class HuberLoss(Loss):
             raise InvalidInput(f"HuberLoss needs a finite delta > 0, got {self.delta}")
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Huber:
-        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function, as a function of m predictions v.
+        """Return f(v) = sum_i c_i h(v_i - y_i) of m predictions v.
+
+        h is Huber's function: r^2/2 for abs(r) <= delta, else delta abs(r) - delta^2/2.
 
         The targets y and the weights c >= 0 have shape (m,).
         """
@@ -235,7 +240,9 @@ class SquaredHingeLoss(Loss):
 
 @dataclass(frozen=True)
 class SmoothedHingeLoss(Loss):
-    """loss(y, z) = 0 for m >= 1, 1 - m - width/2 for m <= 1 - width, (1 - m)^2/(2 width) between; m = y z.
+    """Smoothed hinge loss of a label y = -1 or 1 and a prediction z, a function of the margin m = y z.
+
+    The loss is 0 for m >= 1, 1 - m - width/2 for m <= 1 - width, and (1 - m)^2/(2 width) between.
 
     Split by samples only.
 
@@ -263,7 +270,7 @@ class SmoothedHingeLoss(Loss):
 
 @dataclass(frozen=True)
 class EpsilonInsensitiveLoss(Loss):
-    """loss(y, z) = max(0, abs(z - y) - epsilon); split by samples only.
+    """Loss of a target y and a prediction z, loss(y, z) = max(0, abs(z - y) - epsilon); split by samples only.
 
     Parameters
     ----------
@@ -289,7 +296,7 @@ class EpsilonInsensitiveLoss(Loss):
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitiveLoss(Loss):
-    """loss(y, z) = max(0, abs(z - y) - epsilon)^2; split by samples only.
+    """Loss of a target y and a prediction z, loss(y, z) = max(0, abs(z - y) - epsilon)^2; split by samples only.
 
     Parameters
     ----------
@@ -314,7 +321,9 @@ class SquaredEpsilonInsensitiveLoss(Loss):
 
 @dataclass(frozen=True)
 class QuantileLoss(Loss):
-    """loss(y, z) = quantile (y - z) for z < y, (1 - quantile) (z - y) for z > y; split by samples only.
+    """Quantile loss of a target y and a prediction z: quantile (y - z) for z < y, (1 - quantile) (z - y) for z > y.
+
+    Split by samples only.
 
     Parameters
     ----------

@@ -297,7 +297,8 @@ class Table(Columnwise):
     def slacks(self, x: Vector, u: Vector) -> Vector:
         """Return g_i(x_i) + g_i*(u_i) - x_i u_i >= 0, shape (n,), computed so that nothing large cancels.
 
-        The value is l2/2 (x - z)^2 and what kink and bounds add, z the maximiser of u z - g(z).
+        The value is l2/2 (x - z)^2 plus terms of the kink and the bounds, z the maximiser of u z - g(z); infinite
+        outside the domains of g_i and g_i*.
         """
         z = self.conjugate_subgradient(u)
         finite, away = np.isfinite(z) & (x >= self.lo) & (x <= self.hi), x - np.where(np.isfinite(z), z, 0.0)
@@ -358,7 +359,7 @@ class Table(Columnwise):
 
     @property
     def needs_scaling(self) -> bool:
-        """Whether g* is infinite somewhere: a column has l2 = 0 and an infinite side."""
+        """Whether g*, the conjugate of g, is infinite somewhere: a column has l2 = 0 and lo or hi infinite."""
         return bool(((self.l2 == 0) & ~np.isfinite(self.support_bound)).any())
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:

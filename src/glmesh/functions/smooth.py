@@ -384,7 +384,9 @@ class Huber(RowLoss):
         return self.c * (self.delta / np.maximum(np.abs(v - self.y), self.delta))
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return the prox of f at v, v - step c clip((v - y) / (1 + step c), -delta, delta), shape (d,).
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,).
+
+        The minimiser is v - step c clip((v - y) / (1 + step c), -delta, delta).
 
         y are the targets, and c the weights of the rows.
         """
@@ -466,7 +468,9 @@ class SquaredHinge(RowLoss):
         return np.where(self.y * v < 1.0, 2.0 * self.c, 0.0)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return the prox of f at v, shape (d,): y (m + 2 step c)/(1 + 2 step c) where m = y v < 1, else v.
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,).
+
+        The minimiser is y (m + 2 step c)/(1 + 2 step c) where m = y v < 1, else v.
 
         y are the labels, -1 or 1, and c the weights of the rows.
         """

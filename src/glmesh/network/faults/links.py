@@ -32,7 +32,7 @@ def neighbours_of(links: Iterable[Collection[int]]) -> dict[int, set[int]]:
 
 
 def reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
-    """Return the nodes that can be reached from `start` over the links, itself included."""
+    """Return the set of nodes that a path over the links connects with `start`, `start` itself included."""
     neighbours = neighbours_of(links)
     reached, fresh = {start}, {start}
     while fresh:

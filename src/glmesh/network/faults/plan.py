@@ -308,7 +308,7 @@ class Plan:
         return theta
 
     def delays(self, round: int, n_nodes: int) -> Vector:
-        """Return the additional seconds that each node takes in this round, shape (n_nodes,)."""
+        """Return the additional seconds that each node takes in this round, shape (n_nodes,); 0 for most nodes."""
         delays = np.zeros(n_nodes)
         for entry in self.straggler:
             if entry.delay is not None and entry.covers(round):
