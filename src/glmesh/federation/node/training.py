@@ -60,10 +60,7 @@ class Ending:
 
 
 def without_text(sites: Sequence[str], without: Sequence[str]) -> str:
-    """Return words on the sites that are left out of a model: "without dora (3 of 4 sites)".
-
-    Empty if there are none.
-    """
+    """Return words on the sites that a model is without: "without dora (3 of 4 sites)"; empty if there are none."""
     return f"without {', '.join(without)} ({len(sites)} of {len(sites) + len(without)} sites)" if without else ""
 
 
