@@ -129,9 +129,10 @@ class Training:
         return self.participant.exchange.barrier.newest > self._trainer.gossip.clock
 
     def _rounds(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
-        """Make rounds until there is a proof, `max_rounds` are made or the node is stopped.
+        """Make rounds until the run ends, `max_rounds` are made or the node is stopped; return the outcome.
 
-        Return which of these ended them.
+        The run ends when all members hold a proof about the same round, or nobody could confirm that. `record` is
+        called about twice a second and after each new proof.
         """
         trainer, stop = self._trainer, self._neighbourhood.stop
         while not stop.is_set():
