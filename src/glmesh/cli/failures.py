@@ -49,7 +49,7 @@ def plan_text(plan: Plan | None) -> str:
 def checkpoint_output(options: Namespace) -> str | None:
     """Return the path that --checkpoint writes first, None without the option.
 
-    That is the folder of the option, or the checkpoint file in it if the folder exists.
+    The path is the folder of the option, or the checkpoint file in it if the folder exists.
     """
     if options.checkpoint is None:
         if options.checkpoint_every is not None:

@@ -127,7 +127,7 @@ def name_of(cls: type, package: str) -> str | None:
 
 
 def _named(name: str, package: str) -> type | None:
-    """Return the class whose `name_of` in `package` is `name`; None if there is no such dataclass or enum."""
+    """Return the dataclass or enum whose `name_of` in `package` is `name`; None if there is none."""
     module, _, own = name.rpartition(".")
     if not package or not f"{module}.".startswith(f"{package}."):
         return None

@@ -131,7 +131,7 @@ def _times_apart(values: Vector, extreme: float) -> int:
 
 
 def _number_rows(name: str, values: Vector, low: float, high: float) -> bool:
-    """Return whether whole numbers look like numbers of rows: all distinct, and sorted, dense or of such a name."""
+    """Return whether distinct whole numbers look like numbers of rows: sorted, dense, or in a column named like ids."""
     if len(np.unique(values)) < len(values):
         return False
     steps = np.diff(values)

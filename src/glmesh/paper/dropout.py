@@ -64,7 +64,7 @@ def _dropout(settings: Settings, model: str) -> Findings:
 def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
     """Return two verdicts on nodes that keep their variables while away: monotone decrease, and faster with a larger p.
 
-    p is the probability that a node takes part in a round.
+    The probability that a node takes part in a round is p.
     """
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]

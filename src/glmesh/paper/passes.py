@@ -46,7 +46,7 @@ def local_passes(settings: Settings) -> Findings:
 def verdicts(kappas: Sequence[int], traces: Sequence[Trace]) -> list[Claim]:
     """Return two verdicts on local passes: more of them need fewer rounds, and a middle number the least time.
 
-    kappas[i] is the number of passes a round of traces[i].
+    The run of traces[i] makes kappas[i] passes a round.
     """
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]

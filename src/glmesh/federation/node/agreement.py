@@ -136,7 +136,7 @@ def uncompared(sites: Collection[int], links: nx.Graph, compared: Mapping[int, M
     """Return a graph of the links between `sites` of which neither end has compared its targets with the other's.
 
     The graph is empty as soon as the comparisons that were made connect all sites, so that all hold the same targets.
-    `compared` is as for `same_targets`.
+    `compared[k][l]` is whether site k found the targets of its neighbour l equal to its own; l is missing before that.
     """
     if nx.is_connected(same_targets(sites, compared)):
         return nx.Graph()

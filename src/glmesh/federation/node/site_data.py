@@ -189,7 +189,7 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
 
 
 def _said_base(table: DataTable, said: bool) -> str:
-    """Return the index base of svmlight text for an offer: "0", "1", or PRESUMED if nobody said it.
+    """Return the index base for an offer: "0" or "1" of svmlight text, PRESUMED if nobody said 1.
 
     "" for other files.
     """

@@ -194,7 +194,7 @@ class Totalling:
     def _say_waiting(self, now: float) -> None:
         """Record at the neighbourhood which members this node waits for, since when, and until when.
 
-        `now` [s] is monotonic.
+        `now` is in seconds of a monotonic clock.
         """
         absent = self.machine.agreement.absent(now)
         since = min(absent.values(), default=now) - now + time.time()

@@ -60,10 +60,7 @@ class Ending:
 
 
 def without_text(sites: Sequence[str], without: Sequence[str]) -> str:
-    """Return words on the sites that are left out of a model: "without dora (3 of 4 sites)".
-
-    Empty if there are none.
-    """
+    """Return words on the sites that a model is without: "without dora (3 of 4 sites)"; empty if there are none."""
     return f"without {', '.join(without)} ({len(sites)} of {len(sites) + len(without)} sites)" if without else ""
 
 
@@ -132,9 +129,10 @@ class Training:
         return self.participant.exchange.barrier.newest > self._trainer.gossip.clock
 
     def _rounds(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
-        """Make rounds until there is a proof, `max_rounds` are made or the node is stopped.
+        """Make rounds until the run ends, `max_rounds` are made or the node is stopped; return the outcome.
 
-        Return which of these ended them.
+        The run ends when all members hold a proof about the same round, or nobody could confirm that. `record` is
+        called about twice a second and after each new proof.
         """
         trainer, stop = self._trainer, self._neighbourhood.stop
         while not stop.is_set():

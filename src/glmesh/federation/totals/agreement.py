@@ -309,7 +309,7 @@ class Agreement:
         """Return whether this member is to propose a view of the members `ids` at time `now` [s].
 
         It is if its id is the lowest, and either the present view has other members, processes or data or one of them
-        has promised a later view, or a view under way was not agreed on for PATIENCE beats.
+        has promised a later view, or a view under way was not agreed on for PATIENCE * facts.beat seconds.
         """
         if ids[0] != self.facts.me:
             return False
@@ -341,7 +341,7 @@ class Agreement:
     # what follows
 
     def majority_vote(self) -> Vote | None:
-        """Return the vote that more than half of the voters of its view have signed; None if no vote has so many."""
+        """Return the vote that more than half of the voters of its view have signed; None if there is none yet."""
         votes = [(one.author, one.vote) for one in self.everybody.values() if one.vote is not None]
         for vote in {vote for _, vote in votes}:
             view = self.views.get(vote.view)

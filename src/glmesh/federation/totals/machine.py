@@ -437,7 +437,7 @@ class Machine:
     def _request(self, bundle: Bundle, peer: int, now: float) -> None:
         """Add to a neighbour's bundle requests for what this member lacks: contributions, totals, requests, models.
 
-        Contributions are asked for only if none has come for a beat before `now` [s].
+        Contributions are asked for only if the total made no progress for `facts.beat` seconds before `now` [s].
         """
         view, held, about = self.agreement.view, self.memory.held, self.agreement.asking
         bundle.want_content = sorted(self._wanted) + [self._wanted_request] * bool(self._wanted_request)

@@ -27,7 +27,7 @@ class Facts:
 
     @cached_property
     def present(self) -> float:
-        """Return the seconds without a sign of life after which a member is silent, so in no new view: four beats."""
+        """Return the seconds without a sign of life after which a member is silent, so in no new view: 4 * `beat`."""
         return 4.0 * self.beat
 
     @property

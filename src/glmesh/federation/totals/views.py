@@ -78,7 +78,10 @@ def read_view(body: bytes) -> View:
 
 
 def drawn_seed(number: int, members: Sequence[ViewMember]) -> str:
-    """Return the seed, 64 hexadecimal digits, of the first point of a fit that begins in this view."""
+    """Return the seed, 64 hexadecimal digits, of the first point of a fit that begins in a view.
+
+    `number` and `members` are those of the view.
+    """
     return digest("glmesh/start/1", number, *(f"{one.id} {one.pin}" for one in members)).hex()
 
 
