@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glmesh import Cola, Problem, Run
-from glmesh.gossip.edge import NEVER, Edge, Outcome
+from glmesh.gossip.edge import NEVER, Edge, OfferOutcome
 from glmesh.kernels.flow import add_flow, fingerprint
 from tests.cases import cases, prop
 
@@ -141,7 +141,7 @@ def test_a_million_events_leave_no_drift_and_no_memory(record_property):
     half = len(sizes) // 2
     assert max(sizes[half:]) < max(sizes[:half]) + 20_000
     assert len(pickle.dumps(link.ends)) < 3_000
-    happened = [Outcome.COMMITTED, Outcome.ADOPTED, Outcome.NOTHING, "crash", "lost disk", "drop"]
+    happened = [OfferOutcome.COMMITTED, OfferOutcome.ADOPTED, OfferOutcome.NOTHING, "crash", "lost disk", "drop"]
     assert all(link.seen[one] > 0 for one in happened)
     record_property("edge events", events)
     record_property("largest drift of the sum", f"{drift:.1e}")
@@ -165,7 +165,7 @@ def test_a_counter_alone_would_not_do():
     link.exchange()
     assert a.version == b.version
     assert np.array_equal(a.flow, -b.flow)
-    assert b.receive(late) is Outcome.NOTHING
+    assert b.receive(late) is OfferOutcome.NOTHING
     assert np.array_equal(a.flow, -b.flow)
 
 
@@ -209,9 +209,9 @@ def test_two_backups_of_one_version_and_different_flows_become_zero():
     for clock in range(8, 11):
         offers = a.offer(np.zeros(WIDTH), 0.5, clock), b.offer(np.zeros(WIDTH), 0.5, clock)
         outcomes = [b.receive(offers[0]), a.receive(offers[1])]
-        if Outcome.ZEROED in outcomes:
+        if OfferOutcome.ZEROED in outcomes:
             break
-    assert outcomes == [Outcome.ZEROED] * 2
+    assert outcomes == [OfferOutcome.ZEROED] * 2
     assert not a.flow.any()
     assert not b.flow.any()
     assert a.version == b.version == clock

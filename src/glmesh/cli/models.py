@@ -22,7 +22,7 @@ MODELS = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class ModelChoice:
     """A loss and a penalty that the user chose, and the splits (by samples, by features) that they allow."""
 
     loss: Loss
@@ -38,7 +38,7 @@ class Choice:
         return f"whose messages have {a:,} numbers (the other way {b:,})"
 
 
-def choose(options: Namespace) -> Choice:
+def choose(options: Namespace) -> ModelChoice:
     """Return the Choice that the options of `train` ask for: loss, penalty and possible splits.
 
     InvalidInput or UnsuitablePair is raised, before any data is read, if --model, --loss, --penalty, --split, ... do
@@ -61,10 +61,12 @@ def choose(options: Namespace) -> Choice:
     if needs and "features" not in wanted:
         raise _intercept_by_samples(needs, splits)
     if needs and wanted != ("features",):
-        return Choice(loss, penalty, ("features",), f"as an intercept with {needs} needs it")
+        return ModelChoice(loss, penalty, ("features",), f"as an intercept with {needs} needs it")
     if len(splits) == 1 and options.split == "auto":
-        return Choice(loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha")
-    return Choice(loss, penalty, wanted)
+        return ModelChoice(
+            loss, penalty, splits, f"the only one for {loss.name} loss, {penalty} penalty and this alpha"
+        )
+    return ModelChoice(loss, penalty, wanted)
 
 
 def _needs_features(options: Namespace) -> str:

@@ -21,7 +21,7 @@ from glmesh.cli.failures import (
     rounds_done,
     told,
 )
-from glmesh.cli.models import MODELS, Choice, choose, loss_text
+from glmesh.cli.models import MODELS, ModelChoice, choose, loss_text
 from glmesh.cli.options import INTERRUPTED, OUT_OF_ROUNDS, REACHED
 from glmesh.cli.output import check_picture, check_writable, count, duration, rows, write_history
 from glmesh.cli.predict import score
@@ -116,7 +116,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
     return exit_code(result)
 
 
-def _problem(options: Namespace, choice: Choice, rows: RowsRead, processes: ProcessGroup) -> tuple[Problem, Shape]:
+def _problem(options: Namespace, choice: ModelChoice, rows: RowsRead, processes: ProcessGroup) -> tuple[Problem, Shape]:
     """Return (problem, (samples, features, nonzeros or None if dense)) of the samples of all processes."""
     fit: dict[str, Any] = {
         "loss": choice.loss,
@@ -155,7 +155,7 @@ def _tell(options: Namespace, text: str) -> None:
         print(text, file=sys.stdout, flush=True)
 
 
-def _introduction(options: Namespace, choice: Choice, shape: Shape, split: Split, rows: RowsRead) -> str:
+def _introduction(options: Namespace, choice: ModelChoice, shape: Shape, split: Split, rows: RowsRead) -> str:
     """Return lines of text on the data, the objective and the network, to be printed before the run."""
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
@@ -182,7 +182,7 @@ def _named(contract: Contract | None) -> str:
 
 
 def _model(
-    options: Namespace, choice: Choice, split: str, plan: Plan | None, result: Result, contract: Contract | None
+    options: Namespace, choice: ModelChoice, split: str, plan: Plan | None, result: Result, contract: Contract | None
 ) -> Model:
     """Return the Model to be saved: coefficients, loss, penalty, names and labels, and figures of the run as `info`."""
     info: dict[str, str | float] = {

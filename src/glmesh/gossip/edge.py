@@ -94,7 +94,7 @@ class Offer:
         return cls(incarnation, addressed, attempt, version, digest, limit, vector, flow, coast, push)
 
 
-class Outcome(enum.Enum):
+class OfferOutcome(enum.Enum):
     """Result of `Edge.receive`: what a neighbour's offer did to this node's record of the flow over their link."""
 
     NOTHING = "nothing"  # flow unchanged
@@ -182,22 +182,22 @@ class Edge:
             self._conclude(early)
         return self.made
 
-    def receive(self, offer: Offer) -> Outcome:
+    def receive(self, offer: Offer) -> OfferOutcome:
         """Process an offer from the peer and return what it did to the flow; version and incarnation may change too."""
         if offer.incarnation < self.peer_incarnation:
-            return Outcome.NOTHING  # from a former life
+            return OfferOutcome.NOTHING  # from a former life
         if offer.incarnation > self.peer_incarnation:  # a new life: it does not know our offers
             self.peer_incarnation = offer.incarnation
             self.heard, self.early, self.open, self.flow_sent = -1, None, False, -1
         if offer.addressed != self.incarnation:
             if offer.addressed == _UNKNOWN and offer.version < self.version:
                 self.owes = True
-            return Outcome.NOTHING
+            return OfferOutcome.NOTHING
         adopts = False
         if offer.flow is not None and offer.version > self.version:
             np.negative(offer.flow, out=self.flow)
             self.version, self.digest, self.drifts, adopts = offer.version, self._fingerprint(), False, True
-        outcome = Outcome.NOTHING
+        outcome = OfferOutcome.NOTHING
         if offer.attempt > self.heard:  # else late, or a copy
             self.heard = offer.attempt
             self.ahead = offer.attempt < self.attempt
@@ -206,14 +206,14 @@ class Edge:
                 self._notice_lag(offer)
             else:
                 outcome = self._conclude(offer)
-        return Outcome.ADOPTED if adopts else outcome
+        return OfferOutcome.ADOPTED if adopts else outcome
 
     def _notice_lag(self, offer: Offer) -> None:
         """If the peer's offer starts from an older version of the flow than ours, let our next offer carry the flow."""
         if offer.version < self.version and offer.attempt > self.flow_sent:
             self.owes = True
 
-    def _conclude(self, offer: Offer) -> Outcome:
+    def _conclude(self, offer: Offer) -> OfferOutcome:
         """Compute the new flow from this end's and the peer's offer of one attempt, if the attempt is still open.
 
         Return the Outcome: what was done to the flow.
@@ -221,10 +221,10 @@ class Edge:
         self._notice_lag(offer)
         made = self.made
         if made is None or offer.attempt != made.attempt or not self.open:
-            return Outcome.NOTHING
+            return OfferOutcome.NOTHING
         self.open = False
         if not offer.version == made.version == self.version or offer.vector is None or made.vector is None:
-            return Outcome.NOTHING
+            return OfferOutcome.NOTHING
         if offer.digest == self.digest:
             weight, coast, push = (
                 min(made.limit, offer.limit),
@@ -233,11 +233,11 @@ class Edge:
             )
             add_flow(self.flow, self.drift, made.vector, offer.vector, weight, coast, push)
             self.drifts, self.coast, self.push, self.speed = self.drift.size > 0, 0.0, 0.0, 1.0
-            outcome = Outcome.COMMITTED
+            outcome = OfferOutcome.COMMITTED
         else:
             self.flow[:] = 0.0
             self.drifts = False
-            outcome = Outcome.ZEROED
+            outcome = OfferOutcome.ZEROED
         self.owes = False
         self.version, self.digest = self.attempt, self._fingerprint()
         return outcome
