@@ -43,7 +43,9 @@ DUAL_FROM = 0.1
 # [gap but for the intercept when it was asked for last] below which it is asked for again: larger sends more numbers,
 # smaller may ask too late; source: benchmarks/reports/sensitivity.md
 DUAL_AGAIN = 0.5
-FARTHEST = 1e2  # [largest intercept and step of it] within which the best intercept is looked for, because it is finite
+# [largest intercept and step of it] within which the best intercept is assumed to be, because nothing proves where it
+# is; what is left of the sum of theta counts as far
+FARTHEST = 1e2
 # [root of the losses' curvature] by which the intercept is multiplied; from 1/8 to 1/64 RCV1, news20 and Reuters take
 # about as many totals, above and below more; source: benchmarks/reports/sensitivity.md
 INTERCEPT = 1.0 / 16.0
@@ -251,7 +253,8 @@ class _Round:
         """Return the lower bound of the optimum that the total's dual point theta gives.
 
         Every row adds loss(z) + loss*(theta) - z theta >= 0, every coefficient half the square of u + X^T theta / root.
-        What rounding leaves of the sum of theta counts as far as the best intercept may be.
+        What is left of the sum of theta counts as far as the best intercept is assumed to be (`FARTHEST`), which is no
+        proof.
         """
         step, slack = self.step, float(sums["values"][-1])
         assert step is not None
