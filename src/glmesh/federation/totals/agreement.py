@@ -188,7 +188,7 @@ class Agreement:
                 self._say_yes(view, now)
 
     def _prune(self, statuses: dict[int, Status]) -> None:
-        """Remove the stored views that no status says yes to or has voted in."""
+        """Delete the stored views that no member of `statuses`, {id: its newest Status}, said yes to or voted in."""
         used = {one.yes for one in statuses.values()} | {one.vote.view for one in statuses.values() if one.vote}
         self.views = {key: view for key, view in self.views.items() if key in used}
 

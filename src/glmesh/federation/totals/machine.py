@@ -117,7 +117,7 @@ class Machine:
 
     @property
     def view(self) -> View | None:
-        """Return the view that this member is in, if it holds all totals from which the view goes on; else None.
+        """Return the list of members with which the next total is made; None if it lacks an earlier total of theirs.
 
         None too in a view that takes over a model, since that makes no totals.
         """

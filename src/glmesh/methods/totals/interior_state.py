@@ -107,7 +107,10 @@ class InteriorState:
         self.step = replace(self.step, length=length) if length > 0 else None
 
     def keep_best(self, point: Vector, loss: float, penalty: float) -> None:
-        """Make standardised coefficients, shape (d,), the best point if the objective is less there, or not known."""
+        """Store `point`, standardised coefficients of shape (d,), as the best if loss + penalty is less there.
+
+        The first point is stored in any case.
+        """
         assert self.frame is not None
         if not loss + penalty >= self.objective:
             self.objective, self.loss = loss + penalty, loss

@@ -131,7 +131,10 @@ def may_be_coarse(like: Sums | None, sums: Sums, n_nodes: int) -> bool:
 
 
 def newton_matrix(model: InteriorModel, trial: TrialPoint, sums: Sums) -> Factor:
-    """Return the factor of M = Z'DZ + l2, and D of the absolute values, at the point of a total."""
+    """Return the Cholesky factor of the Newton matrix M = Z'DZ + diag(l2 + D1), shape (d, d), at the point of a total.
+
+    Z are the standardised rows, D the curvatures of the rows' barriers, and D1 those of the L1 penalty's.
+    """
     d, p = len(trial.point), np.arange(len(model.penalty.l2))
     M = np.empty((d, d))
     unpack_triangle(sums["gram"], M)
