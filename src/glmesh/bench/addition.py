@@ -31,14 +31,14 @@ class Addition:
     methods: dict[str, Contender] = field(default_factory=dict)
 
     def load(self, name: str) -> DataSet:
-        """Call the function of a data set; return its data, with labels 1 (the larger) and -1 if y has two values."""
+        """Return the data set of this name, made by its function; y of two values becomes 1 (the larger) and -1."""
         X, y = self.datasets[name]()
         y = np.asarray(y, dtype=np.float64)
         return DataSet(name, X, np.where(y == y.max(), 1.0, -1.0) if len(np.unique(y)) == 2 else y, "your own", True)
 
 
 def read(path: str) -> Addition:
-    """Run a Python file; return its DATASETS, OBJECTIVES and METHODS, or raise InvalidInput if it has none of them."""
+    """Run a Python file and return its dicts DATASETS, OBJECTIVES and METHODS; raise InvalidInput if it has none."""
     names = runpy.run_path(path)
     found = {key: names.get(key, {}) for key in ("DATASETS", "OBJECTIVES", "METHODS")}
     if not any(found.values()):
@@ -51,7 +51,10 @@ def read(path: str) -> Addition:
 
 
 def _contender(path: str, name: str, entry: Contender | Make) -> Contender:
-    """Return the contender that an entry of METHODS stands for; raise InvalidInput if it makes no method."""
+    """Return an entry of METHODS as a Contender.
+
+    Raise InvalidInput if it makes no object with `prepare` and `round`.
+    """
     contender = entry if isinstance(entry, Contender) else Contender(entry)
     made = contender.make()
     if not callable(getattr(made, "prepare", None)) or not callable(getattr(made, "round", None)):

@@ -23,7 +23,7 @@ Say = Callable[[str], None]  # takes a line of progress
 
 @dataclass(frozen=True)
 class RacePlan:
-    """What a benchmark compares (objectives, topologies, contenders, seeds, by name), and what a run may cost."""
+    """Plan of a benchmark: objectives, topologies and contenders by name, seeds, and limits on the cost of a run."""
 
     objectives: Sequence[str] = ("lasso", "ridge", "logistic")
     topologies: Sequence[str] = ("ring", "torus")
@@ -50,7 +50,7 @@ class RacePlan:
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """Traces of all contenders on one objective, data set and topology."""
+    """Traces of all contenders on one objective, data set and topology, and the proven optimum."""
 
     objective: str
     data: DataSet
@@ -61,27 +61,28 @@ class Race:
     left_out: dict[str, str]  # name to the reason why there is no trace
 
     def cost(self, name: str, goal: float, key: str) -> float:
-        """Return the median over seeds of `key` (a name of KEYS) when the goal was reached; infinite if most did not.
+        """Return the median over seeds of the cost `key` at which contender `name` had reached `goal`.
 
-        The goal is a relative suboptimality.
+        `key` is a name of KEYS, such as "bytes"; `goal` is a relative suboptimality. The median is infinite if most
+        runs did not reach the goal.
         """
         hits = [trace.first(goal) for trace in self.traces[name]]
         return float(np.median([np.inf if hit is None else hit[key] for hit in hits]))
 
     @property
     def rivals(self) -> list[str]:
-        """Names of the contenders that are neither our methods nor the published CoLA."""
+        """Return the names of the contenders that are neither the library's own methods nor the published CoLA."""
         return [name for name in self.traces if name not in self.ours and not name.startswith("CoLA")]
 
     def best_rival(self, goal: float, key: str) -> str | None:
-        """Return the name of the rival with the lowest `cost` of this key; None if none reached the goal."""
+        """Return the name of the rival with the lowest `cost` of `key` to `goal`; None if no rival reached the goal."""
         reached = {name: self.cost(name, goal, key) for name in self.rivals}
         reached = {name: cost for name, cost in reached.items() if np.isfinite(cost)}
         return min(reached, key=lambda name: reached[name]) if reached else None
 
     @property
     def default(self) -> str:
-        """Name of our default method with the split whose messages are shorter."""
+        """Return the name of the library's default method, with the split whose messages are shorter on this data."""
         names = [name for name in self.ours if "default" in name and name in self.traces]
         m, p = self.data.X.shape
         preferred = "samples" if p < m else "features"
@@ -89,9 +90,9 @@ class Race:
 
 
 def races(plan: RacePlan, data: DataSet, say: Say = lambda _: None) -> Iterator[Race]:
-    """Run all contenders; yield a race for every objective and topology of a plan on one data set.
+    """Run all contenders of a plan on one data set; yield a Race for every objective and topology.
 
-    `say` takes a line of progress.
+    `say` is called with each line of progress, a text.
     """
     for objective in plan.objectives:
         problems: dict[Split, Problem] = {}
@@ -112,7 +113,7 @@ def races(plan: RacePlan, data: DataSet, say: Say = lambda _: None) -> Iterator[
 
 @dataclass(frozen=True, eq=False)
 class _Course:
-    """One objective on one data set and topology, and the runs of all contenders on it."""
+    """One objective on one data set and topology, on which `run` runs all contenders."""
 
     plan: RacePlan
     problems: Mapping[Split, Problem]  # by the split that a contender asks for
@@ -121,7 +122,10 @@ class _Course:
     topology: str
 
     def run(self, say: Say) -> tuple[dict[str, list[Trace]], dict[str, str]]:
-        """Run all contenders; return (traces by name, one per seed; reasons by name of those that are left out)."""
+        """Run all contenders; return ({name: traces, one per seed}, {name: reason why it is left out}).
+
+        `say` is called with each line of progress, a text.
+        """
         traces: dict[str, list[Trace]] = {}
         left_out: dict[str, str] = {}
         for name in self.plan.contenders:
@@ -140,14 +144,14 @@ class _Course:
         return traces, left_out
 
     def _check(self, contender: Contender) -> None:
-        """Raise UnsuitablePair for a contender whose split has no problem, or that equals another on this objective."""
+        """Raise UnsuitablePair for a contender whose split has no problem, or that is for kinks that are missing."""
         if contender.split in self.refused:
             raise UnsuitablePair(self.refused[contender.split])
         if not contender.has_use_for(self.problems[contender.split]):
             raise UnsuitablePair("is for objectives with a kink")
 
     def _trace(self, contender: Contender, seed: int) -> Trace:
-        """Return the quickest trace of a contender; of its fallback, if the contender ends above its start."""
+        """Return the quickest trace of a contender, or of its fallback if the contender ends above its start."""
         problem = self.problems[contender.split]
         trace = self._quickest(problem, contender.make, seed)
         if contender.fallback is not None and not trace.last["of_start"] <= 1.0:

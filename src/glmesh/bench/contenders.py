@@ -44,7 +44,7 @@ class Contender:
 
 
 def _tuned(method: Callable[..., Method[Any, Any]], *, kinks_only: bool = False, **options: object) -> Contender:
-    """Return a rival with the best step of a grid, and with theory's step as its fallback should that diverge."""
+    """Return a Contender with the best step of a grid ("auto"), and with theory's step as its fallback."""
     make, fallback = partial(method, "auto", **options), partial(method, **options)
     return Contender(make, kinks_only=kinks_only, fallback=fallback)
 

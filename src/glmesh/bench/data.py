@@ -33,14 +33,14 @@ class DataSet:
 
     @property
     def density(self) -> float:
-        """Share of the entries of X that are not zero, between 0 and 1."""
+        """Return the share of the entries of X that are not zero, between 0 and 1."""
         filled = self.X.nnz if sp.issparse(self.X) else np.count_nonzero(self.X)
         return float(filled) / float(self.X.shape[0] * self.X.shape[1])
 
 
 @dataclass(frozen=True)
 class Entry:
-    """How a named data set is found in files, and the shape of the small random one that stands in for it."""
+    """A named data set of ENTRIES: the files that hold it, and the shape of the random data that stands in for it."""
 
     title: str
     files: tuple[str, ...]  # file names; the first that exists is read
@@ -99,9 +99,11 @@ ENTRIES = {
 
 
 def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool | None = None) -> DataSet:
-    """Return a data set by its name in ENTRIES.
+    """Return the samples X, shape (m, p), and labels y of -1 and 1, shape (m,), of a named data set.
 
-    `real` True refuses a stand-in, False takes no file, None takes a file if there is one.
+    `name` is a key of ENTRIES: "rcv1", "url", "webspam", "epsilon", "news20", "a9a" or "w8a". `folder` has the files;
+    None is the folder in the environment variable GLMESH_DATA. `real` None reads a file if there is one, and else draws
+    a small random stand-in; True raises UnreadableFile where there is no file; False always draws the stand-in.
     """
     if name not in ENTRIES:
         raise InvalidInput(f"{unknown('data set', name, ENTRIES)}, or add one of your own")
@@ -123,7 +125,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool 
 
 
 def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the path of the first of the entry's files that exists in the folder; None if there is none.
+    """Return the path of the first of the entry's files that exists in `folder`; None if no file or no folder is there.
 
     The default folder is that of the environment variable GLMESH_DATA.
     """

@@ -34,7 +34,7 @@ LABELS = {  # of axes, by the names of KEYS
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A picture of some traces: plots side by side, with different x axes and one y axis."""
+    """A picture of traces: plots side by side, each with another cost as x axis, and one error as y axis."""
 
     name: str  # name of the picture's files, without the ending
     title: str

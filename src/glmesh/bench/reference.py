@@ -14,7 +14,7 @@ _ROUNDS = 400  # [rounds] of each of the two attempts, at most
 
 @dataclass(frozen=True)
 class Reference:
-    """The lowest objective known of a problem, and its proven distance from the optimum."""
+    """The lowest objective known of a problem, its duality gap, and the objective at w = 0."""
 
     objective: float  # the lowest known
     gap: float  # absolute duality gap: the optimum is at least objective - gap
@@ -22,22 +22,23 @@ class Reference:
 
     @property
     def relative_gap(self) -> float:
-        """Duality gap divided by abs(objective); infinite where the objective is 0."""
+        """Return the duality gap divided by abs(objective); infinite where the objective is 0."""
         return self.gap / abs(self.objective) if self.objective else np.inf
 
     def suboptimality(self, objective: float) -> float:
-        """Return the relative suboptimality (objective - best) / abs(best) of an objective."""
+        """Return the relative suboptimality (objective - best) / abs(best), best being the lowest objective known."""
         return (objective - self.objective) / abs(self.objective)
 
     def of_start(self, objective: float) -> float:
-        """Return (objective - best) / (objective at w = 0 - best): 1 at zero, 0 at the optimum."""
+        """Return (objective - best) / (objective at w = 0 - best): 1 at w = 0, 0 at the lowest objective known."""
         return (objective - self.objective) / (self.start - self.objective)
 
 
 def reference(problem: Problem, *, tol: float = 1e-9, max_rounds: int = _ROUNDS) -> Reference:
-    """Return the optimum of a problem to a relative gap of `tol`, found by one node that holds all data.
+    """Return the lowest objective of a problem and its duality gap, found by one node that holds all data.
 
-    The default method runs first; where its gap stays above `tol`, plain coordinate descent goes on from there.
+    The default method runs first, until the relative gap is `tol` or `max_rounds` are made; where the gap stays above,
+    plain coordinate descent goes on from there for as many rounds.
     """
     result = solve(problem, n_nodes=1, tol=tol, max_rounds=max_rounds, record_every=5)
     objective, gap = result.objective, result.gap

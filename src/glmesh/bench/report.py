@@ -17,7 +17,7 @@ TARGET = 0.25  # our bytes over those of the best tuned rival, at most
 
 
 def machine() -> str:
-    """Return a line of text on the processor, Python and numpy with which seconds are measured."""
+    """Return a line of text on the machine: processor, number of cores, versions of Python and numpy."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -27,13 +27,16 @@ def machine() -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table with this header and these rows."""
+    """Return a Markdown table with the cells of `header` in its first line and those of each row below."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def write(plan: RacePlan, races: list[Race], folder: Path, *, pictures: bool = True) -> Path:
-    """Write report.md, a CSV file for each race and, if asked, pictures into a folder; return the path of the page."""
+    """Write report.md, a CSV file per race and, if `pictures`, a .png per race into `folder`.
+
+    Return the path of report.md.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     sets = {race.data.name: race.data for race in races}
     lines = [
@@ -97,7 +100,7 @@ def _amount(cost: float, key: str) -> str:
 
 
 def _costs(race: Race) -> str:
-    """Return a Markdown table of what each contender needed to each goal, how far it came, and its setting."""
+    """Return a Markdown table of a race: costs of each contender to each goal, last suboptimality, and setting."""
     header = ["method"]
     for goal in GOALS:
         header += [f"communications to {goal:g}", f"bytes to {goal:g}", f"vectors per edge to {goal:g}"]
@@ -114,10 +117,10 @@ def _costs(race: Race) -> str:
 
 
 def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
-    """Return (our bytes to the goal over the best rival's, whether that is only an upper bound).
+    """Return (bytes of our method `name` to the goal over the best rival's, whether that is only an upper bound).
 
-    `name` is our method. Where no rival got there, each needs more than it spent; where ours did not, the ratio is
-    infinite.
+    The ratio is an upper bound where no rival reached the goal: each needs more than it spent. It is infinite where our
+    method did not reach the goal.
     """
     rival, ours = race.best_rival(goal, "bytes"), race.cost(name, goal, "bytes")
     if rival is not None:
@@ -127,7 +130,7 @@ def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
 
 
 def ratios(races: list[Race]) -> str:
-    """Return a Markdown table of the bytes of our default, and of our best method, over those of the best rival."""
+    """Return a Markdown table, a row per race: bytes of our default, and of our best method, over the best rival's."""
     header = ["problem", "our default"]
     for goal in GOALS:
         header += [f"best rival to {goal:g}", "default / rival, bytes", "best of ours / rival, bytes"]
@@ -143,21 +146,24 @@ def ratios(races: list[Race]) -> str:
 
 
 def _told(ratio: float, bound: bool) -> str:
-    """Return a ratio of `_ratio` as text; `bound` says that it is only an upper bound."""
+    """Return a ratio as text, "below ..." if it is only an upper `bound`, words if it is infinite."""
     if not np.isfinite(ratio):
         return "neither" if bound else "only the rival"
     return f"below {ratio:.3g}" if bound else f"{ratio:.3g}"
 
 
 def _met(ratio: float, bound: bool) -> str:
-    """Return whether a ratio is at most TARGET: "yes", "**no**", or "not known" of an upper bound that is larger."""
+    """Return "yes" if a ratio is at most TARGET, else "**no**", or "not known" if it is only an upper `bound`."""
     if ratio <= TARGET:
         return "yes"
     return "not known" if bound else "**no**"
 
 
 def _reasons(races: list[Race]) -> list[str]:
-    """Return Markdown lines on the races where our default misses the target, or is not known to meet it."""
+    """Return Markdown lines on each race where our default may need more than TARGET of the best rival's bytes.
+
+    The list is empty if there is no such race.
+    """
     lines, goal = [], min(GOALS)
     for race in races:
         if _ratio(race, goal, race.default)[0] <= TARGET:

@@ -29,7 +29,7 @@ _FINER = 50  # a look after every fiftieth of the rounds so far
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The costs of a run and what it reached, at each of the moments ("looks") at which it was measured."""
+    """Costs and errors of a run, by the names of KEYS, at each of the moments ("looks") at which it was measured."""
 
     name: str
     history: dict[str, Vector]  # arrays of shape (n_looks,) by the names of KEYS
@@ -37,24 +37,24 @@ class Trace:
     setting: str = ""  # what the method chose by itself, in words
 
     def first(self, goal: float, key: str = "suboptimality") -> dict[str, float] | None:
-        """Return the numbers, by the names of KEYS, of the first look with `key` at or below the goal, or None."""
+        """Return name of KEYS -> number at the first look with `key` at or below `goal`; None if no look has."""
         hit = np.flatnonzero(self.history[key] <= goal)
         return None if not len(hit) else {name: float(values[hit[0]]) for name, values in self.history.items()}
 
     @property
     def last(self) -> dict[str, float]:
-        """Numbers at the last look, by the names of KEYS."""
+        """Return name of KEYS -> number at the last look."""
         return {name: float(values[-1]) for name, values in self.history.items()}
 
     @property
     def bytes_per_edge(self) -> Vector:
-        """Bytes sent so far over a directed link, on average, at each look; shape (n_looks,)."""
+        """Return the bytes sent so far over a directed link, on average, at each look; shape (n_looks,)."""
         return np.asarray(self.history["bytes"] / max(self.edges, 1))
 
 
 @dataclass(frozen=True)
 class Watch:
-    """When a run is measured, and when it ends: at its goal, out of communications or out of seconds."""
+    """When a run is measured, and when it ends: at its goal, or when communications or seconds are used up."""
 
     goal: float = 0.0  # the run ends when `goal_key` is at or below
     max_communications: int = 5_000  # the run ends after so many exchanges
@@ -64,7 +64,7 @@ class Watch:
     every_round: bool = False  # look after every round, not at a few dozen of them
 
     def goes_on(self, look: dict[str, float], spent: float) -> bool:
-        """Return whether a run goes on: `goal_key` at its last look is finite and above the goal, nothing is used up.
+        """Return whether a run goes on after `look`: its `goal_key` is finite and above the goal, and `out` is False.
 
         `spent` are the seconds of processor time so far.
         """
@@ -77,7 +77,7 @@ class Watch:
 
 
 def objective_of(run: Run) -> float:
-    """Return the user's objective at the nodes' present model, or the mean of their models; inf if not finite."""
+    """Return the user's objective at the nodes' model, or at the mean of their models; inf where it is not finite."""
     problem, x = run.problem, run.x
     with np.errstate(over="ignore", invalid="ignore"):
         if x is None:
@@ -98,9 +98,10 @@ def follow(
     name: str = "",
     **options: Any,
 ) -> Trace:
-    """Run a method until `watch` ends it; return its trace, named after the method's class by default.
+    """Run a method until `watch` ends it; return its costs and errors as a Trace.
 
-    `options` are those of `Run`: topology, n_nodes, seed, network, faults ...
+    `best` is the optimum; `name` of the trace is by default that of the method's class; `options` are those of `Run`:
+    topology, n_nodes, seed, network, faults ...
     """
     looks: list[dict[str, float]] = []
     with Run(problem, method=method, **options) as run:
@@ -122,7 +123,10 @@ def follow(
 
 
 def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, float]:
-    """Measure a run: return the costs so far and what it reached, by the names of KEYS."""
+    """Return name of KEYS -> number for a run now: costs so far and errors.
+
+    "vectors" is NaN, as are measures not asked for.
+    """
     value = objective_of(run)
     measures = run.measure() if watch.consensus else None
     return {
@@ -140,7 +144,10 @@ def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, fl
 
 
 def _setting(run: Run) -> str:
-    """Return what the method chose by itself, as text: CoLA's accelerations, or the step and passes of a rival."""
+    """Return what the method chose by itself, as text: CoLA's accelerations, or step and passes of a rival.
+
+    The text is empty if there was nothing to choose.
+    """
     words = [way if not start else f"{way} from round {start:,}" for start, way, _ in run.story]
     if run.nodes.replicates and not run.nodes.primal:
         step = getattr(run.states[0], "step", np.nan)

@@ -44,10 +44,10 @@ _PERIOD, _PATIENCE = 10, 0.02
 
 
 class BoundTerms(NamedTuple):
-    """Record of node k at one round: its terms of the bound, to be summed over all nodes (`limit`: minimised).
+    """Terms of node k, at one round, of the bound of the duality gap: summed over all nodes (`limit`: minimised).
 
     u_i = -a_i.w_k for each column a_i of the node; xhat_i is a subgradient of g_i* at u_i; s in [0, 1] scales the dual
-    point.
+    point; the radius bounds the distance of w_k from the certified dual point w.
     """
 
     f: float  # f(v_k)
@@ -66,7 +66,10 @@ class BoundTerms(NamedTuple):
 
 
 class NodePoint(NamedTuple):
-    """State of node k at the round of a record, and its squared distance from its neighbours' weighted mean."""
+    """State (x_k, v_k, w_k) of node k at one round, and how far it is from the neighbours' weighted mean.
+
+    The squared distances of v_k and of w_k are given.
+    """
 
     x: Vector  # (columns of the node,) x_k
     v: Vector  # (d,) v_k
@@ -80,11 +83,11 @@ _LOCAL_GAP = len(BoundTerms._fields)  # column of a record with the local gap of
 
 
 def node_record(block: Block, k: int, at: NodePoint, radius: float, *, by_samples: bool) -> BoundTerms:
-    """Return the terms of the bound of the duality gap that the k-th hosted node computes by itself.
+    """Return the BoundTerms of the k-th hosted node: its terms of the bound of the duality gap.
 
-    `at` is the node's point: its variables, estimate and gradient w_k, and how far v and w spread over its neighbours.
-    `radius` bounds the distance of w_k from the one dual point w that is certified for all nodes. It is infinite in a
-    first record, whose terms that depend on it are infinite: from the spreads in it the next radius follows.
+    `at` is the node's point: x_k, v_k, w_k, and how far v and w spread over its neighbours. `radius` bounds the
+    distance of w_k from the one dual point w that is certified for all nodes; if it is infinite, as in a first record,
+    terms that depend on it are infinite, and the next radius follows from the spreads.
     """
     g, columns = block.terms[k], block.node_columns(k)
     common = (*block.f.conjugate_ray(at.w), at.spread_v, at.spread_w)
@@ -114,8 +117,9 @@ def node_record(block: Block, k: int, at: NodePoint, radius: float, *, by_sample
 def _remainder(g: Separable, u: Vector, moves: Vector, conjugates: Vector, peak: Vector) -> float:
     """Return the largest error of linearising g_i* at u_i over moves by at most moves_i, summed over the columns i.
 
-    The error is the maximum of g_i*(u_i + h) - g_i*(u_i) - peak_i h, which is convex in h, so at an end of the
-    interval.
+    The error is the maximum over abs(h) <= moves_i of g_i*(u_i + h) - g_i*(u_i) - peak_i h, where `conjugates` are the
+    g_i*(u_i) and `peak` the slopes; convex in h, so the maximum is at an end. All arrays have shape (columns of the
+    node,).
     """
     up = g.conjugates(u + moves) - conjugates - peak * moves
     down = g.conjugates(u - moves) - conjugates + peak * moves
@@ -123,7 +127,7 @@ def _remainder(g: Separable, u: Vector, moves: Vector, conjugates: Vector, peak:
 
 
 class BoundSetting(NamedTuple):
-    """Constants that the bound of one round rests on, beside the records of the nodes."""
+    """Constants that `bound` needs beside the totals of the nodes' BoundTerms: K, 1 - lambda_2, tau, and the split."""
 
     n_nodes: int  # K, the number of members
     consensus_gap: float  # lower bound of 1 - lambda_2 of the mixing matrix
@@ -132,10 +136,10 @@ class BoundSetting(NamedTuple):
 
 
 def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -> tuple[Certificate, float]:
-    """Return (the certificate, the radius of the next record) from the totals of the K records of one round.
+    """Return (Certificate, radius of the next record) from the totals over all nodes of the BoundTerms of one round.
 
-    `totals` has the 13 numbers of `BoundTerms`. `radius` is the smallest that a record of the round was made with; a
-    bound that needs a larger one is infinite. The bound is absolute.
+    `totals` has 13 numbers, in the order of `BoundTerms`. `radius` is the smallest that a record of the round was made
+    with. The certificate's bound is absolute, and infinite if it would need a larger radius.
     """
     r, (n_nodes, consensus_gap, tau, by_samples) = BoundTerms(*totals.tolist()), setting
     delta_w, delta_v = np.sqrt(r.spread_w) / consensus_gap, np.sqrt(r.spread_v) / consensus_gap
@@ -185,7 +189,7 @@ class CertifierState:
 
 
 class CertifiedState(Protocol):
-    """Attributes that a method's state must have for a `Certifier` to certify it."""
+    """Protocol: attributes that a method's state must have for a `Certifier` to certify it."""
 
     x: Vector  # (columns,)
     round: int
@@ -206,9 +210,9 @@ class CertifiedState(Protocol):
 
 
 class Certifier:
-    """Makes certificates of the nodes of a block on a reliable network, from records of all nodes.
+    """Makes certificates, proven bounds of the suboptimality, for a block's nodes on a reliable network.
 
-    Records ride along with the messages of a method's rounds, and need no exchange of their own.
+    Each node's record of 14 numbers is added to the messages of a method's rounds; no exchange is made for it.
     """
 
     def __init__(self, block: Block, *, by_samples: bool, tol: float | None = None) -> None:
@@ -219,14 +223,15 @@ class Certifier:
 
     @property
     def latest(self) -> Certificate | None:
-        """Return the newest complete certificate; None before the first."""
+        """Return the newest certificate that was made from the records of all nodes; None before the first."""
         return self.state.latest
 
     def attend(self, rounds: Rounds, state: CertifiedState, curvature: Callable[[], Vector]) -> Rounds:
-        """Run one round of a method, given as its generator, and add records to the messages of its first exchange.
+        """Make one round of a method, given as its generator, and add records to the messages of its first exchange.
 
         In a round of exact sums every exchange carries records. `curvature` returns q_k = sigma'/tau of the hosted
-        nodes' subproblems, shape (n_hosted,). The wrapped round is sent its own scalars only.
+        nodes' subproblems, shape (n_hosted,). The wrapped generator is sent halos without the records. A generator:
+        yields each Outbox to exchange, and is sent the Halo that came back.
         """
         sums, halo, first = state.sums_exactly, None, True
         while True:
@@ -250,17 +255,18 @@ class Certifier:
             halo, first = halo.of_scalars(slice(width)), False
 
     def _advance(self, halo: Halo) -> None:
-        """Take the neighbours' records from the halo, and make the certificate if all have come."""
+        """Take the neighbours' records from the halo; make the certificate once those of all nodes have come."""
         if self.state.gather is not None:
             self.state.gather.incoming(self.block, halo)
             self.state.heard += 1
             self._conclude_if_complete()
 
     def _begin_if_due(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> None:
-        """Make records of the present state, unless some are under way or the last ones are recent.
+        """Make a record of the present state per node and begin to gather them, if it is time for a new certificate.
 
-        `v`, shape (n_hosted, d), are the estimates that the neighbours were sent; without vectors in the halo all v_k
-        are equal. `q` are the curvatures sigma'/tau of the subproblems, shape (n_hosted,).
+        Does nothing while records are under way, or if the last ones are recent. `v`, shape (n_hosted, d), are the
+        estimates that the neighbours were sent; without vectors in the halo all v_k are equal. `q` are the curvatures
+        sigma'/tau of the subproblems, shape (n_hosted,).
         """
         per_round = exchanges_per_sum(self.block.info, self.block.d) if state.sums_exactly else 1
         since = per_round * (state.round - self.state.round)  # [exchanges]
@@ -273,9 +279,11 @@ class Certifier:
             self._conclude_if_complete()
 
     def _records(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> Matrix:
-        """Return a row per hosted node, shape (n_hosted, 14): its `BoundTerms`, and what its subproblem can gain.
+        """Return the record of each hosted node, shape (n_hosted, 14): its `BoundTerms`, then its local gap.
 
-        Once there is a certificate, also sets within which radius of w_k a node may skip its subproblem.
+        The local gap is an upper bound of the decrease that the node's own subproblem allows. `v` and `q` are those of
+        `_begin_if_due`. Once there is a certificate, also sets the radius around w_k within which a node may skip its
+        subproblem.
         """
         block, vectors = self.block, halo.vectors
         gradients: dict[int, Vector] = {}
@@ -304,7 +312,7 @@ class Certifier:
         return np.array(records)
 
     def _conclude_if_complete(self) -> None:
-        """Make the certificate and keep it as the newest, if the records of all nodes have come."""
+        """Make the certificate and store it as `latest`, if the records of all nodes have come; else do nothing."""
         if self.state.gather is None or self.state.heard < self.state.gather.exchanges:
             return
         info, totals = self.block.info, self.state.gather.totals()[:-1]

@@ -30,9 +30,9 @@ def observe(
     """Return objective, value, H, absolute duality gap and consensus violation at the variables xs and estimates vs.
 
     xs and vs have one array per block of this process; nodes of other processes are included. `constant`, shape (d,),
-    is what nodes that left add to Ax for good. `conserved` says whether the mean of all v_k is sure to be Ax: a lost
-    message may have moved it, G_H is then no bound any more, and the gap has f(Ax) instead of the mean of f(v_k). Sums
-    go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
+    is the sum of the shares of nodes that left and stay counted in Ax; None: there are none. `conserved` False: a lost
+    message may have moved the mean of all v_k away from Ax; G_H is then no bound, and the gap has f(Ax) instead of the
+    mean of f(v_k). Sums go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
     """
     f = blocks[0].f
     shared = product(blocks, xs, processes)
@@ -64,17 +64,20 @@ def observe(
 
 
 class _Means(NamedTuple):
-    """Means over all nodes k at the estimates v_k and the gradients w_k = grad f(v_k)."""
+    """Means over all nodes k: of v_k, of w_k = grad f(v_k), of f(v_k), of <v_k, w_k>, and of <v_k - Ax, w_k>."""
 
-    w: Vector  # (d,) of w_k
-    v: Vector  # (d,) of v_k
-    f: float  # of f(v_k)
-    vw: float  # of <v_k, w_k>
-    apart: float  # of <v_k - Ax, w_k>
+    w: Vector  # (d,) mean of w_k
+    v: Vector  # (d,) mean of v_k
+    f: float  # mean of f(v_k)
+    vw: float  # mean of <v_k, w_k>
+    apart: float  # mean of <v_k - Ax, w_k>
 
 
 def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup) -> _Means:
-    """Return the means over the nodes of all processes, to which each adds its own; `shared` is Ax, shape (d,)."""
+    """Return the means over the nodes of all processes at their estimates; `vs` has the v_k of each block here.
+
+    `shared` is Ax, shape (d,).
+    """
     n_nodes, d = sum(processes.all_gather([len(v) for v in vs])), len(shared)
     carry = processes.fold_in(np.zeros(2 * d + 3))
     for row in (row for v in vs for row in v):
@@ -87,15 +90,15 @@ def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup)
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return g(x), the separable part of the objective, of the variables of all blocks and processes."""
+    """Return g(x), the separable part of the objective, of all blocks of all processes; xs has the x of each block."""
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
 def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
-    """Return the variables of each block, scaled so that all of them sum up to zero.
+    """Return the variables of each block, shape (n_columns,), scaled so that those of all nodes sum up to zero.
 
-    Positive or negative entries shrink, whichever weigh more. Every g_i stays finite, because it is finite between zero
-    and where it is finite.
+    All positive entries are multiplied by one factor of at most 1, or all negative ones, whichever weigh more. g stays
+    finite, because its bounds include zero.
     """
     x = processes.all_gather_rows(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
@@ -137,7 +140,10 @@ def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -
 
 
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
-    """Return Ax, shape (d,), from the variables of each block, added up column after column in the order of nodes."""
+    """Return Ax, shape (d,), of the variables xs of each block here and in other processes.
+
+    Columns are added up one after the other in the order of nodes, so the bits do not depend on the grouping.
+    """
     total = processes.fold_in(np.zeros(blocks[0].d))
     for block, x in zip(blocks, xs, strict=True):
         columns, whole = block.columns, np.array([0, block.columns.n], dtype=np.uint64)

@@ -18,15 +18,16 @@ T = TypeVar("T")
 
 
 class Guard(NamedTuple, Generic[T]):
-    """Numbers of a row after its `BoundTerms`, which are checked before the rows of several nodes are combined.
+    """Five numbers of a node that are checked before the BoundTerms of several nodes are combined to a certificate.
 
-    T is float for one node, or a vector with an entry per member. rho is a random vector that all nodes draw alike.
+    They follow the BoundTerms in a row. T is float for one node, or a vector with an entry per member. rho is a random
+    vector, shape (d,), that all nodes draw alike.
     """
 
     radius: T  # bound of |w_k - w| that the record relies on
     q: T  # <rho, s_k - u_k>; the sum over all members must vanish
     q_size: T  # |rho| |s_k - u_k|, the size of what cancels
-    digest: T  # of the node's membership view, as a number
+    digest: T  # digest of the node's membership view, as a number
     gap: T  # upper bound of the decrease that the node's own subproblem allows
 
 
@@ -38,7 +39,8 @@ ROW_WIDTH = RECORD_WIDTH + len(Guard._fields)  # numbers of a row: BoundTerms, t
 class CertificateRecord:
     """Part of a message between neighbours that make a certificate, a proven bound of the duality gap of round T.
 
-    It says how far the sender is with its share of the proof, and carries the numbers that the receiver seems to lack.
+    Says which data of round T the sender has, and carries the rows, estimate s_k = v_k / K and flow that the receiver
+    seems to lack.
     """
 
     round: int  # T, the round that the certificate is about
@@ -55,7 +57,7 @@ class CertificateRecord:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the record counts as: 25, the bits of `known`, 4 and a row per node, the vectors."""
+        """Return the bytes counted for the record: 25, the bits of `known`, 4 and a row per node, the vectors."""
         rows = sum(4 + row.nbytes for row in self.rows.values())
         vectors = sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
         return 25 + (self.known.bit_length() + 7) // 8 + rows + vectors
@@ -74,7 +76,7 @@ class CertificateRecord:
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the record that `pack` made bytes of.
 
-        Raise Violation for rows of unknown nodes and vectors not finite.
+        Raise Violation for a round below 0, rows of unknown nodes, and vectors that are not finite.
         """
         round, version, digest, flags, n_rows = body.unpack(_FIELDS)
         if round < 0 or n_rows > layout.n_nodes or flags >= _ALL:

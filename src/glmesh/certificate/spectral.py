@@ -7,7 +7,7 @@ from glmesh.network.topology import links_of
 
 
 class SpectralGaps:
-    """Function (membership view, round) -> proven lower bound of 1 - lambda_2 of the mixing among the members.
+    """Callable (membership view, round) -> proven lower bound of 1 - lambda_2 of the mixing among the members.
 
     lambda_2 is the second largest eigenvalue of the mixing matrix. The newest bound is kept for the next call.
     """
@@ -18,7 +18,7 @@ class SpectralGaps:
         self._newest: tuple[tuple[bytes, set[tuple[int, int]]] | None, float] = (None, 0.0)
 
     def __call__(self, view: MembershipView, round: int) -> float:
-        """Return a lower bound of 1 - lambda_2 among the members of the view; 0 if they are not connected.
+        """Return a lower bound of 1 - lambda_2 of the mixing among the view's members; 0 if they are not connected.
 
         Links that failed for good by `round` do not count.
         """

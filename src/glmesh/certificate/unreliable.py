@@ -38,20 +38,20 @@ _CONSERVED = 1e-11  # |sum of all q| beyond this part of the sum of their sizes 
 
 
 class FlowState(CertifiedState, Protocol):
-    """Attributes that the state of a method on flow gossip must have for an `AsyncCertifier` to certify it."""
+    """Protocol: attributes that a state on flow gossip must have for an `AsyncCertifier` to certify it."""
 
     up: Flags  # (n_hosted,) nodes that take part in the round
 
     @property
     def flow_gossip(self) -> FlowGossip:
-        """Return the gossip that holds the nodes' estimates and the flows over their links."""
+        """Return the FlowGossip, which holds the hosted nodes' estimates and the flows over their links."""
 
 
 @dataclass
 class RoundSnapshot:
-    """Node k's variables x_k, estimate s_k and link versions at certificate round T, and what it heard of T since.
+    """Node k's x_k, s_k and link versions in round T, which a certificate is about, and data of T received since.
 
-    s_k = v_k / K is the estimate in units of a share. Dictionaries are by neighbour, `rows` by node.
+    s_k = v_k / K is the estimate in units of a share. Dictionaries have an entry per neighbour, `rows` one per node.
     """
 
     round: int  # T, the round that the certificate is about
@@ -75,35 +75,35 @@ class RoundSnapshot:
     certificate: Certificate | None = None
 
     def add_row(self, node: int, row: Vector) -> None:
-        """Store the row of a node, shape (ROW_WIDTH,), computed here or passed on, unless there is one already."""
+        """Store the BoundTerms and Guard of a node, shape (ROW_WIDTH,), unless the node has a row already."""
         self.rows.setdefault(node, row)
         self.known |= 1 << node
 
     def conclude(self, certificate: Certificate) -> None:
-        """Store the certificate that follows from the rows of all members."""
+        """Store the certificate of round T, which follows from the rows of all members."""
         self.certificate = certificate
 
     def take_offer(self, peer: int, offer: Offer | None, attempt: int) -> None:
-        """Store the neighbour's s, and the version and digest of its end of the link, from its offer of round T.
+        """Store neighbour `peer`'s s_l, and version and digest of its end of the link, from its offer of round T.
 
-        Does nothing if the offer is missing, is a HELLO, or belongs to another attempt than `attempt`.
+        Does nothing if the offer is None, has no vector (a HELLO), or belongs to another attempt than `attempt`.
         """
         if offer is not None and offer.attempt == attempt and offer.vector is not None:
             self.their_ends[peer] = (offer.version, offer.digest)
             self.offered[peer] = offer.vector
 
     def behind(self, peer: int) -> bool:
-        """Return whether node `peer`'s end of the link had a higher version at T than the own end.
+        """Return whether neighbour `peer`'s end of the link had a higher version in round T than the own end.
 
-        The own flow is then outdated, and the neighbour's needed to correct it.
+        The own flow is then outdated, and the neighbour's needed to correct it. False while its end is not known.
         """
         return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
 
     def reconcile(self, neighbours: list[int]) -> None:
-        """Correct s for links whose two ends had different flows at T, once the other ends of all links are known.
+        """Correct s_k for links whose two ends had different flows in round T, and set `reconciled`.
 
-        After that the flows of every link cancel, so the sum of all s is the sum of all shares. Until then does
-        nothing.
+        After that the flows of every link cancel, so the sum of all s_k is the sum of all shares. Does nothing until
+        the other ends of the links to all `neighbours` are known.
         """
         if self.reconciled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
             return
@@ -121,9 +121,10 @@ class RoundSnapshot:
         self.reconciled = True
 
     def record_for(self, peer: int, *, with_s: bool) -> CertificateRecord:
-        """Return the record about T for neighbour `peer`, with the rows, s_k and flow that it seems to lack.
+        """Return the record about round T for neighbour `peer`, with the rows, s_k and flow that it seems to lack.
 
-        Before its first record, s_k goes along only if `with_s`: offers under momentum carry another point's estimate.
+        Before the first record from `peer`, s_k goes along only if `with_s`: offers under momentum carry the estimate
+        of another point.
         """
         heard = self.heard.get(peer)
         record = CertificateRecord(
@@ -147,7 +148,7 @@ class RoundSnapshot:
         return record
 
     def take(self, peer: int, record: CertificateRecord) -> None:
-        """Store the contents of a record about T from neighbour `peer`: its end of the link, rows, flow and s."""
+        """Store a record about round T from neighbour `peer`: its end of the link, rows, flow and s_l."""
         self.heard[peer] = record
         self.their_ends[peer] = record.end
         for node, row in record.rows.items():
@@ -164,18 +165,18 @@ class RoundSnapshot:
 
 @dataclass
 class AsyncCertifierState:
-    """State of an `AsyncCertifier`: the snapshots of the hosted nodes, from which their certificates are made."""
+    """State of an `AsyncCertifier`: snapshots of the hosted nodes, from which certificates are made, and radii."""
 
-    snapshots: PerNode[list[RoundSnapshot | None]]  # of the newest round T; None: not taken yet, or discarded
+    snapshots: PerNode[list[RoundSnapshot | None]]  # one per node, of the newest T; None: not taken, or discarded
     last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate
     since: PerNode[list[int]]  # first round of which a snapshot may be taken
     radius: PerNode[list[float]]  # bound of |w_k - w|, w the mean of all w_k, that the next record may rely on
 
 
 class AsyncCertifier:
-    """Makes certificates of the nodes of a block where messages get lost, each node its own.
+    """Makes certificates of the nodes of a block where messages get lost; each node proves its own.
 
-    Adds a part to the messages of a method's rounds, and no exchange.
+    Adds a CertificateRecord to the messages of a method's rounds; no exchange is made for it.
     """
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({CertificateRecord}))
@@ -200,9 +201,10 @@ class AsyncCertifier:
         self.period = _PERIOD + 2 * block.info.diameter
 
     def attend(self, rounds: Rounds, state: FlowState, curvature: Callable[[], Vector]) -> Rounds:
-        """Run one round of a method, given as its generator, and add a certificate record to each of its messages.
+        """Make one round of a method, given as its generator, and add a CertificateRecord to each of its messages.
 
-        `curvature` returns q_k = sigma'/tau of the hosted nodes' subproblems, shape (n_hosted,).
+        `curvature` returns q_k = sigma'/tau of the hosted nodes' subproblems, shape (n_hosted,). A generator: yields
+        each Outbox to exchange, and is sent the Halo that came back.
         """
         self._take_snapshots(state)
         outbox, first = next(rounds), True
@@ -216,15 +218,15 @@ class AsyncCertifier:
                 return
 
     def disturb(self, k: int, round: int) -> None:
-        """Discard the snapshot of the k-th hosted node, because its state is changed from outside in `round`.
+        """Discard the k-th hosted node's snapshot, because the node's state is changed from outside in `round`.
 
-        No snapshot of an earlier round is taken any more.
+        Snapshots of earlier rounds are not taken any more.
         """
         self.state.since[k] = round
         self.state.snapshots[k] = None
 
     def _take_snapshots(self, state: FlowState) -> None:
-        """Take the snapshot of the newest certificate round at every hosted node that is up and has none of it yet."""
+        """Take the snapshot of the newest certificate round at every hosted node that is up and lacks it."""
         now = last_record(state.round, self.period)
         gossip = state.flow_gossip
         for k in range(self.block.size):
@@ -245,7 +247,10 @@ class AsyncCertifier:
             )
 
     def _attach(self, mail: list[Mail], round: int, *, first: bool) -> None:
-        """Add a record to every message whose sender has a snapshot with the receiver's link in it."""
+        """Add a CertificateRecord to each message whose sender has a snapshot with the link to the receiver.
+
+        `first`: the messages are those of the first exchange of `round`.
+        """
         for one in mail:
             snapshot, peer = self.state.snapshots[one.sender - int(self.block.ids[0])], one.receiver
             if snapshot is None or peer not in snapshot.ends:
@@ -255,9 +260,10 @@ class AsyncCertifier:
                 one.parts.append(snapshot.record_for(peer, with_s=opening))
 
     def _receive(self, halo: Halo, state: FlowState, curvature: Callable[[], Vector], *, first: bool) -> None:
-        """Store what the messages of an exchange say of the snapshots; add rows, and make complete certificates.
+        """Store the offers and records in the halo at the receivers' snapshots; add own rows; make certificates.
 
         `first`: the exchange is the first of its round, whose offers are of the state that a new snapshot holds.
+        `curvature` is that of `attend`.
         """
         for mail in halo.mail:
             k, peer = mail.receiver - int(self.block.ids[0]), mail.sender
@@ -276,7 +282,10 @@ class AsyncCertifier:
                 self._conclude(k, snapshot)
 
     def _neighbours(self, k: int, snapshot: RoundSnapshot) -> list[tuple[int, float]]:
-        """Return [(l, W_kl)] for the members l that were neighbours of the k-th hosted node at its snapshot."""
+        """Return [(l, W_kl)] for the members l that were neighbours of the k-th hosted node at its snapshot.
+
+        Links that had failed for good are left out.
+        """
         return [
             (peer, weight)
             for peer, weight in self.block.neighbours(k)
@@ -284,10 +293,10 @@ class AsyncCertifier:
         ]
 
     def _add_own_row(self, k: int, snapshot: RoundSnapshot, state: FlowState, curvature: Callable[[], Vector]) -> None:
-        """Add the k-th hosted node's own terms of the bound to its snapshot of the certificate's round T.
+        """Add the k-th hosted node's own BoundTerms and Guard to its snapshot of round T.
 
-        Nothing is added before the share s_l that each neighbour l had in round T, without messages on their way, has
-        come. Once there is a certificate, also set the radius around w_k within which the node may skip its subproblem.
+        Does nothing before the final s_l = v_l / K of each neighbour l in round T has come. Once there is a
+        certificate, also sets the radius around w_k within which the node may skip its subproblem.
         """
         block = self.block
         me = int(block.ids[k])
@@ -322,7 +331,10 @@ class AsyncCertifier:
             state.screening.begin(k, w, before.screening_radius2(gap, curvature_k, self.tol, n_nodes))
 
     def _conclude(self, k: int, snapshot: RoundSnapshot) -> None:
-        """Make the certificate of the k-th hosted node, if the rows of all members have come and their guards hold."""
+        """Make the certificate of the k-th hosted node from its snapshot, if the rows of all members have come.
+
+        Does nothing if the rows are of different membership views, or their flows do not cancel.
+        """
         members = snapshot.view.members()
         if snapshot.certificate is not None or any(node not in snapshot.rows for node in members):
             return
@@ -341,9 +353,9 @@ class AsyncCertifier:
 
 
 def last_record(round: int, period: int) -> int:
-    """Return the newest certificate round T that is not after `round`.
+    """Return the newest certificate round T <= `round`: a round of whose state certificates are made.
 
-    The first certificate round is 0, and T is followed by T + max(period, T/20).
+    The first is 0, and T is followed by T + max(period, T/20).
     """
     at = 0
     while True:

@@ -47,9 +47,9 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the `glmesh` command with these arguments (None: of the process); return its exit code.
+    """Run the `glmesh` command with the arguments `argv` (None: those of the process); return its exit code.
 
-    What goes wrong is one line on stderr.
+    An error is printed as one line on stderr.
     """
     try:
         try:

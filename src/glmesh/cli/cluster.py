@@ -27,7 +27,7 @@ _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.en
 
 
 def launched() -> int:
-    """Return the number of ranks that an mpiexec started this process as one of; 1 without one."""
+    """Return the number of ranks that an mpiexec started, of which this process is one; 1 without an mpiexec."""
     sizes = (os.environ.get(name, "") for name in _SIZES)
     return next((int(size) for size in sizes if size.isdecimal()), 1)
 
@@ -54,9 +54,9 @@ def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -
 
 
 def fail(error: GlmeshError) -> int:
-    """End all ranks of an MPI program with an error that this rank met before it met the others; return its exit code.
+    """End all ranks of an MPI program with the error of this rank, and return this rank's exit code.
 
-    Without this, the others would wait for it for ever.
+    For an error from before the ranks have met: without this call, the others would wait for this rank for ever.
     """
 
     def work(with_all: ProcessGroup) -> int:
@@ -66,7 +66,10 @@ def fail(error: GlmeshError) -> int:
 
 
 def _together(work: Callable[[ProcessGroup], int]) -> int:
-    """Return the exit code of `work(ranks)`; if it fails, say why at one rank, and end ranks that do not hear it."""
+    """Call `work(all ranks)` and return its exit code at this rank.
+
+    If it fails, one rank prints the error; ranks that have not heard of it within PATIENCE seconds are ended.
+    """
     with _interruptible():
         with_all = ranks()
     with_all.patience = PATIENCE
@@ -92,7 +95,7 @@ def _together(work: Callable[[ProcessGroup], int]) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end this process at once: the start of MPI waits for all ranks, and Python would not hear it there."""
+    """Let Ctrl-C end this process at once inside the block, in which MPI starts and waits for all ranks."""
     listens = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not listens or threading.current_thread() is not threading.main_thread():
         yield
@@ -105,7 +108,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _said(options: Namespace) -> dict[str, object]:
-    """Return what all ranks must have been told alike, by the names of the options; and which file they see."""
+    """Return option -> value of all options that ranks must have alike, and "the file" -> words on the data file."""
     said = {"DATA" if name == "data" else f"--{name.replace('_', '-')}": value for name, value in vars(options).items()}
     said = {name: value for name, value in said.items() if name not in _OWN}
     if "{rank}" not in options.data:
@@ -114,7 +117,7 @@ def _said(options: Namespace) -> dict[str, object]:
 
 
 def _identity(path: str) -> str:
-    """Return words that tell files apart: the size, and a digest of both ends."""
+    """Return a text that tells files apart: path, size and a digest of the first and last _ENDS bytes, or the error."""
     try:
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size

@@ -98,7 +98,7 @@ def _files(folder: str) -> int:
 
 
 def _certificate(result: Result) -> str:
-    """Return sentences for people: the gap that the nodes proved, and what that took."""
+    """Return sentences for people: the gap that the nodes proved, and the rounds and bytes that this took."""
     return (
         "Every node knows, from messages of its neighbours alone, that the objective\n"
         f"is within {result.gap:.3g} ({result.relative_gap:.4%}) of the best possible.\n"

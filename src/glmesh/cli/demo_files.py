@@ -12,7 +12,7 @@ HEADER = "age,male,bmi,systolic,smoker,prior_stays,readmitted"
 
 
 def write(folder: str) -> list[Path]:
-    """Write a .csv with a header for each hospital into a folder, which is made if missing; return the files.
+    """Write a .csv with a header for each hospital into a folder, which is made if missing; return their paths.
 
     The patients are invented: the same numbers every time. Age is in decades from 65, bmi in steps of 5 from 25,
     systolic pressure in steps of 20 mmHg from 130.

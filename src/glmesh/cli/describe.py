@@ -37,7 +37,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Read a data file, print what it holds and what is remarkable; return the exit code."""
+    """Read a data file, print its layout, columns and warnings; return the exit code."""
     table = read_table(
         options.file,
         target=options.target,
@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
 
 
 def _summary(options: Namespace, table: DataTable, findings: list[DataFinding]) -> list[tuple[str, str]]:
-    """Return (name, text) lines on the file as a whole."""
+    """Return (name, text) lines on the file as a whole: how it was read, rows, features, ids, weights, target."""
     lines = [("read as", table.read_as), ("rows", f"{table.m:,}"), ("features", f"{table.X.shape[1]:,}")]
     lines += [("left out", listed(table.left_out))] if table.left_out else []
     if options.ids:

@@ -39,7 +39,7 @@ def read_plan(options: Namespace, graph: nx.Graph) -> Plan | None:
 
 
 def plan_text(plan: Plan | None) -> str:
-    """Return a line for people that says until which round things fail; empty without a fault plan."""
+    """Return a line of text that says until which round nodes, links or messages fail; empty without a fault plan."""
     if plan is None:
         return ""
     end = plan.quiet_from()
@@ -47,7 +47,10 @@ def plan_text(plan: Plan | None) -> str:
 
 
 def checkpoint_output(options: Namespace) -> str | None:
-    """Return what --checkpoint would write first: the folder, or the file in a folder that exists; None without it."""
+    """Return the path that --checkpoint writes first, None without the option.
+
+    The path is the folder of the option, or the checkpoint file in it if the folder exists.
+    """
     if options.checkpoint is None:
         if options.checkpoint_every is not None:
             raise InvalidInput("--checkpoint-every goes with --checkpoint DIR, which says where to")
@@ -59,7 +62,10 @@ def checkpoint_output(options: Namespace) -> str | None:
 
 
 def rounds_done(options: Namespace) -> int | None:
-    """Return the rounds made in the file of --checkpoint, None without one; raise UnreadableFile if it is damaged."""
+    """Return the rounds made in the checkpoint file of --checkpoint; None without the option or the file.
+
+    UnreadableFile is raised if the file is damaged.
+    """
     if options.checkpoint is None:
         return None
     path = Path(options.checkpoint, CHECKPOINT)
@@ -84,7 +90,10 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 
 def told(result: Result) -> list[tuple[str, str]]:
-    """Return (name, text) lines for the summary of `train`: members, absences, events, skipped subproblems."""
+    """Return (name, text) lines for the summary of `train`: members, absences, events, skipped subproblems.
+
+    The list is empty for a run without absences, events and skipped subproblems.
+    """
     lines = []
     presence = result.presence
     if presence.size and (presence == 0).any():

@@ -152,7 +152,7 @@ def _init(options: Namespace) -> int:
 
 
 def _check_gone(gone: str | None, *, by_totals: bool) -> None:
-    """Raise InvalidInput, which says what to write, if --gone is for the other method."""
+    """Raise InvalidInput, with a remedy, if --gone is a word of gossip with totals, or one of totals with gossip."""
     if by_totals and gone in ("freeze", "reset"):
         raise InvalidInput(f"--gone {gone} is for gossip; with totals write --gone wait, or --gone without")
     if not by_totals and gone in ("wait", "without"):
@@ -160,7 +160,7 @@ def _check_gone(gone: str | None, *, by_totals: bool) -> None:
 
 
 def _other_split(problem: "ProblemPart") -> str:
-    """Return words on the other split if it can do what this one cannot; empty if none can."""
+    """Return words that advise the other split if the problem can be solved with it; empty if it cannot."""
     other = "features" if problem.split == "samples" else "samples"
     try:
         replace(problem, split=other).model()
@@ -171,7 +171,7 @@ def _other_split(problem: "ProblemPart") -> str:
 
 
 def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
-    """Return the contract of --like: target, columns and labels of one site's file, no values; None without it."""
+    """Return the contract that the file of --like keeps, None without the option: target, columns and labels."""
     from glmesh.contract import Contract
     from glmesh.files.data_files import read_table
 
@@ -239,7 +239,7 @@ def _add(options: Namespace) -> int:
 
 
 def _node_file(options: Namespace, name: str, data: str) -> dict[str, str | int]:
-    """Return the entries of the node file of member `name`, by key; those that are empty are left out."""
+    """Return key -> value of the node file of member `name`; keys without a value are left out."""
     entries = {
         "name": name,
         "federation": Path(options.file).name,
@@ -279,5 +279,5 @@ def _check(options: Namespace) -> int:
 
 
 def _data_text(contract: "Contract") -> str:
-    """Return a line on the contract of a federation file."""
+    """Return a text on the contract of a federation file: its target and columns."""
     return f"target {contract.target or 'in the last column'}, {listed(contract.names) or 'columns of each site'}"

@@ -31,7 +31,7 @@ class ModelChoice:
     only: str = ""  # why there is one split only
 
     def why(self, split: Split, n_samples: int, n_features: int) -> str:
-        """Return words for people on why this split was taken for data of this shape."""
+        """Return words for people on why `split` was taken: the only way, or the one with shorter messages."""
         if self.only:
             return self.only
         a, b = (n_features, n_samples) if split == "samples" else (n_samples, n_features)
@@ -39,7 +39,7 @@ class ModelChoice:
 
 
 def choose(options: Namespace) -> ModelChoice:
-    """Return the loss, the penalty and the splits that the options of `train` ask for.
+    """Return the Choice that the options of `train` ask for: loss, penalty and possible splits.
 
     InvalidInput or UnsuitablePair is raised, before any data is read, if --model, --loss, --penalty, --split, ... do
     not go together; a split that was asked for is never changed.
@@ -70,14 +70,14 @@ def choose(options: Namespace) -> ModelChoice:
 
 
 def _needs_features(options: Namespace) -> str:
-    """Return the option with which an intercept needs a split by features; empty if there is none, or no intercept."""
+    """Return the option, --stop certificate or --faults, that makes an intercept need a split by features; else ""."""
     if not options.intercept:
         return ""
     return "--stop certificate" if options.stop == "certificate" else "--faults" if options.faults else ""
 
 
 def _intercept_by_samples(option: str, splits: tuple[Split, ...]) -> UnsuitablePair:
-    """Return the error for --intercept with this option split by samples; `splits` are all that can be."""
+    """Return the error for --intercept with `option` split by samples; `splits` are those that the loss allows."""
     remedy = "--split features, " if "features" in splits else ""
     return UnsuitablePair(
         f"--intercept does not go with {option} split by samples; use {remedy}"
@@ -87,7 +87,7 @@ def _intercept_by_samples(option: str, splits: tuple[Split, ...]) -> UnsuitableP
 
 
 def _as_options(text: str) -> str:
-    """Return a refusal of the Python interface in the words of the command line."""
+    """Return a message of the Python interface with its arguments written as options of the command line."""
     for ours, theirs in (
         ("split='features'", "--split features"),
         ("split='samples'", "--split samples"),

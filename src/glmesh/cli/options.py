@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _index_base(text: str) -> str | int:
-    """Return the value of --index-base: a digit as a number, anything else as it is."""
+    """Return the value of --index-base: 0 or 1 as an int, any other text unchanged."""
     return int(text) if text in ("0", "1") else text
 
 
@@ -103,6 +103,6 @@ def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False
 
 
 def add_network(parser: argparse._ActionsContainer) -> None:
-    """Add --nodes (K) and --seed to a parser; they mean the same in all commands."""
+    """Add --nodes (K, default 16) and --seed (default 0) to a parser."""
     parser.add_argument("--nodes", type=whole(1), default=16, metavar="K", help="number of nodes (default 16)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of all that is random (default 0)")

@@ -79,7 +79,7 @@ def run(options: Namespace) -> int:
 
 
 def _check(options: Namespace, model: Model) -> None:
-    """Raise InvalidInput for options that do not go with the model, or with each other."""
+    """Raise InvalidInput for options of `predict` that do not go with the model, or with each other."""
     if options.probability and model.loss != "logistic":
         raise InvalidInput(f"--probability: the {model.loss} loss has none; train with --model logistic")
     if model.is_share and not options.node:
@@ -93,9 +93,9 @@ def _check(options: Namespace, model: Model) -> None:
 
 
 def _read(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
-    """Return the samples with the model's features in the order of its coefficients, and y if the file has it.
+    """Return (table, remarks): the samples with the model's features in the order of its coefficients.
 
-    With it come sentences on what was done to the columns.
+    The table has y if the file has it. Remarks are sentences on what was done to the columns.
     """
     contract = model.contract
     if contract is None or model.names is None:
@@ -106,7 +106,7 @@ def _read(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
 
 
 def _table(options: Namespace, model: Model, target: str | None, *, has_target: bool) -> DataTable:
-    """Return the data file as it is; without `has_target`, y may be absent."""
+    """Return the data file as a table, columns as they stand; unless `has_target`, its y may be None."""
     return read_table(
         options.data,
         target=target,
@@ -120,7 +120,7 @@ def _table(options: Namespace, model: Model, target: str | None, *, has_target: 
 
 
 def _index_base(options: Namespace, model: Model) -> IndexBase:
-    """Return where the indices of svmlight text begin: as said, else as in the file that the model was trained on."""
+    """Return the index base of svmlight text: that of --index-base, else the model's, else "auto"."""
     if options.index_base != "auto" or model.contract is None or model.contract.index_base is None:
         chosen: IndexBase = options.index_base
         return chosen
@@ -128,7 +128,10 @@ def _index_base(options: Namespace, model: Model) -> IndexBase:
 
 
 def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
-    """Return what `_read` does for a model without names: all columns but y, which is the last if there is one more."""
+    """Return (table, remarks) for a model without names, which takes p columns by position.
+
+    One more column behind these is taken for y, unless --target names another. Remarks are sentences on that.
+    """
     p = model.coef.shape[-1]
     known = options.target or (model.contract.target if model.contract is not None else "") or None
     table = _table(options, model, known, has_target=options.target is not None)
@@ -147,7 +150,7 @@ def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]
 
 
 def _refuse_other_columns(options: Namespace, model: Model, table: DataTable) -> None:
-    """Raise InvalidData or Mismatch unless a table has as many columns of numbers as a model without names takes."""
+    """Raise InvalidData or Mismatch unless a table has as many columns as the model has features, all of numbers."""
     p = model.coef.shape[-1]
     if table.X.shape[1] != p:
         y = f" and the target {table.target!r}" if table.y is not None and table.target else ""
@@ -160,7 +163,7 @@ def _refuse_other_columns(options: Namespace, model: Model, table: DataTable) ->
 
 
 def _whole_rows(X: SampleMatrix) -> Flags:
-    """Return (m,) flags: the row has no NaN and no infinity."""
+    """Return flags of shape (m,): True where the row has no NaN and no infinity."""
     if not issparse(X):
         return np.asarray(np.isfinite(X).all(axis=1))
     entries = X.tocoo()
@@ -170,7 +173,7 @@ def _whole_rows(X: SampleMatrix) -> Flags:
 
 
 def _missing(table: DataTable, row: int) -> InvalidData:
-    """Return the error that says which value of a row is missing or infinite, and what would do."""
+    """Return the InvalidData that says which value of a row is missing or infinite, with a remedy."""
     values = table.X[[row]].toarray()[0] if issparse(table.X) else table.X[row]
     k = int(np.argmin(np.isfinite(values)))
     what = "infinity" if np.isinf(values[k]) else "a missing value"
@@ -184,7 +187,7 @@ def _missing(table: DataTable, row: int) -> InvalidData:
 
 
 def _line(value: str | float | list[float]) -> str:
-    """Return a prediction as a line: a label as it is, whole numbers without a point, probabilities with commas."""
+    """Return a prediction as a line: a label as it is, a whole number without a point, probabilities with commas."""
     if isinstance(value, list):
         return ",".join(map(repr, value))
     return value if isinstance(value, str) else repr(value).removesuffix(".0")
@@ -211,21 +214,21 @@ def _report(options: Namespace, model: Model, predictions: Labels, table: DataTa
 
 
 def _comparable(y: Labels, model: Model) -> Labels:
-    """Return labels y as the model's are: where those are texts, numbers become texts too."""
+    """Return labels y in the type of the model's classes: where those are texts, numbers become texts too."""
     if not isinstance((model.classes or (0.0,))[0], str):
         return y
     return np.array([label if isinstance(label, str) else f"{label:.17g}" for label in y.tolist()], dtype=np.str_)
 
 
 def _are_labels(table: DataTable, model: Model) -> bool:
-    """Return whether y holds labels of the model only, where it is not missing."""
+    """Return whether all values of y that are not missing are classes of the model; False without y."""
     return table.y is not None and set(_comparable(np.array(table.labels), model).tolist()) <= set(model.classes or ())
 
 
 def score(model: Model, predictions: Labels, y: Labels) -> tuple[str, str] | None:
     """Return (name, text) on how well predictions agree with y; None if y has other labels than the model.
 
-    That is the accuracy of a classifier, or R2 and the root mean squared error of a regression.
+    A classifier has ("accuracy", per cent and counts), a regression ("R2", value and root mean squared error).
     """
     if model.classes is not None:
         labels = _comparable(y, model)

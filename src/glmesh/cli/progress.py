@@ -37,7 +37,7 @@ class Progress:
             self._show("starting (the first run ever compiles the solver, which takes some seconds)")
 
     def __call__(self, run: "Run") -> None:
-        """Show the line for the present round, if enough time has passed since the last one."""
+        """Print the line for the present round of a run, if enough time has passed since the last line."""
         now = self._elapsed()
         if self._quiet or now < self._next:
             return
@@ -58,7 +58,7 @@ class Progress:
         self._next = self._elapsed() + self._pause
 
     def finish(self, result: "Result") -> None:
-        """Show the line for the result of the run, and end it."""
+        """Print the line for the result of the run, and in a terminal a line end."""
         if self._quiet:
             return
         gap = certified(result.certificate) if self._stop == "certificate" else result.relative_gap
@@ -67,7 +67,7 @@ class Progress:
             print(file=self._stream, flush=True)
 
     def line(self, rounds: int, relative_gap: float, n_bytes: int) -> str:
-        """Return the line to show: in a terminal a bar, then round, relative gap, bytes sent and time."""
+        """Return the line to show: in a terminal a bar, then round, relative gap, bytes sent and seconds so far."""
         name = "certified" if self._stop == "certificate" else "gap"
         gap = f"{relative_gap:.1e}" if math.isfinite(relative_gap) else "-"
         aim = "" if self._stop == "rounds" else f" (goal {self._tol:.0e})"
@@ -91,7 +91,7 @@ class Progress:
         return measures.gap / abs(measures.objective) if measures.objective else math.inf
 
     def _fraction(self, rounds: int, gap: float) -> float:
-        """Return how full the bar is, from 0 to 1, after so many rounds with this relative gap."""
+        """Return how full the bar is, from 0 to 1, after `rounds` rounds with this relative gap."""
         if self._stop == "rounds":
             return rounds / max(self._max_rounds, 1)
         if gap <= self._tol:
@@ -115,5 +115,5 @@ def certified(certificate: "Certificate | None") -> float:
 
 
 def _columns() -> int:
-    """Return how many characters fit on a line; the last column is left free, as some terminals wrap there."""
+    """Return the characters of a terminal line but one, since some terminals wrap in their last column."""
     return shutil.get_terminal_size().columns - 1

@@ -22,7 +22,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Write an HTML page about the nodes with these state folders; return the exit code."""
+    """Write an HTML page about the nodes whose state folders are given; return the exit code."""
     check_writable({"--out": options.out})
     from glmesh.federation.monitor.report import page
 

@@ -26,7 +26,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Ask a node that runs on this machine for its figures and print them; return the exit code."""
+    """Print the figures of a node that runs on this machine, or how it ended; return the exit code."""
     needs_peers()
     from glmesh.federation.config import Site
     from glmesh.federation.monitor.screen import screen

@@ -87,7 +87,7 @@ def _info(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
 
 
 def _per_digit(beta: float) -> str:
-    """Return, as text, the number of exchanges in which disagreement falls to a tenth."""
+    """Return, as text, the exchanges in which disagreement falls to a tenth: ln 10 / -ln beta, rounded up."""
     return f"{math.ceil(math.log(10) / -math.log(beta)) if beta > 1e-12 else 1:,}"
 
 

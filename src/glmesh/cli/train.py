@@ -58,7 +58,7 @@ def run(options: Namespace) -> int:
 
 
 def train(options: Namespace, processes: ProcessGroup) -> int:
-    """Check the options, read the data and fit; the first process writes and prints. Return the exit code."""
+    """Check the options, read the data, fit; the first process writes and prints. Return the exit code."""
     first = processes.rank == 0
     if first:
         check_picture("--plot", options.plot)
@@ -117,7 +117,7 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
 
 def _problem(options: Namespace, choice: ModelChoice, rows: RowsRead, processes: ProcessGroup) -> tuple[Problem, Shape]:
-    """Return (problem, (samples, features, nonzeros or None)) of the samples of all processes."""
+    """Return (problem, (samples, features, nonzeros or None if dense)) of the samples of all processes."""
     fit: dict[str, Any] = {
         "loss": choice.loss,
         "penalty": choice.penalty,
@@ -135,7 +135,7 @@ def _problem(options: Namespace, choice: ModelChoice, rows: RowsRead, processes:
 
 
 def exit_code(result: Result) -> int:
-    """Return the exit code that the status of a result stands for."""
+    """Return the exit code of a result: REACHED, OUT_OF_ROUNDS or INTERRUPTED, by its status."""
     good = (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE)
     if result.status is Status.INTERRUPTED:
         return INTERRUPTED
@@ -156,7 +156,7 @@ def _tell(options: Namespace, text: str) -> None:
 
 
 def _introduction(options: Namespace, choice: ModelChoice, shape: Shape, split: Split, rows: RowsRead) -> str:
-    """Return lines for people on the data, the objective and the network, before the run."""
+    """Return lines of text on the data, the objective and the network, to be printed before the run."""
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
     chosen = f"  split auto: by {split}, {choice.why(split, *shape[:2])}\n" if options.split == "auto" else ""
@@ -169,7 +169,7 @@ def _introduction(options: Namespace, choice: ModelChoice, shape: Shape, split: 
 
 
 def _named(contract: Contract | None) -> str:
-    """Return words on the target, its labels and the columns that are no features, or on how columns are found."""
+    """Return words on target, labels and weights of a contract, or on how columns are found; "" for contract None."""
     if contract is None:
         return ""
     if contract.index_base is not None:
@@ -184,7 +184,7 @@ def _named(contract: Contract | None) -> str:
 def _model(
     options: Namespace, choice: ModelChoice, split: str, plan: Plan | None, result: Result, contract: Contract | None
 ) -> Model:
-    """Return the model to be saved: coefficients, objective, names and labels, and figures of the run as `info`."""
+    """Return the Model to be saved: coefficients, loss, penalty, names and labels, and figures of the run as `info`."""
     info: dict[str, str | float] = {
         "glmesh": __version__,
         "status": result.status.name.lower(),
@@ -215,7 +215,7 @@ def _model(
 
 
 def _write(options: Namespace, model: Model, result: Result) -> None:
-    """Write the model and, if asked for, the history and the plot."""
+    """Write the model and, if --history or --plot was given, the history as CSV and the plot."""
     model.save(options.out)
     if options.history:
         write_history(options.history, result.history)
@@ -238,7 +238,7 @@ def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
 
 
 def _choices(result: Result) -> list[tuple[str, str]]:
-    """Return (name, text) lines on the accelerations that the method switched to by itself, and why."""
+    """Return (name, text) lines on the accelerations that the method switched to, each with its round and why."""
     told = [f"{name}{f' from round {round:,}' if round else ''} ({why})" for round, name, why in result.story]
     return [("acceleration" if not place else "", line) for place, line in enumerate(told)]
 
@@ -246,7 +246,7 @@ def _choices(result: Result) -> list[tuple[str, str]]:
 def _summary(
     options: Namespace, model: Model, result: Result, pooled: tuple[SampleMatrix, Labels] | None, *, virtual: bool
 ) -> str:
-    """Return the text at the end: status, cost, objective, gaps, fit and files.
+    """Return the text at the end of `train`: status, cost, objective, gaps, fit on the training data, and files.
 
     `pooled` is (X, y), for the fit on the training data, or None; `virtual`: seconds are those of the network clock.
     """

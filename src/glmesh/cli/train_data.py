@@ -21,7 +21,7 @@ from glmesh.validation import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class RowsRead:
-    """Samples of this process, in the order of the contract that the tables of all processes keep."""
+    """Samples that this process has read, with columns in the order of the contract that all processes keep."""
 
     X: SampleMatrix  # (m, p)
     y: Vector  # (m,) targets; positions among the labels where these are texts
@@ -32,9 +32,9 @@ class RowsRead:
 
 
 def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> RowsRead:
-    """Read DATA, or this rank's part of it; put its columns in the order that all ranks share, by name.
+    """Read DATA, or the rows of it that are this rank's, with columns in the order that all ranks share, by name.
 
-    What is missing or no number is refused with its line and column.
+    InvalidData or Mismatch, which name line and column, are raised for a value that is missing or no number.
     """
     path = options.data.replace("{rank}", str(processes.rank)) if options.runtime == "mpi" else options.data
     if options.runtime == "mpi" and not (is_table(path) and path != options.data):
@@ -63,7 +63,10 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
 
 
 def _read_part(options: Namespace, processes: ProcessGroup, path: str) -> RowsRead:
-    """Return this rank's part of svmlight text or of an .npz; refuse options that name columns of a table."""
+    """Return the rows of svmlight text or of an .npz that are this rank's.
+
+    InvalidInput is raised for --sample-weight and --ids, which name columns of a table.
+    """
     for option in ("sample_weight", "ids"):
         if getattr(options, option) is not None:
             raise InvalidInput(
@@ -75,7 +78,7 @@ def _read_part(options: Namespace, processes: ProcessGroup, path: str) -> RowsRe
 
 
 def _plain(table: DataTable, *, classifies: bool) -> RowsRead:
-    """Return the rows of svmlight text or of an .npz; InvalidData names a row that cannot be used."""
+    """Return the rows of svmlight text or of an .npz; raise InvalidData, which names a row that is not finite."""
     y = np.asarray(table.y, dtype=np.float64)
     check_finite(table.X, f"{table.where}: X", None)
     check_known(y, f"{table.where}: y")
@@ -85,12 +88,15 @@ def _plain(table: DataTable, *, classifies: bool) -> RowsRead:
 
 
 def _nameless(index_base: int | None) -> Contract | None:
-    """Return the contract of svmlight text, which says where its indices begin; None for other files without names."""
+    """Return the contract of a file without names: only the index base of svmlight text; None for an .npz."""
     return None if index_base is None else Contract("", header=False, index_base=index_base)
 
 
 def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
-    """Return the contract that the tables of all ranks keep; Mismatch, at all ranks, names the rank that differs."""
+    """Return the contract that the tables of all ranks keep.
+
+    Mismatch, which names a rank whose table differs, is raised at all ranks.
+    """
     if processes.size == 1:
         return offer
     offers = {f"rank {rank}": one for rank, one in enumerate(processes.all_gather([offer]))}
@@ -102,7 +108,7 @@ def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Co
 
 
 def _check_labels(table: DataTable, labels: tuple[str | float, ...], place: str, first: int) -> None:
-    """Raise InvalidData unless there are two labels over all files; name the one of the fewest rows, and its place.
+    """Raise InvalidData unless there are two labels over all files; if more, name a row with the rarest of this file.
 
     A `place` is a "line" of a file or a "row" of a matrix; `first` is that of the first sample.
     """
@@ -120,7 +126,7 @@ def _check_labels(table: DataTable, labels: tuple[str | float, ...], place: str,
 
 
 def _check(table: DataTable) -> None:
-    """Raise InvalidData for a weight that is none, with its line."""
+    """Raise InvalidData, which names the line, for a sample weight that is negative or too large, or if all are 0."""
     weight = np.ones(1) if table.weight is None else table.weight
     wrong = ~((weight >= 0) & (weight <= LARGEST))
     if wrong.any():

@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
 
 @dataclass
 class _Federation:
-    """The nodes of a federation that run on this machine as processes, and what was printed of them."""
+    """The nodes of a federation that run on this machine as processes, and the remarks on their data printed so far."""
 
     sites: dict[str, "Site"]
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # processes that were started, by name
@@ -69,14 +69,14 @@ class _Federation:
     told: set[tuple[str, str]] = field(default_factory=set)  # (site, remark on its data) that were printed
 
     def start(self, files: Mapping[str, Path], *, verbose: bool) -> None:
-        """Start a process for each node file, by name; if `verbose`, their own lines are shown."""
+        """Start a process for each node file (name -> path); if `verbose`, their log lines go to this terminal."""
         for name, file in files.items():
             command = [sys.executable, "-m", "glmesh", "node", str(file), "--plain"]
             sink = None if verbose else subprocess.DEVNULL
             self.nodes[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sink)
 
     def end(self) -> None:
-        """End the nodes that still run, and wait for all."""
+        """Terminate the nodes that still run, and wait until all have ended."""
         for node in self.nodes.values():
             if node.poll() is None:
                 node.terminate()
@@ -84,7 +84,7 @@ class _Federation:
             node.wait()
 
     def wait(self) -> None:
-        """Print how far the first node is, until all nodes have ended or one has failed."""
+        """Print round and gap of the first node now and then, until all nodes have ended or one has failed."""
         shown, failed = "", None
         first = next(iter(self.sites.values()))
         while self._running():
@@ -104,7 +104,7 @@ class _Federation:
         return sum(node.poll() is None for node in self.nodes.values())
 
     def _progress(self, entries: list[Figures]) -> str:
-        """Return words on how far a node is by the entries of its history."""
+        """Return words on round and proven gap in a node's last history entry, or that nodes are starting."""
         if not entries:
             return f"{self._running()} nodes are starting"
         last = entries[-1]
@@ -112,7 +112,7 @@ class _Federation:
         return f"round {last.get('round', 0):,}, proven gap {gap}"
 
     def _remark(self) -> None:
-        """Print what nodes have said about their data since they were started, and was not printed yet."""
+        """Print the remarks on data that nodes have logged since they were started and that were not printed yet."""
         for name, site in self.sites.items():
             for event in lines_since(site.state / "log.jsonl", self.started):
                 remark = name, str(event.get("why"))
@@ -121,7 +121,7 @@ class _Federation:
                     print(f"{name}: {remark[1]}", flush=True)
 
     def tell(self) -> int:
-        """Print how each node ended and where its model is; return the exit code."""
+        """Print how each node ended and where its model is; return the exit code of `glmesh up`."""
         self._remark()
         for name, node in self.nodes.items():
             has_model = node.returncode in (REACHED, PARTIAL) and self._is_proven(name)
@@ -149,7 +149,7 @@ class _Federation:
         return any(event["event"] == "end" and event.get("outcome") in ("certified", "alone") for event in events)
 
     def _failure(self, name: str) -> str:
-        """Return a line on a node that failed: its exit code, and why as far as its log says."""
+        """Return a line on a node that failed: its exit code, and the reason if its log has one."""
         events = lines_since(self.sites[name].state / "log.jsonl", self.started)
         whys = [f": {event['why']}" for event in events if event["event"] in ("error", "end")]
         return f"{name} ended with code {self.nodes[name].returncode}{whys[-1] if whys else ''}"

@@ -8,7 +8,10 @@ from glmesh.problem import DataSummary
 
 
 def agree_on_data(setup: Setup, transport: Transport) -> DataSummary | None:
-    """Return the summary of the data of all nodes, merged by flooding, or None for pooled data."""
+    """Return the DataSummary of all nodes (width, range of labels, total weight), or None for pooled data.
+
+    Nodes flood their own summaries before round 0; `diameter` exchanges.
+    """
     if setup.problem.pooled:
         return None
     own = [np.stack([setup.problem.parts[k].summary().to_vector() for k in ids]) for ids in setup.node_ids]

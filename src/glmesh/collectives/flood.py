@@ -19,10 +19,10 @@ from glmesh.types import Matrix, Vector
 class FloodGather:
     """Totals over all K nodes of one row of numbers each, by flooding: a `Gather` in which every node learns all rows.
 
-    Rows ride along, as scalars, with `diameter` exchanges that are made anyway; a node sends each row once.
+    Rows are scalars in the messages of `diameter` exchanges that are made anyway; a node sends each row once.
     """
 
-    exchanges: Shared[int]  # until every row is everywhere: the diameter
+    exchanges: Shared[int]  # number of exchanges until every row is everywhere: the diameter
     smallest: Shared[list[int]]  # columns of which the minimum is wanted instead of the sum
     shape: Shared[tuple[int, int]]  # (K, numbers per node)
     known: PerNode[Matrix]  # (n_hosted, K * numbers), minus infinity where nothing was heard yet
@@ -30,7 +30,7 @@ class FloodGather:
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> FloodGather:
-        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers).
+        """Return the gather before its first exchange; `rows` are the hosted nodes', shape (n_hosted, numbers).
 
         `smallest` are the columns of which the minimum over all nodes is wanted instead of the sum.
         """
@@ -48,13 +48,13 @@ class FloodGather:
         return self.news
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Store the rows in the halo that were not known yet."""
+        """Store the rows of other nodes in the halo that were not known yet; they are what `outgoing` returns next."""
         heard, new = halo.largest_scalars(), np.isneginf(self.known)
         self.news = np.where(new, heard, -np.inf)
         self.known = np.where(new, heard, self.known)
 
     def column(self, number: int) -> Vector | None:
-        """Return entry `number` of every node's row, shape (K,), once all exchanges are done."""
+        """Return entry `number` of every node's row, shape (K,); valid once all exchanges are done."""
         return np.array(self.known[0].reshape(self.shape)[:, number])
 
     def totals(self) -> Vector:
@@ -71,7 +71,8 @@ class FloodGather:
 def flood_max(values: Matrix, hops: int) -> Rounds:
     """Return the maximum of each column of `values` over the nodes within `hops` links, shape (n_hosted, columns).
 
-    `values` has a row per hosted node. Takes `hops` exchanges; with the diameter the maximum is that of all nodes.
+    `values` has a row per hosted node. Takes `hops` exchanges; with the diameter the maximum is that of all nodes. A
+    generator: yields each Outbox to exchange, and is sent the Halo that came back.
     """
     for _ in range(hops):
         halo = yield Outbox(scalars=values)
@@ -82,9 +83,11 @@ def flood_max(values: Matrix, hops: int) -> Rounds:
 def _news(
     block: Block, k: int, round: int, known: dict[int, tuple[Vector, Vector]], fresh: dict[int, int]
 ) -> Iterator[Mail]:
-    """Yield the messages of the k-th hosted node in an exchange: to each neighbour the new parts not heard from it.
+    """Yield the Mail of the k-th hosted node in an exchange of `flood_sum`: one message per neighbour, or none.
 
-    `known` has (vector, numbers) of every node heard of, `fresh` the nodes heard of in the last exchange and from whom.
+    A message holds the (vector, numbers) that the node heard in the last exchange and not from this neighbour. `known`
+    is {node: (vector, numbers)} of all nodes heard of; `fresh` is {node: neighbour that told of it} of the last
+    exchange.
     """
     for peer, _ in block.neighbours(k):
         news = [node for node, source in fresh.items() if source != peer]
@@ -96,9 +99,10 @@ def _news(
 def _take_in(
     mail: Sequence[Mail], first: int, round: int, known: list[dict[int, tuple[Vector, Vector]]]
 ) -> list[dict[int, int]]:
-    """Add the parts of a round that arrived to `known`, and return those that were new, with the node they came from.
+    """Add the nodes' (vector, numbers) that arrived for this round to `known`; return those that were new.
 
-    Both lists have an entry per hosted node, the first of which is node `first`; `known` is changed in place.
+    `known`, changed in place, has a dict {node: (vector, numbers)} per hosted node, of which `first` is the first id.
+    The list returned has a dict {new node: sender of the message} per hosted node.
     """
     fresh: list[dict[int, int]] = [{} for _ in known]
     for one in mail:
@@ -113,10 +117,11 @@ def _take_in(
 
 
 def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-    """Return (sum of vectors, sum of numbers) over all K nodes by flooding, or None if a part is missing.
+    """Return (sum of vectors, sum of numbers) over all K nodes by flooding; None if some node's were not received.
 
-    `vectors` and `numbers` have a row per hosted node. Takes `diameter` exchanges, at least one; parts are added up in
-    ascending order of ids, so the sums are bitwise equal everywhere.
+    `vectors` and `numbers` have a row per hosted node. Takes `diameter` exchanges, at least one; rows are added up in
+    ascending order of ids, so the sums are bitwise equal everywhere. A generator: yields each Outbox to exchange, and
+    is sent the Halo that came back.
     """
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(own, -1) for own in known]  # parts heard in the last exchange, and from whom

@@ -11,9 +11,10 @@ from glmesh.types import Unsigned, Vector
 
 @dataclass(slots=True)
 class PartialSum:
-    """Part of a message of an exact sum: vectors and numbers that are still to be added up, by id of a node.
+    """Part of a message of an exact sum: {node: vector} and {node: numbers}, still to be added up.
 
-    Each entry is a node's own part, the sum of its subtree, or the total that it passes down.
+    By flooding an entry is that node's own; along the spanning tree it is the sender's, and is the sum of its subtree
+    or, on the way down, the total.
     """
 
     round: int  # round that the sum belongs to
@@ -22,18 +23,18 @@ class PartialSum:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the part counts as: 8, and per node its id (4 bytes), its vector and its numbers."""
+        """Return the bytes counted for this part: 8, and per node its id (4 bytes), its vector and its numbers."""
         return 8 + sum(4 + vector.nbytes + self.numbers[node].nbytes for node, vector in self.vectors.items())
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the part as bytes: whole numbers (round, then node and two lengths per entry), then the arrays."""
+        """Return this PartialSum as bytes: whole numbers (round; node and two lengths per entry), then the arrays."""
         entries = [(node, vector, self.numbers[node]) for node, vector in self.vectors.items()]
         head = [self.round, *(number for node, a, b in entries for number in (node, len(a), len(b)))]
         return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(a) for _, *pair in entries for a in pair))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the part that `pack` made bytes of; its arrays are views of the message."""
+        """Return the PartialSum that `pack` made bytes of; its arrays are views of the message."""
         round, *entries = np.frombuffer(head, "<i8").tolist()
         made = cls(round, {}, {})
         for node, length, n_numbers in zip(entries[::3], entries[1::3], entries[2::3], strict=True):
@@ -43,28 +44,28 @@ class PartialSum:
 
 @dataclass(slots=True)
 class PartialTotal:
-    """Part of a message of a total: contributions modulo 2^64 by id of a node, and ids of those that the sender lacks.
+    """Part of a message of a total: {node: its contribution modulo 2^64}, and ids of nodes whose the sender lacks.
 
     Along the spanning tree a contribution is the sum of the sender's subtree, or the total that comes down.
     """
 
-    number: int  # of the total, counted from the start of a run
+    number: int  # number of the total, counted from the start of a run
     rows: dict[int, Unsigned]  # (numbers,) by node
     wanted: tuple[int, ...] = ()  # nodes whose contribution is still to be sent here
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the part counts as: 8, per contribution its id (4) and numbers, 4 per id wanted."""
+        """Return the bytes counted for this part: 8; 4 and its numbers per contribution; 4 per id in `wanted`."""
         return 8 + sum(4 + row.nbytes for row in self.rows.values()) + 4 * len(self.wanted)
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the part as bytes: whole numbers (number, rows, their length, ids, ids wanted), then the rows."""
+        """Return this PartialTotal as bytes: whole numbers (number, rows, length, ids, ids wanted), then the rows."""
         length = max((len(row) for row in self.rows.values()), default=0)
         head = [self.number, len(self.rows), length, *self.rows, *self.wanted]
         return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(row, "<u8") for row in self.rows.values()))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the part that `pack` made bytes of; its rows are views of the message."""
+        """Return the PartialTotal that `pack` made bytes of; its rows are views of the message."""
         number, n_rows, length, *ids = np.frombuffer(head, "<i8").tolist()
         return cls(number, {node: body.array("<u8", length) for node in ids[:n_rows]}, tuple(ids[n_rows:]))

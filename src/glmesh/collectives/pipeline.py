@@ -29,7 +29,7 @@ class TreeAggregate:
 
     @staticmethod
     def of(block: Block) -> TreeAggregate:
-        """Return the aggregate before the first round, when no total is known: NaN."""
+        """Return the aggregate before the first round; all totals are NaN, which means not known."""
         unknown = np.full((block.size, block.info.depth + 1), np.nan)
         return TreeAggregate(unknown, np.zeros(block.size), unknown.copy())
 
@@ -73,9 +73,9 @@ def _depths(block: Block) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveDigest:
-    """Part of a message under momentum where messages get lost: the newest part of H of each node that was heard of.
+    """Part of a message under momentum where messages get lost: the newest f(v_k)/K + g_k(x_k) of each node k.
 
-    H is the objective (1/K) sum f(v_k) + g(x); the digest also spreads the news of restarts of momentum.
+    The sum over all nodes is the objective H; the digest also carries the round of the newest restart of momentum.
     """
 
     stamps: Indices  # (K,) round of each node's part; -1: not heard of
@@ -84,19 +84,19 @@ class ObjectiveDigest:
 
     @cached_property  # a node sends one digest to all its neighbours
     def nbytes(self) -> int:
-        """Return the bytes that the digest counts as: 4, and 16 per part heard of (the number, its round and node)."""
+        """Return the bytes counted for the digest: 4, and 16 per node heard of (its number, round and id)."""
         return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the digest as bytes: the K stamps, the K parts and the restart, as numbers of 8 bytes."""
+        """Return the digest as bytes: K rounds, K numbers f(v_k)/K + g_k(x_k), and the restart, 8 bytes each."""
         stamps, parts = self.stamps.astype("<i8").tobytes(), self.parts.astype("<f8").tobytes()
         return Packed(b"", 1, (stamps, parts, _WHOLE.pack(self.restart)))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the digest that `pack` made bytes of.
+        """Return the ObjectiveDigest that `pack` made bytes of.
 
-        Raise Violation for rounds out of range and parts that are not finite.
+        Raise Violation for rounds out of range, and for numbers of nodes heard of that are not finite.
         """
         stamps = body.array("<i8", layout.n_nodes).astype(np.int64)
         parts = body.array("<f8", layout.n_nodes).astype(np.float64)
@@ -110,9 +110,10 @@ class ObjectiveDigest:
 
 @dataclass
 class EpidemicAggregate:
-    """Epidemic all-reduce: sum over the members of one scalar per node and round, from the newest parts heard of.
+    """Epidemic all-reduce: at each node the sum over the members of one scalar per node and round.
 
-    For a node that was away an older part is counted.
+    A node passes on the newest scalar that it has heard of every other one. For a node that was away an older scalar is
+    counted.
     """
 
     stamps: PerNode[Indices]  # (n_hosted, K) round of the newest part heard of
@@ -124,7 +125,7 @@ class EpidemicAggregate:
 
     @staticmethod
     def of(block: Block) -> EpidemicAggregate:
-        """Return the aggregate before the first round, when no part is known."""
+        """Return the aggregate before the first round: scalars are NaN and their rounds -1, not heard of."""
         shape = (block.size, block.info.n_nodes)
         ring = (block.size, 2 * block.info.depth + 1, block.info.n_nodes)
         unknown, never = np.full(shape, np.nan), np.full(shape, -1)
@@ -138,9 +139,9 @@ class EpidemicAggregate:
         self.ring[k, at, nodes], self.ring_rounds[k, at, nodes] = parts, stamps
 
     def outgoing(self, block: Block, parts: Vector, round: int, up: Flags) -> list[ObjectiveDigest]:
-        """Store the scalars `parts`, shape (n_hosted,), of the nodes that are up in this round.
+        """Store the scalars `parts` of this round, shape (n_hosted,), of nodes that are up; return what nodes send.
 
-        Return a digest per hosted node, to be sent to all its neighbours.
+        That is a list with an ObjectiveDigest per hosted node, to be sent to all its neighbours.
         """
         for k in np.flatnonzero(up):
             self._keep(int(k), int(block.ids[k]), round, parts[k])
@@ -150,7 +151,7 @@ class EpidemicAggregate:
         ]
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Store the parts in the neighbours' digests that are newer than those known, and the newest restart."""
+        """Store the scalars in the neighbours' digests that are newer than those known, and the newest restart."""
         for mail in halo.mail:
             digest = mail.part(ObjectiveDigest)
             if digest is None:
@@ -161,9 +162,10 @@ class EpidemicAggregate:
             self.restarts[k] = max(self.restarts[k], digest.restart)
 
     def at(self, k: int, round: int, members: Flags) -> tuple[float, bool]:
-        """Return (sum over the members at `round` as node k knows it, whether all of its parts are of this very round).
+        """Return (sum of the members' scalars of `round` as node k knows it, whether none is of an earlier round).
 
-        `members` is a mask of shape (K,). The sum is NaN while a member is unknown; call for every round in turn.
+        `members` is a mask of shape (K,). The sum is NaN while some member was never heard of. Must be called for every
+        round in turn, because an older scalar stands in for one that is missing.
         """
         if round < 0:
             return np.nan, True

@@ -18,42 +18,52 @@ from glmesh.types import Flags, Unsigned
 
 
 class RoutedTotal(Protocol):
-    """Protocol of one total at all nodes of a simulated network: messages out, messages in, until all have it."""
+    """Protocol of one total over all members of a simulated network, by messages between neighbours.
+
+    `outgoing` and `incoming` are called in every exchange until `held_by` says that all nodes hold the total.
+    """
 
     def outgoing(self, routes: Routes) -> list[Mail]:
-        """Return the messages of all nodes in the next exchange."""
+        """Return the Mail that all nodes send in the next exchange; it may be empty."""
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
-        """Take the messages that arrived in this exchange, late ones and copies among them."""
+        """Store the contributions in messages that arrived in this exchange, late ones and copies among them."""
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether all these nodes, a mask of shape (K,), hold all contributions or the total itself."""
+        """Return whether every node of the mask, shape (K,), holds all contributions, or the total itself."""
 
     def complete_among(self, nodes: Flags) -> bool:
-        """Return whether no message among these nodes, a mask (K,), could bring one a contribution that it lacks."""
+        """Return whether no node of the mask, shape (K,), lacks a contribution that another of them holds.
+
+        More messages among them are then in vain.
+        """
 
     def result(self, node: int) -> Unsigned:
-        """Return the total at a node that holds it, shape (numbers,)."""
+        """Return the total, shape (numbers,), as node `node` holds it; call only if `held_by` says that it does."""
 
 
 @dataclass
 class FloodedTotal:
-    """A total by flooding: a node passes on once what is new to it, and what a neighbour asks for as often as it asks.
+    """A total by flooding: a node passes each contribution on once, and again to neighbours that ask for it.
 
-    After as many exchanges as the network is wide, nodes that lack contributions begin to ask.
+    Nodes that lack contributions begin to ask after `patience` exchanges, at first the diameter.
     """
 
-    number: int  # of the total
+    number: int  # number of the total, which its messages carry
     largest: bool  # whether maxima are wanted instead of sums
-    members: list[int]  # whose contributions make the total, ascending
-    known: list[dict[int, Unsigned]]  # by node: contributions that it holds, by their node
-    fresh: list[dict[int, int]]  # by node: contributions heard in the last exchange, and from whom
-    asked: list[dict[int, tuple[int, ...]]]  # by node: what each neighbour asked for in the last exchange
+    members: list[int]  # ids of the nodes whose contributions make the total, ascending
+    known: list[dict[int, Unsigned]]  # by node: {origin: contribution} that the node holds
+    fresh: list[dict[int, int]]  # by node: {origin: neighbour that sent its contribution in the last exchange}
+    asked: list[dict[int, tuple[int, ...]]]  # by node: {neighbour: origins that it asked for}
     patience: int  # [exchanges] before nodes ask
 
     @staticmethod
     def of(number: int, rows: Unsigned, members: Flags, diameter: int, *, largest: bool = False) -> FloodedTotal:
-        """Return the total before its first exchange; rows (K, numbers) are the contributions of all nodes."""
+        """Return the total before its first exchange.
+
+        `rows` are the contributions of all nodes, shape (K, numbers); those of the mask `members`, shape (K,), count.
+        `largest`: maxima are wanted instead of sums.
+        """
         nodes = range(len(rows))
         known = [{k: rows[k]} if members[k] else {} for k in nodes]
         fresh = [dict.fromkeys(own, -1) for own in known]
@@ -61,7 +71,7 @@ class FloodedTotal:
         return FloodedTotal(number, largest, listed, known, fresh, [{} for _ in nodes], diameter)
 
     def outgoing(self, routes: Routes) -> list[Mail]:
-        """Return the messages of all members in the next exchange: news, what was asked for, and requests."""
+        """Return the Mail of all members in the next exchange: new contributions, those asked for, and requests."""
         mail, asks = [], self.patience <= 0
         for k in self.members:
             known = self.known[k]
@@ -75,7 +85,7 @@ class FloodedTotal:
         return mail
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
-        """Keep the contributions that are new, and what neighbours ask for."""
+        """Store contributions that a node did not hold yet, and the ids of those that neighbours ask for."""
         self.patience -= 1
         self.fresh, self.asked = [{} for _ in self.known], [{} for _ in self.known]
         for one in mail:
@@ -88,16 +98,16 @@ class FloodedTotal:
             self.asked[k][one.sender] = part.wanted
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether all these nodes, a mask of shape (K,), hold the contributions of all members."""
+        """Return whether every node of the mask, shape (K,), holds the contributions of all members."""
         return all(len(self.known[k]) == len(self.members) for k in np.flatnonzero(nodes).tolist())
 
     def complete_among(self, nodes: Flags) -> bool:
-        """Return whether these nodes, a mask of shape (K,), all hold what any of them holds."""
+        """Return whether all nodes of the mask, shape (K,), hold the contributions of the same nodes."""
         held = [set(self.known[k]) for k in np.flatnonzero(nodes).tolist()]
         return not held or all(one == held[0] for one in held)
 
     def result(self, node: int) -> Unsigned:
-        """Return the total at a node that holds all contributions, shape (numbers,)."""
+        """Return the sums or maxima over all members, shape (numbers,), at a node that holds all contributions."""
         rows = np.stack([self.known[node][k] for k in self.members])
         return _reduced(rows, largest=self.largest)
 
@@ -110,10 +120,10 @@ class TreeTotal:
     that has the total sends it once, and again to children that send their sums again.
     """
 
-    number: int  # of the total
+    number: int  # number of the total, which its messages carry
     largest: bool  # whether maxima are wanted instead of sums
     own: Unsigned  # (K, numbers) contributions of all nodes
-    reported: list[dict[int, Unsigned]]  # by node: sums of its children's subtrees
+    reported: list[dict[int, Unsigned]]  # by node: {child: sum of its subtree}
     sums: list[Unsigned | None]  # by node: sum of its subtree; None: a child has not reported yet
     totals: list[Unsigned | None]  # by node: the total; None: not known yet
     due: list[list[int]]  # by node: neighbours in the tree that it is to send to next
@@ -121,7 +131,10 @@ class TreeTotal:
 
     @staticmethod
     def of(number: int, rows: Unsigned, routes: Routes, *, largest: bool = False) -> TreeTotal:
-        """Return the total before its first exchange; rows (K, numbers) are the contributions of all nodes."""
+        """Return the total before its first exchange; `rows` are the contributions of all nodes, shape (K, numbers).
+
+        `largest`: maxima are wanted instead of sums.
+        """
         n = len(rows)
         empty: list[Unsigned | None] = [None] * n
         made = TreeTotal(
@@ -139,7 +152,7 @@ class TreeTotal:
         return made
 
     def _add_up(self, k: int, routes: Routes) -> None:
-        """Make the sum of a node's subtree once all its children have reported, and the total at the root."""
+        """Set the sum of node k's subtree once all its children have reported; at the root that is the total."""
         parents, reported = routes.tree[0], self.reported[k]
         if self.sums[k] is not None or len(reported) < len(routes.children[k]):
             return
@@ -151,7 +164,7 @@ class TreeTotal:
             self.due[k] = [int(parents[k])]
 
     def outgoing(self, routes: Routes) -> list[Mail]:
-        """Return the messages of all nodes in the next exchange: sums to parents, totals to children."""
+        """Return the Mail of all nodes in the next exchange: sums of subtrees to parents, totals to children."""
         mail, parents = [], routes.tree[0]
         again = self.patience <= 0
         self.patience = 2 * routes.tree[1] if again else self.patience
@@ -165,7 +178,10 @@ class TreeTotal:
         return mail
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
-        """Take sums from children and the total from the parent; who sends a sum to a node with the total gets it."""
+        """Store sums from children and the total from the parent.
+
+        A child that sends its sum to a node with the total is sent the total next.
+        """
         self.patience -= 1
         self.due = [[] for _ in self.due]
         parents = routes.tree[0]
@@ -183,20 +199,20 @@ class TreeTotal:
                 self.due[k] = [*self.due[k], one.sender]
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether all these nodes, a mask of shape (K,), hold the total."""
+        """Return whether every node of the mask, shape (K,), holds the total."""
         return all(self.totals[k] is not None for k in np.flatnonzero(nodes).tolist())
 
     def complete_among(self, nodes: Flags) -> bool:
-        """Return False: along a tree nodes do not know who has nothing more to tell."""
+        """Return False, always: along a tree nodes do not know whether more messages are in vain."""
         return False
 
     def result(self, node: int) -> Unsigned:
-        """Return the total at a node that holds it, shape (numbers,)."""
+        """Return the sums or maxima over all nodes, shape (numbers,), at a node that holds the total."""
         total = self.totals[node]
         assert total is not None
         return total
 
 
 def _reduced(rows: Unsigned, *, largest: bool) -> Unsigned:
-    """Return the sum modulo 2^64, or the maximum as signed numbers, of each column of rows, shape (numbers,)."""
+    """Return each column's sum modulo 2^64 or, if `largest`, its maximum as a signed number, shape (numbers,)."""
     return rows.view(np.int64).max(axis=0).view(np.uint64) if largest else np.asarray(rows.sum(axis=0))

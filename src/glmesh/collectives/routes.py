@@ -19,14 +19,14 @@ HEAD, NODE_ID, NUMBER = 8, 4, 8  # [bytes] of a message: number of the total; id
 
 @dataclass(frozen=True, eq=False)
 class Leg:
-    """Messages of one exchange of a total."""
+    """All messages of one exchange of a total: who sends to whom, and how many rows of numbers each message has."""
 
     senders: Indices  # (messages,)
     receivers: Indices  # (messages,)
     rows: Indices  # (messages,) contributions, or sums of several, in each message
 
     def sizes(self, numbers: int) -> Vector:
-        """Return the bytes of each message, shape (messages,), if a contribution has so many numbers."""
+        """Return the bytes of each message, shape (messages,), if a contribution has `numbers` numbers."""
         return np.asarray(HEAD + self.rows * (NODE_ID + NUMBER * numbers), dtype=np.float64)
 
 
@@ -45,24 +45,27 @@ class Routes:
         self._load: dict[bool, tuple[Indices, Indices]] = {}  # by whether it floods: messages and rows of each sender
 
     def floods(self, numbers: int) -> bool:
-        """Return whether contributions of so many numbers are flooded; otherwise they go along the spanning tree.
+        """Return whether contributions of `numbers` numbers are flooded (True) or go along the spanning tree (False).
 
-        They are flooded where all nodes are neighbours, and where all of them together are short.
+        They are flooded where all nodes are neighbours, and where those of all nodes have at most SHORT_VECTORS bytes.
         """
         if self.n_nodes > topology.EXACT_DIAMETER:  # beyond, the diameter is not known
             return self._complete
         return self._complete or NUMBER * numbers * self.n_nodes <= SHORT_VECTORS
 
     def legs(self, numbers: int) -> list[Leg]:
-        """Return the messages of each exchange of a total of so many numbers, in the order of the exchanges."""
+        """Return a Leg, the messages of one exchange, per exchange of a total of `numbers` numbers, in order."""
         return self._flood if self.floods(numbers) else self._tree
 
     def exchanges(self, numbers: int) -> int:
-        """Return the number of exchanges of a total: the diameter by flooding, twice the depth along the tree."""
+        """Return the number of exchanges of a total of `numbers` numbers per node.
+
+        By flooding the diameter, along the tree twice its depth.
+        """
         return len(self.legs(numbers))
 
     def bytes_of(self, numbers: int) -> Indices:
-        """Return the bytes that each node sends for a total of so many numbers, shape (K,)."""
+        """Return the bytes that each node sends for a total of `numbers` numbers, shape (K,)."""
         way = self.floods(numbers)
         if way not in self._load:
             legs, n = self.legs(numbers), self.n_nodes
@@ -74,21 +77,21 @@ class Routes:
 
     @cached_property
     def links(self) -> tuple[Indices, Indices]:
-        """Nodes (senders, receivers) of all directed links, each of shape (n_links,), ascending by sender."""
+        """(senders, receivers) of all directed links: ids of nodes, each of shape (n_links,), ascending by sender."""
         matrix = self._matrix.tocoo()
         apart = matrix.row != matrix.col
         return matrix.row[apart].astype(np.int64), matrix.col[apart].astype(np.int64)
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
-        """Ids of the neighbours of each node, ascending, itself not included."""
+        """List with the ids of the neighbours of each node, K ascending lists without the node itself."""
         senders, receivers = self.links
         ends = np.searchsorted(senders, np.arange(1, self.n_nodes))
         return [part.tolist() for part in np.split(receivers, ends)]
 
     @cached_property
     def diameter(self) -> int:
-        """Links of the longest shortest path, or an upper bound beyond 1,024 nodes."""
+        """Number of links of the longest shortest path between two nodes; beyond 1,024 nodes an upper bound."""
         return topology.diameter(self._matrix)
 
     @property
@@ -97,18 +100,21 @@ class Routes:
 
     @cached_property
     def tree(self) -> tuple[Indices, int]:
-        """Parent of each node in the spanning tree, -1 at the root, shape (K,), and the depth of the tree in links."""
+        """(parent of each node in the spanning tree, shape (K,), -1 at the root; depth of the tree in links)."""
         return topology.spanning_tree(self._matrix)
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """Ids of the children of each node in the spanning tree, K ascending lists."""
+        """List with the ids of the children of each node in the spanning tree, K ascending lists."""
         parents, _ = self.tree
         return [np.flatnonzero(parents == node).tolist() for node in range(self.n_nodes)]
 
     @cached_property
     def _tree(self) -> list[Leg]:
-        """Messages along the tree: a node sends its subtree's sum as soon as it can; then the total comes down."""
+        """A Leg per exchange along the spanning tree: sums of subtrees go up to the root, then the total comes down.
+
+        A node sends its subtree's sum as soon as all its children have sent theirs.
+        """
         parents, depth = self.tree
         heights, depths = np.zeros(self.n_nodes, np.int64), np.zeros(self.n_nodes, np.int64)
         for node in range(self.n_nodes):
@@ -126,9 +132,9 @@ class Routes:
 
     @cached_property
     def _flood(self) -> list[Leg]:
-        """Messages of flooding: a node passes on each contribution, when it is new, to all but where it came from.
+        """A Leg per exchange of flooding: a node passes on each contribution, when new, to all but its source.
 
-        If it came from several neighbours at once, the one with the smallest id is where it came from.
+        The source is the neighbour from whom it came, of several at once the one with the smallest id.
         """
         senders, receivers = self.links
         if self._complete:

@@ -14,11 +14,11 @@ from glmesh.types import Matrix
 
 
 def together(rounds: Sequence[AnyRounds]) -> AnyRounds:
-    """Make the rounds of several problems of one block at once; return the list of what each of them returns.
+    """Make the rounds of several problems of one block at once; return a list with the value each round returns.
 
-    Whenever some of them ask for totals, the fields of all of these travel in one; maxima likewise, and they go first.
-    A round that is done sends nothing more. Every field keeps the unit that it has by itself, so each problem is sent
-    the same bits as if it were alone.
+    Whenever some rounds ask for totals, the fields of all of them travel in one total; maxima likewise, and they go
+    first. A round that is done sends nothing more. Every field keeps the unit that it has by itself, so each problem is
+    sent the same bits as if it were alone.
     """
     returned: dict[int, Any] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(rounds)))
@@ -44,18 +44,21 @@ def together(rounds: Sequence[AnyRounds]) -> AnyRounds:
 
 
 def _all_maxima(asked: Mapping[int, Largest]) -> Largest:
-    """Return one request for the maxima of all problems, side by side."""
+    """Return one request for the maxima of all problems: their columns of numbers side by side."""
     return Largest(np.hstack([one.numbers for one in asked.values()]))
 
 
 def _maxima_of_each(asked: Mapping[int, Largest], found: Any) -> dict[int, Any]:
-    """Return the maxima, each of shape (n,), by number of the problem that asked for them."""
+    """Return {number of the problem: its maxima, shape (n,)}, cut out of `found`, the maxima of all problems."""
     ends = np.cumsum([one.numbers.shape[1] for one in asked.values()])
     return dict(zip(asked, np.split(found, ends[:-1]), strict=True))
 
 
 def _all_totals(asked: Mapping[int, Total]) -> Total:
-    """Return one request for the totals of all problems; the name of a field begins with the problem's number."""
+    """Return one request for the totals of all problems; `asked` is {number of the problem: its request}.
+
+    A field of problem 3 named "h" becomes "3 h".
+    """
     fields: dict[str, Matrix] = {}
     sizes: dict[str, float] = {}
     for number, one in asked.items():
@@ -66,7 +69,7 @@ def _all_totals(asked: Mapping[int, Total]) -> Total:
 
 
 def _sums_of_each(asked: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:
-    """Return the sums of each problem's own fields, by number of the problem."""
+    """Return {number of the problem: Sums of its own fields}, taken from `sums`, which has the fields of all."""
     return {
         number: Sums(
             {name: sums[f"{number} {name}"] for name in one.fields},

@@ -20,38 +20,37 @@ SHORT_VECTORS = 2**17
 
 
 class Gather(Protocol):
-    """Protocol of totals over all K nodes of one row of numbers each, while they are under way.
+    """Protocol: sums over all K nodes of one row of numbers per node, found in several exchanges.
 
     Send `outgoing` in each of `exchanges` exchanges, hand each halo to `incoming`, then read `totals`.
     """
 
-    exchanges: int  # until the totals are complete
+    exchanges: int  # number of exchanges until the totals are complete
 
     def outgoing(self) -> Matrix:
-        """Return the scalars to send in the next exchange, a row per hosted node; minus infinity is not sent."""
+        """Return the scalars to send in the next exchange, a row per hosted node; minus infinity: not sent."""
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Take the neighbours' scalars from the halo of one exchange."""
+        """Store the neighbours' scalars from the halo of one exchange."""
 
     def totals(self) -> Vector:
-        """Return the totals, shape (numbers,), bitwise equal at every node, once all exchanges are done."""
+        """Return the sums (minima in some columns) over all nodes, shape (numbers,), once all exchanges are done."""
 
     def column(self, number: int) -> Vector | None:
-        """Return entry `number` of every node's row, shape (K,), or None where rows are added up on the way."""
+        """Return entry `number` of every node's row, shape (K,); None where only sums of rows arrive."""
 
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
-    """Return a new `Gather` that will sum the rows of all nodes.
+    """Return a new `Gather` of the rows of all nodes; `rows` are the hosted nodes', shape (n_hosted, numbers).
 
-    `rows` are the hosted nodes', shape (n_hosted, numbers). Columns `smallest` are minimised, the others summed. Up to
-    LARGEST_FLOOD nodes flood, more use the spanning tree.
+    Columns `smallest` are minimised, the others summed. Up to LARGEST_FLOOD nodes flood, more use the spanning tree.
     """
     kind = FloodGather if block.info.n_nodes <= LARGEST_FLOOD else TreeGather
     return kind.of(block, rows, smallest)
 
 
 def floods(info: NetworkInfo, width: int) -> bool:
-    """Return whether vectors of length `width` are summed by flooding; otherwise along the spanning tree."""
+    """Return whether vectors of length `width` are summed by flooding (True) or along the spanning tree (False)."""
     return info.diameter <= 1 or 8 * width * info.n_nodes <= SHORT_VECTORS
 
 
@@ -67,18 +66,20 @@ class AllReduce:
     sends: ClassVar[Contents] = Contents(parts=frozenset({PartialSum}))
 
     def sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-        """Return (sum of vectors, sum of numbers) over all K nodes, or None if a part is missing.
+        """Return (sum of vectors, sum of numbers) over all K nodes, or None if some node's were not received.
 
         Sums are bitwise equal everywhere. `vectors` and `numbers` have a row per hosted node, and may be overwritten.
-        `round` marks the messages of this sum.
+        `round` marks the messages of this sum. A generator: yields each Outbox to exchange, and is sent the Halo that
+        came back.
         """
         way = flood_sum if floods(block.info, block.d) else tree_sum
         return (yield from way(block, round, vectors, numbers))
 
     def product(self, block: Block, round: int, x: Vector) -> Rounds:
-        """Return Ax, shape (d,), by an exact sum of all nodes' shares A_k x_k, or None if a part is missing.
+        """Return Ax, shape (d,), by an exact sum of all nodes' shares A_k x_k; None if some share was not received.
 
-        x has the variables of the hosted nodes, shape (n_columns,).
+        x has the variables of the hosted nodes, shape (n_columns,). A generator: yields each Outbox to exchange, and is
+        sent the Halo that came back.
         """
         found = yield from self.sum(block, round, block.shares(x), np.zeros((block.size, 1)))
         return None if found is None else found[0]

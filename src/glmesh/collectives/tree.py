@@ -20,10 +20,10 @@ Part = tuple[Vector, Vector]  # (vector, numbers)
 class TreeGather:
     """Totals over all K nodes of one row of numbers each, along the spanning tree: a `Gather` for many nodes.
 
-    Two rows per message, sum of the subtree and totals, ride along with 2 * depth exchanges that are made anyway.
+    Two rows per message, the sum of the subtree and the totals, in 2 * depth exchanges that are made anyway.
     """
 
-    exchanges: Shared[int]  # until the totals are everywhere: 2 * depth
+    exchanges: Shared[int]  # number of exchanges until the totals are everywhere: 2 * depth
     smallest: Shared[list[int]]  # columns of which the minimum is wanted instead of the sum
     own: PerNode[Matrix]  # (n_hosted, numbers) the nodes' rows
     up: PerNode[Matrix]  # (n_hosted, numbers) sum of the subtree, -inf until all children have reported
@@ -31,7 +31,10 @@ class TreeGather:
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> TreeGather:
-        """Return the gather before its first exchange, with the hosted nodes' rows, shape (n_hosted, numbers)."""
+        """Return the gather before its first exchange; `rows` are the hosted nodes', shape (n_hosted, numbers).
+
+        `smallest` are the columns of which the minimum over all nodes is wanted instead of the sum.
+        """
         leaf = np.array([not block.info.children[k] for k in block.ids.tolist()])
         up = np.where(leaf[:, None], rows, -np.inf)
         made = TreeGather(2 * block.info.depth, smallest, rows, up, np.full_like(rows, -np.inf))
@@ -39,7 +42,7 @@ class TreeGather:
         return made
 
     def _turn_at_root(self, block: Block) -> None:
-        """Set the totals of the root, if it is hosted here, to the sum of its subtree, which is that of all nodes."""
+        """Copy the sum of the root's subtree, the total of all nodes, to the root's totals, if it is hosted here."""
         root = block.info.parents[block.ids.astype(np.int64)] < 0
         self.down[root] = self.up[root]
 
@@ -68,19 +71,23 @@ class TreeGather:
         self._turn_at_root(block)
 
     def column(self, number: int) -> Vector | None:
-        """Return None, where a flood returns entry `number` of every node: along a tree only sums of entries arrive."""
+        """Return None, always: along a tree only sums arrive, not the entry `number` of every node."""
         return None
 
     def totals(self) -> Vector:
-        """Return the sum over all nodes of each number, or its minimum in the columns `smallest`, shape (numbers,)."""
+        """Return the sum over all nodes of each number, or its minimum in the columns `smallest`, shape (numbers,).
+
+        Valid once all exchanges are done; minus infinity before.
+        """
         return np.array(self.down[0])
 
 
 def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
-    """Return (sum of vectors, sum of numbers) over all K nodes along the spanning tree, or None if a part is missing.
+    """Return (sum of vectors, sum of numbers) over all K nodes along the spanning tree; None if some were lost.
 
     `vectors` and `numbers` have a row per hosted node, overwritten by the sum of the node's subtree. Takes 2 * depth
-    exchanges; the root adds up, so the sums are bitwise equal everywhere.
+    exchanges; the root adds up, so the sums are bitwise equal everywhere. A generator: yields each Outbox to exchange,
+    and is sent the Halo that came back.
     """
     info, first = block.info, int(block.ids[0])
     reported: list[dict[int, Part]] = [{} for _ in range(block.size)]  # subtotals of children

@@ -1,7 +1,7 @@
 """What sites must agree on about their data before any work, names, kinds and labels, and how a table is fitted to it.
 
-Nothing here reads files or sends messages: `files` makes a `DataTable`, this room compares it with a `Contract` and
-puts it in order, and `federation` carries contracts between sites. Problems and methods may not enter.
+Nothing here reads files or sends messages: `files` makes a `DataTable`, this package compares it with a `Contract` and
+puts its columns in order, and `federation` carries contracts between sites. Problems and methods may not enter.
 """
 
 from glmesh.contract.agreement import Verdict, agree

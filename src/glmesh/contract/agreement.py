@@ -10,20 +10,21 @@ from glmesh.contract.fitting import listed, nearest, spoken
 
 @dataclass(frozen=True)
 class Verdict:
-    """What all sites conclude from the same offers."""
+    """Result of `agree`: the contract that all sites keep, or the sites that prevent one, with a sentence on each."""
 
     contract: Contract | None  # what they agree on; None: they cannot
     culprits: dict[str, str]  # site -> what does not fit, for everybody's eyes
 
 
 def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "") -> Verdict:
-    """Return the contract of the sites that made these offers (site -> the contract its own table would keep).
+    """Return the Verdict on the offers, a mapping from site to the contract that its own table would keep.
 
     The order of columns is that of the first site of the mapping, so all callers give the sites in the same order.
     Columns are compared as sets: another order is no difference. The sites that differ from what more than half have
     are the culprits; where no more than half agree, all sites are. Labels are put together, since a site may lack
     samples of a class; with two classes in all, every site fits, and with more than two the sites are culprits whose
-    labels are not among those that more than half of the sites hold. `advice` says what would do; "" is about files.
+    labels are not among those that more than half of the sites hold. `advice` is the remedy that messages end with; "":
+    one about files.
     """
     sites = list(offers)
     culprits: dict[str, str] = {}
@@ -42,7 +43,10 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "")
 
 
 def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
-    """Return the columns of the first offer; one is boolean if it is at every site, where columns have names."""
+    """Return the columns (name and kind) of the first offer, as a tuple of Column.
+
+    Where columns have names, a column that some other offer does not call boolean becomes "number".
+    """
     first, *others = offers
     if not first.header:
         return first.columns
@@ -54,9 +58,10 @@ def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
 
 
 def outliers(values: Mapping[str, Hashable]) -> dict[str, str]:
-    """Return the sites whose value is not that of more than half of all sites, each with a site that has another value.
+    """Return {site: a site with another value} for the sites whose value is not that of more than half of all.
 
-    Where no value has a majority, all sites are returned; where all values are equal, none.
+    `values` maps each site to its value. Where no value has a majority, all sites are returned; where all values are
+    equal, the dict is empty.
     """
     ranked = Counter(values.values()).most_common(1)
     if not ranked or ranked[0][1] == len(values):
@@ -70,12 +75,16 @@ def outliers(values: Mapping[str, Hashable]) -> dict[str, str]:
 
 
 def _order(label: str | float) -> tuple[bool, str | float]:
-    """Return a key that sorts numbers before texts."""
+    """Return (whether the label is a text, the label), a key for `sorted` that puts numbers before texts."""
     return isinstance(label, str), label
 
 
 def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]:
-    """Return the sites whose labels are not those of more than half of the sites, with what they hold and `advice`."""
+    """Return {site: sentence} for the sites that have a label which no more than half of all sites have.
+
+    The dict is empty if there is no site of that kind. A sentence tells the labels of the site and of all others, and
+    ends with `advice`.
+    """
     times = Counter(label for offer in offers.values() for label in offer.labels)
     usual = {label for label, count in times.items() if 2 * count > len(offers)}
     out = {}
@@ -87,12 +96,15 @@ def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]
 
 
 def _names(offer: Contract) -> tuple[str, ...]:
-    """Return the names of the features as a set that is put in order; one per position where they have none."""
+    """Return the names of an offer's features, sorted, or their positions "0", "1", ... where columns have no names."""
     return tuple(sorted(offer.names)) if offer.header else tuple(str(k) for k in range(len(offer.columns)))
 
 
 def _lacks(offer: Contract, other: Contract, site: str) -> str:
-    """Return words on the columns that one offer lacks or has besides those of `site`; "" where they have no names."""
+    """Return a clause that names the columns which `offer` lacks, or has besides, compared with `other` of `site`.
+
+    Return "" where columns have no names.
+    """
     if not (offer.header and other.header):
         return ""
     missing = [name for name in other.names if name not in offer.names]
@@ -102,12 +114,12 @@ def _lacks(offer: Contract, other: Contract, site: str) -> str:
 
 
 def _column_list(names: list[str]) -> str:
-    """Return "the column bmi", or "the columns bmi, age"."""
+    """Return the column names as words of a message: "the column bmi", or "the columns bmi, age"."""
     return f"the column{'s' if len(names) > 1 else ''} {listed(names)}"
 
 
 def _said_names(offer: Contract) -> str:
-    """Return words on the features of a site."""
+    """Return the features of an offer as words of a message: "has the columns age, bmi", or "has 2 columns"."""
     names = [column.name for column in offer.columns]
     return f"has the columns {listed(names)}" if offer.header else f"has {len(names)} columns"
 

@@ -20,7 +20,7 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>",
 
 @dataclass(frozen=True)
 class Column:
-    """A feature that every site has."""
+    """A feature that the tables of all sites must have: name, kind ("number" or "boolean"), plausible range, unit."""
 
     name: str
     kind: str = "number"  # one of KINDS
@@ -37,7 +37,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Contract:
-    """Names, kinds and labels that the tables of all sites share; `columns` is empty where each site has its own."""
+    """What the tables of all sites must have alike: target, features by name and kind, labels, split, row names.
+
+    `columns` is empty where each site has features of its own (split by features).
+    """
 
     target: str  # name of the column with the labels; empty: columns have no names
     columns: tuple[Column, ...] = ()  # features, in the order of the coefficients
@@ -63,17 +66,18 @@ class Contract:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the features, in order."""
+        """Return the names of the features, in the order of the coefficients."""
         return tuple(column.name for column in self.columns)
 
     @staticmethod
     def like(
         table: DataTable, *, split: str = "samples", classifies: bool, ids: str = "", weight: str = ""
     ) -> Contract:
-        """Return the contract that a table keeps: its names and kinds, and its labels if a class is to be predicted.
+        """Return the contract that a table keeps: the names and kinds of its columns, and its labels if `classifies`.
 
-        No value of a feature goes into it. Features of a sparse table are numbers, whatever they hold. Mismatch is
-        raised if two columns have one name.
+        `ids` and `weight` are the names of the columns with row names and sample weights, "" for none. No value of a
+        feature goes into the contract. Features of a sparse table have the kind "number", whatever they hold. Mismatch
+        is raised if two columns have one name.
         """
         named = (table.target, ids, weight)
         if twice := doubled((*(table.names or ()), *(name for name in named if name and table.names is not None))):
@@ -92,11 +96,14 @@ class Contract:
         )
 
     def with_labels(self, labels: tuple[str | float, ...]) -> Contract:
-        """Return this contract with other labels."""
+        """Return a copy of this contract whose labels (of the classes, ascending) are these."""
         return replace(self, labels=labels)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for a TOML or JSON file, without what is None."""
+        """Return the contract as a dict of field names to plain data, for a TOML or JSON file.
+
+        Fields that are None are left out.
+        """
         tree = asdict(self)
         tree["columns"] = [
             {key: value for key, value in one.items() if value not in (None, "")} for one in tree["columns"]
@@ -106,7 +113,10 @@ class Contract:
 
     @staticmethod
     def of(tree: Mapping[str, Any], where: str = "the contract") -> Contract:
-        """Return the contract that plain data describes; InvalidInput names what is wrong in it."""
+        """Return the contract described by a dict of plain data, the inverse of `to_dict`.
+
+        InvalidInput says what is wrong in the data; its message begins with `where`.
+        """
         try:
             columns = tuple(Column(**one) for one in tree.get("columns", ()))
             fields: dict[str, Any] = {
@@ -119,19 +129,25 @@ class Contract:
 
 
 def doubled(names: Iterable[str]) -> list[str]:
-    """Return the names that occur more than once, each once, in order."""
+    """Return the names that occur more than once, each of them once, in the order of their first occurrence."""
     return [name for name, times in Counter(names).items() if times > 1]
 
 
 def kind_of(values: Vector) -> str:
-    """Return "boolean" if all values that are not missing are 0 or 1 and both occur, else "number"."""
+    """Return the kind of a feature from its values, (m,): "boolean" if just 0 and 1 occur, both, else "number".
+
+    NaN stands for a missing value and does not count.
+    """
     zeros, ones = values == 0, values == 1
     both = zeros.any() and ones.any() and (zeros | ones | np.isnan(values)).all()
     return "boolean" if both else "number"
 
 
 def _label(value: object) -> str | float:
-    """Return a label of plain data: a text, or a number as float64."""
+    """Return the label of a class, as a file gives it: a text as it is, a number as float.
+
+    InvalidInput for anything else.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):

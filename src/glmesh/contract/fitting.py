@@ -20,7 +20,10 @@ _LIKE_NUMBER = re.compile(r"[^\w]*\d[\d\s.,_'\u2019\u066b\u066c]*[^\w]*|[^\w]*0x
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A table whose columns stand in the order of a contract, and whose labels are numbers."""
+    """Result of `fit`: a table with its columns in the order of a contract, and what was done to get there.
+
+    Where the labels are texts, y of the table holds their positions in `labels`, as floats.
+    """
 
     table: DataTable
     extra: tuple[str, ...]  # names of columns of the file that the contract does not have, and that are left out
@@ -29,11 +32,11 @@ class Fitted:
 
     @property
     def y(self) -> Vector:
-        """Return the targets, (m,) float64; empty where the table has none."""
+        """Return the targets of the table, shape (m,), float64; shape (0,) where the table has no target."""
         return np.empty(0) if self.table.y is None else np.asarray(self.table.y, dtype=np.float64)
 
     def remarks(self) -> list[str]:
-        """Return sentences on what was done to the file's columns; empty if they fitted as they are."""
+        """Return sentences for people: that columns were reordered, and which are not used; an empty list if none."""
         said = []
         if self.reordered:
             said.append(f"{self.table.where}: the columns stand in another order; they were put in order by name")
@@ -43,7 +46,10 @@ class Fitted:
 
 
 def fit(table: DataTable, contract: Contract) -> Fitted:
-    """Return the table in the contract's order, labels included; Mismatch names what does not fit or is missing."""
+    """Return the table with features in the contract's order and y as numbers, as a Fitted.
+
+    Mismatch says which column, label or kind does not fit the contract, or where a value is missing or too large.
+    """
     if contract.header and contract.target and table.target != contract.target:
         found = "its target has no name" if table.target is None else f"its target is {table.target!r}"
         raise Mismatch(
@@ -57,10 +63,10 @@ def fit(table: DataTable, contract: Contract) -> Fitted:
 
 
 def fit_features(table: DataTable, contract: Contract) -> Fitted:
-    """Return the table with the contract's features in the contract's order; y stays as it is.
+    """Return the table with the contract's features, in the contract's order, as a Fitted; y stays as in the table.
 
-    Mismatch lists both sides' names where a column is missing or doubled, and says where values are missing or of
-    another kind than the contract says.
+    Mismatch lists the names of both sides where a column is missing or doubled, and says which columns hold text or
+    another kind of values than the contract says.
     """
     if contract.split == "features":  # every site has columns of its own
         chosen = np.arange(table.X.shape[1])
@@ -76,7 +82,10 @@ def fit_features(table: DataTable, contract: Contract) -> Fitted:
 
 
 def _by_position(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return the positions of all columns; refuse names, or another number of columns, where columns go by position."""
+    """Return the positions 0, 1, ... of all columns of the table, for a contract whose columns have no names.
+
+    Raise Mismatch if the table has names, or another number of columns than the contract.
+    """
     if table.names is not None:
         raise Mismatch(
             f"{table.where}: has a header ({listed(table.names)}), but the others have none and go by position; "
@@ -88,7 +97,10 @@ def _by_position(table: DataTable, contract: Contract) -> np.ndarray[tuple[int],
 
 
 def _by_name(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return where each column of the contract stands in the table; refuse a missing or doubled one."""
+    """Return the position in the table of each column of the contract, in the order of the contract.
+
+    Raise Mismatch if the table has no names, lacks a column of the contract, or has one of them twice.
+    """
     if table.names is None:
         raise Mismatch(
             f"{table.where}: has no header, so its columns cannot be found by name; expected {listed(contract.names)}; "
@@ -109,7 +121,7 @@ def _by_name(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.
 
 
 def nearest(missing: list[str], spare: list[str]) -> str:
-    """Return words on a column whose name is nearly that of a missing one; empty if there is none."""
+    """Return " (is 'Age' meant to be 'age'? rename it)" if a spare name resembles a missing one, else ""."""
     for name in missing:
         close = get_close_matches(name, spare, n=1, cutoff=0.75)
         same = [other for other in spare if other.casefold().strip() == name.casefold().strip()]
@@ -119,7 +131,7 @@ def nearest(missing: list[str], spare: list[str]) -> str:
 
 
 def _refuse_text(table: DataTable) -> None:
-    """Raise Mismatch if a feature holds text."""
+    """Raise Mismatch if a feature of the table holds text; the message names the columns."""
     held = list(table.texts)
     if held:
         raise Mismatch(
@@ -130,7 +142,10 @@ def _refuse_text(table: DataTable) -> None:
 
 
 def _first_text(column: TextColumn) -> str:
-    """Return words on the first cell of a column that is text, for the site itself; what would do if it is a number."""
+    """Return a sentence with the line and content of the column's first cell that is text.
+
+    Only the column's own site may see the sentence. If the cell resembles a number, it also says how to write numbers.
+    """
     said = f"line {column.line} holds {column.cell!r}"
     if not _LIKE_NUMBER.fullmatch(column.cell):
         return said
@@ -141,7 +156,7 @@ def _first_text(column: TextColumn) -> str:
 
 
 def _refuse_missing(table: DataTable) -> None:
-    """Raise Mismatch if a feature or the target lacks a value; columns of sparse X are left to the problem."""
+    """Raise Mismatch if a feature or the target lacks a value (NaN, or "" for texts); a sparse X is not checked."""
     holes = np.isnan(table.X) if isinstance(table.X, np.ndarray) else np.zeros((0, 0), dtype=np.bool_)
     names = [table.columns[k] for k in np.flatnonzero(holes.any(axis=0))]
     rows = np.flatnonzero(holes.any(axis=1)) if names else np.flatnonzero(table.missing_labels)
@@ -156,7 +171,10 @@ def _refuse_missing(table: DataTable) -> None:
 
 
 def _refuse_large(table: DataTable) -> None:
-    """Raise Mismatch if a feature or a target is infinite, or so large that its square is; sparse X is left out."""
+    """Raise Mismatch if a feature or target is infinite, or so large that its square is.
+
+    A sparse X is not checked here.
+    """
     columns = [(name, table.column(k)) for k, name in enumerate(table.columns)] if not issparse(table.X) else []
     if table.y is not None and table.y.dtype.kind == "f":
         columns.append((table.target or "the target", np.asarray(table.y, dtype=np.float64)))
@@ -186,7 +204,11 @@ def _refuse_kinds(table: DataTable, contract: Contract) -> None:
 
 
 def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[str | float, ...]]:
-    """Return (targets as numbers, labels of the classes); refuse labels that the contract does not have."""
+    """Return (targets as numbers, shape (m,), or None without a target; labels of the classes, empty for a regression).
+
+    Labels that are texts become their positions in the contract's labels. Raise Mismatch for a label that the contract
+    does not have.
+    """
     if table.y is None:
         return None, contract.labels
     if not contract.labels:
@@ -207,31 +229,34 @@ def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[
 
 
 def _columns(names: tuple[str, ...] | list[str]) -> str:
-    """Return "column age has", "columns age, bmi have", or "column 0 has" where columns have no names."""
+    """Return the subject and verb of a message about columns: "column age has", "columns age, bmi have".
+
+    Where columns have no names, their positions stand for them: "column 0 has".
+    """
     plain = [name.removeprefix("column ") for name in names]
     return f"column {plain[0]} has" if len(plain) == 1 else f"columns {listed(plain)} have"
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:
-    """Return names in a row, the first ones where there are many: "age, bmi, ... (30 in all)".
+    """Return names joined by commas, only the first ones where there are many: "age, bmi, ... (30 in all)".
 
-    A name with a blank at an end, an invisible sign or a letter in two parts is quoted and spelled out: 'age '.
+    A name with a blank at an end, an invisible sign or a decomposed accent is written as an ASCII literal: 'age '.
     """
     said = ", ".join(_visible(name) for name in names[:_LISTED])
     return said if len(names) <= _LISTED else f"{said}, ... ({len(names)} in all)"
 
 
 def _visible(name: str) -> str:
-    """Return a name as it is, or as a quoted ASCII literal if it does not look like what it holds."""
+    """Return the name, or its quoted ASCII literal if it has a blank at an end, invisible or decomposed characters."""
     plain = name == name.strip() and name.isprintable() and unicodedata.is_normalized("NFC", name)
     return name if plain else ascii(name)
 
 
 def spoken(labels: tuple[str | float, ...]) -> str:
-    """Return labels as a person writes them: whole numbers without a point."""
+    """Return labels joined by commas, as a person writes them: "no, yes", or "0, 1" without decimal points."""
     return listed([label if isinstance(label, str) else plain_number(label) for label in labels])
 
 
 def plain_number(value: float) -> str:
-    """Return the shortest decimal number that float64 reads as `value`: 0.3, and 1 for 1.0."""
+    """Return the shortest decimal text that float64 reads as `value`, without a final ".0": "0.3", and "1" for 1.0."""
     return repr(float(value)).removesuffix(".0")

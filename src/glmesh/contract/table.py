@@ -12,7 +12,7 @@ from glmesh.types import Flags, Indices, Labels, SampleMatrix, Vector
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of a file that holds text, which no model takes as it is."""
+    """A column of a data file that holds text instead of numbers: its name, position, and first cell with text."""
 
     name: str
     line: int  # of the file, with the first cell that is no number
@@ -24,7 +24,10 @@ class TextColumn:
 
 @dataclass(frozen=True, eq=False)
 class DataTable:
-    """Samples with the names of their columns; `where` is the file, site or part that messages name."""
+    """Rows of a data file or data frame: features X, targets y, sample weights, and names of columns and rows.
+
+    `where` is the file, site or part of the data that messages name.
+    """
 
     where: str
     X: SampleMatrix  # (m, p) features; NaN in the place of a missing value
@@ -47,12 +50,12 @@ class DataTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the names of the features; positions ("column 0", ...) where they have none."""
+        """Return the names of the p features, or "column 0", "column 1", ... where they have none."""
         return self.names if self.names is not None else tuple(f"column {k}" for k in range(self.X.shape[1]))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return the names of the features that hold text."""
+        """Return the names of those features that hold text, which X has as NaN; empty if none does."""
         kept = set(self.columns)
         return tuple(one.name for one in self.text_columns if one.name in kept)
 
@@ -66,13 +69,16 @@ class DataTable:
 
     @property
     def missing_labels(self) -> Flags:
-        """Return where y is missing, (m,): NaN among numbers, "" among texts; empty without y."""
+        """Return a mask of shape (m,), true where y is missing (NaN among numbers, "" among texts).
+
+        Shape (0,) without y.
+        """
         if self.y is None:
             return np.empty(0, dtype=np.bool_)
         return np.isnan(self.y) if self.y.dtype.kind == "f" else self.y == ""
 
     def line(self, row: int) -> int:
-        """Return the line of the file, from 1, where a row begins."""
+        """Return the number of the line of the file, counted from 1, where row number `row` (from 0) begins."""
         return self.first_line + row if self.lines is None else int(self.lines[row])
 
     def column(self, k: int) -> Vector:
@@ -81,7 +87,10 @@ class DataTable:
         return np.asarray(column.toarray() if issparse(column) else column, dtype=np.float64)[:, 0]
 
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
-        """Return the table with the columns `chosen` of X, in that order, under these names."""
+        """Return a table with only the columns `chosen` of X (indices, in that order), whose names are `names`.
+
+        names=None: the columns have no names.
+        """
         same = np.array_equal(chosen, np.arange(self.X.shape[1]))  # then the memory is the same, and so are products
         X = self.X if same else self.X[:, chosen]
         return replace(self, X=X if issparse(X) else np.ascontiguousarray(X), names=names)

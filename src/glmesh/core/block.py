@@ -34,7 +34,7 @@ REFRESH_EVERY = 64
 
 @dataclass(frozen=True)
 class NetworkInfo:
-    """Constants of the network that every node is given before round 0."""
+    """Constants of the network that every node is given before round 0: size, spanning tree, mixing matrix and seed."""
 
     n_nodes: int
     diameter: int  # [links] longest shortest path, or an upper bound
@@ -55,9 +55,11 @@ class NetworkInfo:
         schedule: tuple[Mixing, ...] | None = None,
         speeds: Vector | None = None,
     ) -> NetworkInfo:
-        """Return the constants of a network with this mixing; all nodes that know the mixing compute the same.
+        """Return the constants of the network whose mixing matrix is `mixing`.
 
-        `diameter` counts links; `schedule` is the mixing of each exchange in turn; None: always this one.
+        Every node that knows the arguments computes equal constants. `diameter` counts links. `schedule` is the mixing
+        of each exchange in turn; None: always `mixing`. `speeds`, shape (K,), are nonzeros a second that nodes work
+        through; None: there is no virtual clock.
         """
         parents, depth = topology.spanning_tree(mixing.matrix)
         schedule = (mixing,) if schedule is None else schedule
@@ -76,7 +78,10 @@ class NetworkInfo:
 
     @staticmethod
     def of_graph(graph: nx.Graph, seed: int) -> NetworkInfo:
-        """Return the constants of a graph with Metropolis weights."""
+        """Return the NetworkInfo of a connected graph with Metropolis weights.
+
+        `seed` is that of all randomness of the run.
+        """
         weights = metropolis(graph)
         return NetworkInfo.of(weights, topology.diameter(weights.matrix), seed)
 
@@ -107,7 +112,7 @@ class NetworkInfo:
 
 @dataclass(eq=False)
 class Block:
-    """The nodes that one process hosts, side by side as the kernels read them: their columns and functions f and g."""
+    """The nodes that one process hosts, stored side by side for the kernels: columns A_k, functions f and g_k."""
 
     ids: Unsigned  # (n_hosted,) ids of the hosted nodes, ascending
     info: NetworkInfo
@@ -126,7 +131,11 @@ class Block:
         allocate: Callable[[], Matrix],
         threads: ThreadPool = SERIAL,
     ) -> Block:
-        """Return the block of the nodes `ids`, ascending, from the composite objective of each, in that order."""
+        """Return the block of the nodes with the ids `ids`, ascending.
+
+        forms[k] is the objective f(Ax) + g(x) of node ids[k]. `allocate` returns the zeroed (n_hosted, d) array for the
+        nodes' vectors, from which a transport sends.
+        """
         starts = np.cumsum([0] + [form.columns.n for form in forms])
         columns = Columns.join([form.columns for form in forms])
         return Block(
@@ -141,7 +150,7 @@ class Block:
         )
 
     def with_functions(self, f: Smooth, terms: list[Separable]) -> Block:
-        """Return this block with other functions f and g on its columns; they must be of the kinds that it has."""
+        """Return a copy of this block with other functions: f, and terms[k] as g of node k, of the kinds it has."""
         new = copy.copy(self)
         new.f, new.terms = f, terms
         for name in ("table", "g", "kinked", "_bounds", "designs"):
@@ -228,7 +237,7 @@ class Block:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Ranges of hosted nodes, one for each thread of the pool, with about the same number of stored entries."""
+        """Contiguous ranges of hosted nodes, one per thread, with about equal numbers of stored matrix entries."""
         return self.threads.spans(self.stored)
 
     @cached_property
@@ -261,7 +270,7 @@ class Block:
 
     @cached_property
     def units(self) -> tuple[Unsigned, Unsigned, Vector]:
-        """Units of the block, a unit being a column or a group: (starts of nodes, starts of units, norms of units).
+        """Return (starts of nodes, starts of units, norms of units); a unit is a column, or a group of columns.
 
         Node k has the units starts[k]..starts[k + 1], unit j the columns starts[j]..starts[j + 1]. The norm of a group
         is an upper bound of its spectral norm.
@@ -295,7 +304,10 @@ class Block:
         return np.array([spectral_norm(self.node_columns(k)) for k in range(self.size)])
 
     def unit_norms(self, k: int) -> Vector:
-        """Return the norms of the columns, or upper bounds of those of the groups, of the k-th hosted node."""
+        """Return the norms of the units of the k-th hosted node, shape (n_units_k,).
+
+        For a column that is the Euclidean norm, for a group an upper bound of the spectral norm.
+        """
         unit_starts, _, norms = self.units
         return norms[int(unit_starts[k]) : int(unit_starts[k + 1])]
 

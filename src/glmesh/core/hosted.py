@@ -27,16 +27,19 @@ Carried = TypeVar("Carried", contravariant=True)
 
 
 class RoundMaker(Protocol[Hosted, Carried]):
-    """The part of a `Method` that `HostedNodes` call: its `round`."""
+    """Protocol of an object with a method `round`: all that `HostedNodes` call of a `Method`."""
 
     def round(self, block: Hosted, state: Carried) -> AnyRounds:
-        """Make one round of a block: yield each request, and be sent the answer (`core.messages.Request`)."""
+        """Return a generator that makes one round of a block: it yields each request and is sent the answer.
+
+        An Outbox is answered by a Halo, a `Total` by Sums, a `Largest` by whole numbers (`core.messages.Request`).
+        """
 
 
 class HostedNodes(ABC, Generic[BlockT, StateT]):
-    """Base of the blocks of nodes of this process, with their states and the transport to all other nodes.
+    """Base of the nodes that this process hosts: their blocks, the blocks' states, and the transport.
 
-    What only some methods can do is refused here by name, and overridden by those that can.
+    What only some methods can do raises InvalidInput here, and is overridden by the methods that can.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
 
     def begin_round(self, number: int, events: list[Event]) -> None:
-        """Begin round `number` under a fault plan; append an event for every node that joins or leaves."""
+        """Begin round `number` under the fault plan; append to `events` an Event for each node that joins or leaves."""
         self.transport.begin_round(self.plan, number)
 
     def make_round(self, number: int) -> None:
@@ -71,7 +74,10 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         drive(self.transport, self.rounds(number))
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return the context in which rounds are computed, which may silence overflow; here it does nothing."""
+        """Return the context manager in which rounds are computed.
+
+        A subclass may silence overflow with it; the one of this base class does nothing.
+        """
         return nullcontext()
 
     def finish_round(self, number: int) -> None:
@@ -81,29 +87,34 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def failure(self) -> str:
-        """Why no more rounds are worth it, in a word that all processes know; "": they are.
+        """Why more rounds would not help, as a word that is equal at all processes; "": they may help.
 
-        "separated": there is no optimum; "collinear": columns almost depend on each other; "rounding" hides progress.
+        "separated": there is no optimum; "collinear": columns almost depend on each other; "rounding": rounding errors
+        hide progress.
         """
         return ""
 
     @property
     def remark(self) -> str:
-        """A sentence on the optimum for people, such as that there are several; "" where there is nothing to say."""
+        """A sentence for people on the optimum, for example that there are several; "" if there is nothing to say."""
         return ""
 
     @property
     @abstractmethod
     def x(self) -> Vector | None:
-        """Variables of all nodes in the user's order, shape (n,), a copy; the mean of all where nodes hold copies.
+        """Variables of all nodes in the user's order, shape (n,), a copy.
 
-        None where there are no variables but the coefficients.
+        Where every node holds a copy of all variables, the mean of the copies. None for a method that has coefficients
+        only.
         """
 
     @property
     @abstractmethod
     def estimates(self) -> Matrix:
-        """Vectors that the nodes are to agree on, shape (K, d), a row per node, a copy."""
+        """Estimates v_k of Ax of all nodes, shape (K, d), a row per node, a copy.
+
+        In a consensus method row k is node k's copy of the coefficients.
+        """
 
     @property
     @abstractmethod
@@ -112,11 +123,11 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @abstractmethod
     def measure(self, rounds: int) -> Measures:
-        """Return objective, duality gap and consensus violation of the present state, after `rounds` rounds."""
+        """Return the Measures (objective, duality gap, consensus) of the present state, after `rounds` rounds."""
 
     @abstractmethod
     def data_of(self, k: int) -> list[object]:
-        """Return the data of the k-th node of this process (columns, labels, weights), for a digest of it."""
+        """Return the arrays of the k-th node of this process (columns, labels, weights), of which a digest is made."""
 
     @abstractmethod
     def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
@@ -126,14 +137,18 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """
 
     def objective_at(self, x: Vector | None, estimates: Matrix, rounds: int) -> float:
-        """Return the objective of the user's problem at other variables (n,) and estimates (K, d) than the present.
+        """Return the objective of the user's problem at the given variables x (n,) and estimates (K, d).
 
-        Refused unless the method can; `rounds` says whose estimates count, as in `members`.
+        `rounds` decides which nodes are members, whose estimates count, as in `members`. InvalidInput unless
+        overridden.
         """
         return self.refuse("objective_at")
 
     def members(self, rounds: int) -> Flags:
-        """Return a mask of shape (K,), true for each member in the last of `rounds` rounds (of 0 rounds, the first)."""
+        """Return a mask of shape (K,), true for each node that was a member in the last of `rounds` rounds.
+
+        If `rounds` is 0, the mask of round 0.
+        """
         return self.plan.members(max(rounds - 1, 0), self.setup.n_nodes)
 
     @property
@@ -142,12 +157,18 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return None
 
     def certified_state(self) -> tuple[Vector | None, Matrix]:
-        """Return (x in the user's order (n,), all estimates (K, d)) that the newest certificate is about."""
+        """Return (x in the user's order (n,), all estimates (K, d)) of the round that the newest certificate is about.
+
+        Raise InvalidInput if there is no certificate yet.
+        """
         raise InvalidInput("there is no certificate yet")
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """List of (round, acceleration from then on, why) for every choice of an acceleration so far."""
+        """List of (round, acceleration from that round on, reason) for every choice of an acceleration so far.
+
+        Empty for a method without a choice.
+        """
         return []
 
     @property
@@ -162,21 +183,30 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def skipped(self) -> tuple[int, float]:
-        """Pair (subproblems skipped so far because they had nothing to gain, nonzeros they would have visited)."""
+        """Pair (subproblems skipped so far because they had nothing to gain, nonzeros not visited because of that)."""
         return 0, 0.0
 
     # what some methods can do in mid-run
 
     def restart(self) -> None:
-        """Start the method anew from the present variables and estimates, after a change from outside."""
+        """Start the method anew from the present variables and estimates, after somebody else changed them.
+
+        InvalidInput unless overridden.
+        """
         self.refuse("begin_anew")
 
     def retarget(self, problem: Problem) -> None:
-        """Go on with the functions f and g of another problem on the same columns."""
+        """Continue the run with the functions f and g of `problem`, which has the columns of the present one.
+
+        InvalidInput unless overridden.
+        """
         self.refuse("set_alpha")
 
     def beside(self, problem: Problem, warm_start: object) -> Self:
-        """Return nodes of another problem on the same rows, whose rounds can be made together with those of these."""
+        """Return HostedNodes for another problem on the rows of this one, whose rounds can be made together with these.
+
+        `warm_start` is where they start: a Result, an array or None. InvalidInput unless overridden.
+        """
         raise InvalidInput(
             f"several problems at once are for methods on totals; {self.name} solves one after the other"
         )
@@ -184,21 +214,31 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def along(
         self, others: Sequence[Self], alphas: Sequence[Vector], tol: float, max_rounds: int
     ) -> list[PathSolutions] | None:
-        """Solve this problem and others on the same rows, each for many weights of its penalty, all at once.
+        """Solve this problem and `others` on the same rows, each for many weights of its penalty, all at once.
 
-        `alphas` are the weights for each problem. None: the method goes from one weight to the next.
+        alphas[i] are the weights of problem i, this one first. Return a PathSolutions per problem; None: the method
+        cannot, and the caller goes from one weight to the next.
         """
         return None
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return the present (x, v) of each block, for `go_ahead` on a path; empty if the method needs none."""
+        """Return the present (x, v) of each block of this process, for `go_ahead`.
+
+        An empty list if the method does not extrapolate.
+        """
         return []
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
-        """Extrapolate: add `step` times the change since `before`, which `mark` returned; here do nothing."""
+        """Extrapolate x and v along a path: add `step` times their change since `before`, a result of `mark`.
+
+        A method that does not extrapolate does nothing, as this base class.
+        """
 
     def replace_data(self, problem: Problem, partition: Partition) -> None:
-        """Go on with other data: nodes hold what `partition` gives them of `problem`."""
+        """Continue the run with the data of `problem`, of which node k holds the columns that `partition` gives node k.
+
+        InvalidInput unless overridden.
+        """
         self.refuse("other data in mid-run")
 
     # saving
@@ -209,26 +249,29 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def extents(self) -> list[Extent]:
-        """Numbers of nodes, columns and units of each block of this process, by which states are cut and merged."""
+        """Extent (numbers of nodes, columns and units) of each block of this process, to cut and merge states."""
         return [Extent(len(ids), 0, 0) for ids in self.setup.node_ids]
 
     @property
     def watching(self) -> list[object]:
-        """States of what watches the rounds of each block, such as certifiers; empty if nothing does."""
+        """States of the observers of each block's rounds, such as certifiers, one per block; empty without any."""
         return []
 
     def saved(self) -> dict[str, object]:
-        """Return what a file holds of these nodes beside the states of blocks, by name, as plain data."""
+        """Return {name: plain data} of what a checkpoint must hold of these nodes beside the states of the blocks."""
         return {}
 
     def restore(self, states: list[StateT], watching: list[Any], saved: dict[str, Any]) -> None:
-        """Take over what a file holds: states of the blocks, `watching` and `saved`."""
+        """Take over the content of a checkpoint: the state of each block, and what `watching` and `saved` returned.
+
+        InvalidInput unless overridden.
+        """
         self.refuse("a checkpoint")
 
     def product(self, x: Vector) -> Vector:
-        """Return A x, shape (d,), for variables x (n,) in the user's order."""
+        """Return A x, shape (d,), for variables x (n,) in the user's order; InvalidInput unless overridden."""
         return self.refuse("product")
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise InvalidInput: `what` is for Cola; the message says how to start this method anew instead."""
+        """Raise InvalidInput: `what` works with Cola only; the message says how to start this method anew instead."""
         raise InvalidInput(f"{what} is for Cola; {self.name} starts anew (warm_start=result.coef)")

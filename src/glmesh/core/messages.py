@@ -18,18 +18,18 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 
 class Part(Protocol):
-    """Protocol of the typed contents of a Mail: dataclasses that know how to become bytes and back."""
+    """Protocol of one typed content of a Mail, such as an Offer: a dataclass that can become bytes and back."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the part adds to a message; what `Traffic.bytes` counts."""
+        """Bytes that this content adds to a message, as `Traffic.bytes` counts them."""
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the part as bytes for messages of this layout."""
+        """Return this content as bytes for a message whose lengths are those of `layout`."""
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Rebuild the part that `pack` made bytes of; raise Violation for bytes that it cannot have made."""
+        """Return the content whose `pack` gave these bytes; raise Violation for bytes that `pack` cannot have made."""
 
 
 P = TypeVar("P", bound=Part)
@@ -37,14 +37,14 @@ P = TypeVar("P", bound=Part)
 
 @dataclass(slots=True)
 class Mail:
-    """A message from one node to one neighbour, with at most one part of each type."""
+    """A message from one node to one neighbour: a list of contents (`Part`), at most one of each type."""
 
     sender: int  # id of a node
     receiver: int  # id of a node
     parts: list[Part]  # the contents
 
     def part(self, kind: type[P]) -> P | None:
-        """Return the part of type `kind`, or None if the message has none."""
+        """Return the content of type `kind` in this message, or None if the message has none."""
         for one in self.parts:
             if isinstance(one, kind):
                 return one
@@ -58,7 +58,7 @@ class Mail:
 
 @dataclass
 class Outbox:
-    """All that the nodes of a block send in one exchange: rows to all neighbours of a node, and mail to single ones."""
+    """All that the nodes of a block send in one exchange: rows to all neighbours, and mail to single neighbours."""
 
     vectors: Matrix | None = None  # (n_hosted, d) to all neighbours; unchanged until the next exchange has returned
     scalars: Matrix | None = None  # (n_hosted, n) a row to all neighbours; minus infinity is not sent
@@ -66,7 +66,7 @@ class Outbox:
 
 
 class Riding(NamedTuple):
-    """Content that rides along with the messages of a gossip step."""
+    """Scalars and parts of other modules that are sent with the messages of a gossip step; None: nothing."""
 
     scalars: Matrix | None = None  # (n_hosted, n) to all neighbours of a node
     parts: Sequence[Part] | None = None  # one per hosted node, added to all of its mail
@@ -77,7 +77,7 @@ NOTHING = Riding()
 
 @dataclass(frozen=True)
 class Contents:
-    """Kinds of content that a method sends, or that a transport carries."""
+    """Kinds of content that a method sends, or a transport can carry: vectors, scalars, totals, types of parts."""
 
     vectors: bool = False
     scalars: bool = False
@@ -87,7 +87,7 @@ class Contents:
     remedy: str = ""  # advice to those who send other content over that transport
 
     def names(self) -> set[str]:
-        """Return the names of these kinds: "vectors", "scalars", "totals", and the class names of parts."""
+        """Return the names of the kinds that are set: "vectors", "scalars", "totals", and the class names of parts."""
         rows = {name for name in ("vectors", "scalars", "totals") if getattr(self, name)}
         return rows | {kind.__name__ for kind in self.parts or ()}
 
@@ -107,7 +107,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class Halo:
-    """All that the nodes of a block received in one exchange.
+    """All that the nodes of a block received in one exchange: their neighbours' rows with mixing weights, and mail.
 
     The neighbours of the block's k-th node (itself included, ascending ids) are entries pointers[k]..pointers[k+1] of
     `neighbours`. Read vectors before the next exchange, scalars before the next but one.
@@ -139,22 +139,25 @@ class Halo:
         return out
 
     def of_scalars(self, which: slice) -> Halo:
-        """Return this halo with the columns `which` of the scalars only."""
+        """Return a copy of this halo that has only the columns `which` of `scalars`; this halo if it has none."""
         return self if self.scalars is None else replace(self, scalars=self.scalars[:, which])
 
     def largest_scalars(self) -> Matrix:
-        """Return the maximum of each scalar over a node and its neighbours, shape (n_hosted, n)."""
+        """Return the maximum of each of the n scalars over a hosted node and its neighbours, shape (n_hosted, n)."""
         assert self.scalars is not None
         largest: Matrix = np.maximum.reduceat(self.scalars[self.neighbours], self.pointers[:-1].astype(np.int64))
         return largest
 
     def around(self, k: int) -> tuple[Indices, Vector]:
-        """Return (rows of the neighbours of the block's k-th node, itself included; their mixing weights)."""
+        """Return (rows, weights) of the neighbours of the block's k-th node, itself included, by ascending ids.
+
+        rows are indices into `vectors` and `scalars`, weights the mixing weights W_kl (0: missing).
+        """
         a, b = int(self.pointers[k]), int(self.pointers[k + 1])
         return self.neighbours[a:b].astype(np.int64), self.weights[a:b]
 
     def ids_around(self, k: int) -> Indices:
-        """Return the ids of the neighbours of the block's k-th node, itself included."""
+        """Return the ids of the neighbours of the block's k-th node, itself included, ascending."""
         return self.ids[int(self.pointers[k]) : int(self.pointers[k + 1])].astype(np.int64)
 
 

@@ -17,36 +17,43 @@ Options = TypeVar("Options", contravariant=True)
 
 
 class Method(Protocol[BlockT, StateT]):
-    """Protocol of algorithms, written once for any number of hosted nodes; a round does no input or output."""
+    """Protocol of an algorithm, written once for any number of hosted nodes; a round does no input or output."""
 
     def prepare(self, setup: Setup) -> HostedNodes[BlockT, StateT]:
-        """Return the nodes that this process hosts, ready for round 0; refuse by name what the method is not for."""
+        """Return the nodes that this process hosts, ready for round 0.
+
+        Raise an error, which names the option, for a problem or network that the method is not made for.
+        """
 
     def round(self, block: BlockT, state: StateT) -> AnyRounds:
-        """Make one round of a block: yield each request and be sent its answer.
+        """Return a generator that makes one round of a block: it yields each request and is sent its answer.
 
         An Outbox is answered by the Halo that came back for it, a `Total` by the Sums over all nodes.
         """
 
 
 class Accelerator(Protocol[Worked, Options]):
-    """Protocol of what makes the rounds of a method need fewer exchanges; one object per block, saved with the state.
+    """Protocol of an object that makes the rounds of a method need fewer exchanges.
 
-    `Worked` is the part of the state that an accelerator works on, `Options` what the options of the method come to.
+    One per block, saved with its state. `Worked` is the type of the state that an accelerator reads and writes,
+    `Options` that of the method's options.
     """
 
     @property
     def value(self) -> float:
-        """Objective H as the block's first node last heard of it; NaN or inf: not known."""
+        """Objective H = (1/K) sum f(v_k) + g(x), as the block's first node last heard of it; NaN or inf if unknown."""
 
     def round(self, block: Block, state: Worked, how: Options) -> Rounds:
-        """Make one round of a block: yield each Outbox to exchange, and be sent the Halo that came back for it."""
+        """Return a generator that makes one round of a block: it yields each Outbox and is sent the Halo for it.
+
+        `how` are the options of the method.
+        """
 
     def reset(self, block: Block, state: Worked) -> None:
-        """Forget what depends on the variables x and estimates v: both were changed from outside, and agree."""
+        """Discard all that was computed from x and the estimates v: both were changed from outside, and agree."""
 
     def retarget(self, block: Block, state: Worked) -> None:
-        """Forget what depends on the functions f and g, which are others from now on, on the same columns."""
+        """Discard all that was computed from the functions f and g: others are used from now on, on the old columns."""
 
     def reset_node(self, block: Block, state: Worked, k: int) -> None:
-        """Forget what depends on x_k and v_k of the block's k-th node, which were changed from outside."""
+        """Discard all that was computed from x_k and v_k of the block's k-th node, which were changed from outside."""

@@ -12,7 +12,7 @@ _NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can g
 
 @dataclass(frozen=True, eq=False)
 class PathSolutions:
-    """Solutions of one problem for n weights of its penalty, which were solved at once."""
+    """Solutions of one problem for n weights of its penalty, solved together: a row or entry per weight."""
 
     coefs: Matrix  # (n, p)
     intercepts: Vector  # (n,)
@@ -43,7 +43,7 @@ class Measures:
 
 @dataclass
 class Traffic:
-    """Counters of what a run has sent so far."""
+    """Counters of a run so far: exchanges, and bytes sent over all directed links."""
 
     communications: int = 0  # exchanges that a node waited for
     bytes: int = 0  # over all directed links
@@ -51,7 +51,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Event:
-    """A change of the members or of the data in mid-run, and how much work it made.
+    """A change of the members or of the data in mid-run, and how far it moved the node from its optimum.
 
     kind: "join", "leave" (the node's share is gone), "freeze" (it left, and its share stays as a constant),
     "add_columns" or "remove_columns". gap_before, gap_after: upper bounds of what the node could gain in its own
@@ -127,12 +127,15 @@ class Certificate:
 
     @property
     def smallest(self) -> float:
-        """The smallest absolute value of the objective that its two bounds leave possible."""
+        """Smallest absolute value of the objective that is possible between `objective_low` and `objective_high`."""
         return max(self.objective_low, -self.objective_high, 0.0)
 
     @property
     def relative(self) -> float:
-        """Bound divided by `smallest`; infinite where that is zero and the bound is not."""
+        """`bound` divided by `smallest`, an upper bound of the relative gap.
+
+        0 if both are 0, infinite if only `smallest` is.
+        """
         smallest = self.smallest
         return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 

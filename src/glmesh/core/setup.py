@@ -21,9 +21,9 @@ from glmesh.types import Indices
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a method is given to prepare its nodes: a problem, a network, and the ids of the nodes hosted here.
+    """Input of a method's `prepare`: a problem, a network, options of the run, and the ids of the nodes hosted here.
 
-    A method's `prepare` takes what it needs, calls `connect` once, and returns its nodes ready for rounds.
+    `prepare` takes what it needs, calls `connect` once, and returns its nodes ready for rounds.
     """
 
     problem: Problem
@@ -49,15 +49,18 @@ class Setup:
         return self.mixing.n_nodes
 
     def connect(self, *, flows: bool = False) -> Transport:
-        """Return the transport between the nodes; `flows`: one that can lose single messages, for flow gossip."""
+        """Return a new transport between the nodes; flows=True: one that may lose single messages, for flow gossip."""
         return self.transports(self, flows)
 
     @cached_property
     def info(self) -> NetworkInfo:
-        """Constants of the network that every node is given before round 0."""
+        """NetworkInfo: constants of the network (size, spanning tree, mixing matrix, seed) that every node is given."""
         speeds = None if self.timing is None else np.array(Clock(self.timing, self.n_nodes).speeds)
         return NetworkInfo.of(self.mixing, self.diameter, self.seed, schedule=self.schedule, speeds=speeds)
 
     def agree(self, transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
-        """Run one generator per block to its end, before round 0, exchanging what they yield; return their results."""
+        """Run one generator per block to its end over the transport, before round 0.
+
+        Return what each generator returned.
+        """
         return drive(transport, rounds)

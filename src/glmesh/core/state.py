@@ -46,13 +46,16 @@ class Extent(NamedTuple):
 
 
 def merge(states: list[S]) -> S:
-    """Return one state made of those of all blocks, given in the order of their nodes."""
+    """Return the state of one large block from the states of several blocks, given in the order of nodes."""
     merged: S = states[0] if len(states) == 1 else _map(states, _merged)
     return merged
 
 
 def split(state: S, extents: list[Extent]) -> list[S]:
-    """Return one state cut into those of blocks with these extents, in the order of nodes; the inverse of `merge`."""
+    """Return the states of several blocks, cut from the state of one large block; the inverse of `merge`.
+
+    extents[i] are the numbers of nodes, columns and units of block i, in the order of nodes.
+    """
     if len(extents) == 1:
         return [state]
     ends = {kind: np.cumsum([getattr(extent, kind) for extent in extents]) for kind in Extent._fields}
@@ -76,7 +79,10 @@ def split(state: S, extents: list[Extent]) -> list[S]:
 
 
 def _merged(kind: str, values: list[Any]) -> Any:
-    """Return the value of a field of this kind in the merged state, from its values at all blocks."""
+    """Return the value of a field in the merged state, from the values that the field has at each block.
+
+    `kind` is the field's kind: "node", "column" and "unit" are concatenated; of the others see the module's table.
+    """
     first = values[0]
     if kind == _SUMMED:
         return sum(values)
@@ -88,9 +94,9 @@ def _merged(kind: str, values: list[Any]) -> Any:
 
 
 def _map(states: list[Any], leaf: Callable[[str, list[Any]], Any]) -> Any:
-    """Return a state whose fields are leaf(kind, values at all blocks); None if any of the states is None.
+    """Return a state each of whose fields is leaf(kind of the field, list of its values in `states`).
 
-    Exact sums that only some blocks have given up yet are given up by all that way.
+    None if any of the states is None: an accelerator that only some blocks have given up yet is given up by all.
     """
     if any(state is None for state in states):
         return None

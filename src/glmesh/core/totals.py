@@ -97,25 +97,28 @@ class Total:
 
     @property
     def numbers(self) -> int:
-        """Whole numbers that a contribution holds: all entries, the size of each field, and whether each fits."""
+        """Number of whole numbers that a node contributes: per field its entries, its size, and whether it fits."""
         return sum(int(rows.shape[1]) + 2 for rows in self.fields.values())
 
     @property
     def unknown(self) -> list[str]:
-        """Names of the fields whose size no earlier total tells."""
+        """Names of the fields that the earlier total `like` lacks or has as zero: their units must be agreed on."""
         sizes = {} if self.like is None else self.like.sizes
         return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]
 
     def exponents(self) -> Indices:
-        """Return the exponent of each node's largest entry of the `unknown` fields, shape (n_hosted, n_unknown)."""
+        """Return the binary exponent of each node's largest entry of the `unknown` fields, shape (n_hosted, n_unknown).
+
+        NOTHING (-2000) where all entries are zero.
+        """
         each = [np.where(self.largest[name] > 0, np.frexp(self.largest[name])[1], NOTHING) for name in self.unknown]
         return np.stack(each, axis=1).astype(np.int64)
 
     def encode(self, units: Units, n_nodes: int) -> Unsigned:
         """Return the contributions as whole numbers modulo 2^64, shape (n_hosted, numbers).
 
-        A field of which an entry does not fit into a node's share of 2^62 units is sent as zeros; the last columns, one
-        for each field, say 1 for those fields.
+        units[name] is the binary exponent of the unit of a field. A field of which an entry does not fit into a node's
+        share of 2^62 units is sent as zeros; the last columns, one for each field, say 1 for those fields.
         """
         limit = np.ldexp(1.0, LARGEST - (n_nodes - 1).bit_length())
         n_hosted = len(next(iter(self.largest.values())))
@@ -135,7 +138,10 @@ class Total:
         return out.view(np.uint64)
 
     def decode(self, units: Units, whole: Unsigned, n_nodes: int) -> Sums:
-        """Return the sums over `n_nodes` nodes that these whole numbers, shape (numbers,), stand for."""
+        """Return the Sums over `n_nodes` nodes from the added whole numbers of `encode`, shape (numbers,).
+
+        units[name] is the binary exponent of the unit of a field.
+        """
         numbers, at = whole.view(np.int64), 0
         values, sizes = {}, {}
         for name, rows in self.fields.items():
@@ -161,7 +167,7 @@ class Largest:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """Contributions to a total as whole numbers, which `summation` yields."""
+    """A request that `summation` yields: contributions as whole numbers, to be added over all nodes modulo 2^64."""
 
     rows: list[Unsigned]  # (n_hosted, numbers) of each block
     units: Units
@@ -169,7 +175,7 @@ class Whole:
 
 
 def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[Indices], Any, Sums]:
-    """Return the sums over all K nodes of the contributions of this process's blocks and those of other processes.
+    """Return the Sums over all K nodes, by a generator; totals[i] has the contributions of block i of this process.
 
     Yields lists of exponents, each of shape (n_hosted, n), and is sent their maxima over all nodes, (n,); or yields
     `Whole` and is sent the sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once
@@ -197,7 +203,11 @@ def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[I
 
 
 def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
-    """Return the sums over all K nodes as `summation` does; `add` and `maximise` move numbers between nodes."""
+    """Return the Sums over all K nodes; totals[i] has the contributions of block i of this process.
+
+    `add` returns the sums over all nodes modulo 2^64 of whole numbers, `maximise` the maxima; both move data between
+    nodes.
+    """
     steps = summation(totals, n_nodes)
     answer: Unsigned | Indices | None = None
     while True:

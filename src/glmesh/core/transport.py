@@ -12,11 +12,11 @@ from glmesh.types import Indices, Matrix, Unsigned
 
 
 class Unfinished(GlmeshError):
-    """A total lacks the contribution of a member that is away; what has arrived is kept for the next round."""
+    """Raised when a total lacks the contribution of a member that is away; contributions that arrived are kept."""
 
 
 class Transport(Protocol):
-    """Protocol of what moves outboxes between nodes and counts what is sent; it knows no algebra."""
+    """Protocol of an object that delivers outboxes between nodes and counts messages and bytes; it does no algebra."""
 
     carries: ClassVar[Contents]  # what the transport can move
     traffic: Traffic  # what was sent so far
@@ -28,10 +28,10 @@ class Transport(Protocol):
         """Number K of nodes of the whole network."""
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Begin round number `round`: exchanges from now on belong to it, and fail as this plan says."""
+        """Declare that the exchanges from now on belong to round number `round`, and fail as the fault plan says."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Deliver every block's outbox to the neighbours of its nodes; return what each block received in it."""
+        """Deliver outboxes[i] of block i to the neighbours of its nodes; return the halo that each block received."""
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
         """Return the sums over all members modulo 2^64, shape (N,), of every block's (n_hosted, N) contributions.
@@ -49,17 +49,17 @@ class Transport(Protocol):
         """Return a zeroed (n_hosted, width) array for a block's vectors, which are sent from it without a copy."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that changes from exchange to exchange, as plain data, for a checkpoint."""
+        """Return the traffic, the clock and the messages on their way as a dict of plain data, for a checkpoint."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` of another transport returned: traffic, clock and messages on their way."""
+        """Continue from the dict that `state` of another transport returned: traffic, clock, messages on their way."""
 
     def close(self) -> None:
-        """Free what the transport holds, at the end of a run."""
+        """Free the memory, files or connections of the transport, at the end of a run."""
 
 
 def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
-    """Step one generator per block in lock-step, answer what they yield, and return what each returns.
+    """Step the generators `rounds`, one per block, in lock-step, answering their requests; return their results.
 
     A block that is done waits for the others with empty outboxes: only where a sum failed do some need longer.
     """
@@ -81,7 +81,10 @@ def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
 
 
 def _answers(transport: Transport, requests: list[Request]) -> list[Halo | Sums | Indices | None]:
-    """Return the answer to each block's request; raise InvalidInput unless all blocks ask for the same kind."""
+    """Return the answer to each block's request, in order: a Halo, Sums, or maxima of shape (n,).
+
+    Raise InvalidInput unless all blocks ask for one kind of answer.
+    """
     outboxes = [one for one in requests if isinstance(one, Outbox)]
     if len(outboxes) == len(requests):
         return list(transport.exchange(outboxes))

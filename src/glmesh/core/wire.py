@@ -15,12 +15,12 @@ Buffer = bytes | memoryview
 
 
 class Violation(GlmeshError):
-    """The bytes that a neighbour sent are none that the protocol allows."""
+    """Raised when bytes that a neighbour sent are not a message that the protocol allows."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Lengths that sender and receiver of a message agree on."""
+    """Lengths of the arrays in a message, and their precision, on which sender and receiver agree beforehand."""
 
     d: int  # of vectors
     n_nodes: int  # of tables with an entry per node
@@ -28,7 +28,7 @@ class Layout:
 
 
 class Packed(NamedTuple):
-    """A part of a message as bytes."""
+    """One content of a message as bytes: a head of fixed length, flags, and a body of arrays."""
 
     head: bytes = b""  # fields of fixed length
     flags: int = 0  # bits that say which optional content there is
@@ -36,12 +36,15 @@ class Packed(NamedTuple):
 
 
 def array_bytes(vector: ArrayLike, kind: str = "<f8") -> memoryview:
-    """Return the bytes of an array as numbers of this dtype, without a copy where it has that dtype already."""
+    """Return a memoryview of the bytes of an array, converted to dtype `kind`; no copy is made if it has that dtype."""
     return np.ascontiguousarray(vector, dtype=kind).data.cast("B")
 
 
 class Reader:
-    """A reader that takes bytes from the front of a message; raises Violation where there are too few or too many."""
+    """A cursor over the bytes of a message, from front to end.
+
+    Raises Violation where there are too few or too many bytes.
+    """
 
     def __init__(self, content: bytes | bytearray) -> None:
         self._content, self._at = content, 0
@@ -57,7 +60,7 @@ class Reader:
         self._at += size
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Return the next fields, of fixed length, as this struct reads them."""
+        """Return the fields at the cursor, as a tuple that the struct `layout` reads; move the cursor behind them."""
         return layout.unpack(self.take(layout.size))
 
     def array(self, kind: str, n: int) -> npt.NDArray[Any]:

@@ -25,10 +25,11 @@ _LONGEST = 60  # [characters] of a value in a message
 def require_same(
     processes: ProcessGroup, said: Mapping[str, object], remedies: Mapping[str, str] | None = None
 ) -> None:
-    """Raise Mismatch, at all processes alike, unless they all say the same; one all-gather.
+    """Raise Mismatch, at all processes alike, unless `said` is equal at all of them; takes one all-gather.
 
-    `said` has a value for each name, in the order in which differences are to be named; a value is plain data, an
-    array, a sparse matrix, a graph or a dataclass. `remedies` says of some names what would do, instead of ALIKE.
+    `said` is {name: value}, in the order in which differences are to be named; a value is plain data, an array, a
+    sparse matrix, a graph or a dataclass. `remedies` is {name: advice at the end of the message}; other names have
+    ALIKE.
     """
     if processes.size == 1:
         return
@@ -42,14 +43,14 @@ def require_same(
 
 
 def versions() -> dict[str, object]:
-    """Return the versions that decide the bits of a result, by name of the package."""
+    """Return {package: version} of the packages that decide the bits of a result: glmesh and numpy."""
     return {"glmesh": getattr(sys.modules["glmesh"], "__version__", None), "numpy": np.__version__}
 
 
 def of_problem(problem: Problem) -> dict[str, object]:
-    """Return what processes must have in common of a problem, by name: objective, shapes, names and the data itself.
+    """Return {name: value} of all that processes must have in common of a problem: objective, shapes, names, data.
 
-    Of a Shard, whose data is each process's own, the objective, the number of variables and the partition.
+    For a Shard, whose data is each process's own: the objective, the number of variables and the partition.
     """
     spec = problem.spec
     said: dict[str, object] = {
@@ -65,7 +66,10 @@ def of_problem(problem: Problem) -> dict[str, object]:
 
 
 def of_fields(name: str, value: object) -> dict[str, object]:
-    """Return what is to be compared of a dataclass, field by field ("method.gamma"); of anything else, itself."""
+    """Return {name: value to compare}: for a dataclass its class name and every field, as "method.gamma".
+
+    For any other value {name: value}.
+    """
     if not is_dataclass(value) or isinstance(value, type):
         return {name: value}
     return {name: type(value).__name__} | {f"{name}.{one.name}": getattr(value, one.name) for one in fields(value)}
@@ -79,7 +83,7 @@ def digest(tree: object) -> str:
 
 
 def _spoken(value: object) -> str:
-    """Return a value as a message has it: plain values as they are written, all else by kind and digest."""
+    """Return a value as text for a message: plain values as written, all others as a digest of 8 digits."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -93,7 +97,7 @@ def _spoken(value: object) -> str:
 
 
 def _plain(value: Any) -> object:
-    """Return graphs and sparse matrices as arrays, whose digest can be taken; all else as it is."""
+    """Return a graph or a sparse matrix as a list of arrays, of which a digest can be taken; other values unchanged."""
     if isinstance(value, nx.Graph):
         return [list(value), sorted(map(sorted, value.edges()))]
     if sp.issparse(value):
@@ -103,7 +107,7 @@ def _plain(value: Any) -> object:
 
 
 def _feed(hasher: hashlib.blake2b, tree: object) -> None:
-    """Update a hash with the types and values of nested plain data, arrays and dataclasses."""
+    """Update `hasher` with the types and values in `tree`: nested plain data, arrays and dataclasses."""
     if isinstance(tree, np.generic):
         tree = tree.item()  # as it is after reading a file
     if isinstance(tree, np.ndarray):

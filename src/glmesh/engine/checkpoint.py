@@ -33,16 +33,16 @@ KIND, VERSION, PACKAGE = "checkpoint", 6, "glmesh"  # a file may hold classes of
 def write(path: str | PathLike[str], tree: dict[str, object]) -> None:
     """Write a checkpoint, a dict with the keys identity, setup, problem and state, to a file.
 
-    An error or a crash leaves the old file.
+    An error or a crash in between leaves an older file as it was.
     """
     archive.save(path, tree, kind=KIND, version=VERSION, package=PACKAGE)
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds of a run beside its nodes and their transport.
+    """Identity, history and anchors of a run: the content of a checkpoint beside the nodes and their transport.
 
-    `save` writes it; `restore` compares the identity, and fills both lists with those of the file.
+    `save` writes them; `restore` compares the identity, and fills both lists with those of the file.
     """
 
     identity: dict[str, str]  # digests that `identity` returns
@@ -51,7 +51,10 @@ class Saved:
 
 
 def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike[str], *, data: bool) -> None:
-    """Write a run to a checkpoint file, with its data if `data`; all processes call it, and the first one writes."""
+    """Write a run to a checkpoint file, with its data if `data`.
+
+    All processes call it; the first one writes, and the others wait for it.
+    """
     nodes = driver.nodes
     nodes.require_saving()
     problem, method, processes = nodes.problem, nodes.method, nodes.processes
@@ -89,7 +92,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
 
 
 def _made_with(nodes: HostedNodes[Any, Any], options: RunOptions) -> dict[str, object]:
-    """Return the entry `setup` of a checkpoint: the options of `Run` from which `settings` makes the same run again."""
+    """Return {name: value} of the options of `Run` that make the same run again: the entry `setup` of a checkpoint."""
     setup, method, matrix = nodes.setup, nodes.method, nodes.setup.mixing.matrix
     exactly = getattr(method, "averages_exactly", False)
     metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or exactly)
@@ -114,8 +117,8 @@ def settings(
 ) -> tuple[Problem, dict[str, Any]]:
     """Return (problem, keyword arguments of `Run`) that make the run of a checkpoint again, at round 0.
 
-    `tree` is what `read` returned. A `problem` must be given if the file holds no data; if given, it is the one
-    returned.
+    `tree` is the dict that `read` returned. `problem` is returned if given; None: the file's, and InvalidInput is
+    raised if the file holds no data.
     """
     setup = dict(tree["setup"])
     if problem is None and tree["problem"] is None:
@@ -137,10 +140,10 @@ def settings(
 
 
 def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
-    """Set a run that was made anew to the round and state of a checkpoint; raise InvalidInput if it is another run's.
+    """Set a new run to the round and state of a checkpoint; raise InvalidInput if the file is another run's.
 
-    All processes call it: the first with the `tree` that `read` returned, the others with None. The lists of `own` are
-    overwritten.
+    All processes call it: the first with the dict `tree` that `read` returned, the others with None. The lists of `own`
+    are overwritten.
     """
     nodes = driver.nodes
     nodes.require_saving()
@@ -169,7 +172,10 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
 
 
 def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
-    """Return digests of all that determines a run's rounds beside its state, by name: problem, method, data, ..."""
+    """Return {name: digest} of all that determines a run's rounds beside its state: problem, method, data, ...
+
+    Two runs with equal digests make equal rounds from equal states.
+    """
     setup, matrix = nodes.setup, nodes.setup.mixing.matrix
     hosted = sum(block.size for block in nodes.blocks)
     names = [digest(nodes.data_of(k)) for k in range(hosted)]
@@ -189,7 +195,7 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
 
 
 def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
-    """Return the InvalidInput which says that a checkpoint is another run's, because `what` differs."""
+    """Return an InvalidInput, to be raised: the checkpoint at `path` is another run's, because `what` differs."""
     return InvalidInput(
         f"{path} is a checkpoint of another run: its {what} differs. Name another file, or go on with the "
         f"{what} that it was made with (Run.resume takes all settings from the file)"
@@ -197,7 +203,10 @@ def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the checkpoint that `write` wrote, a dict with four keys; raise UnreadableFile for any other file."""
+    """Return the dict that `write` wrote, with the keys identity, setup, problem and state.
+
+    Raise UnreadableFile for any other file.
+    """
     tree = archive.load(path, kind=KIND, version=VERSION, package=PACKAGE)
     if not isinstance(tree, dict) or set(tree) != {"identity", "setup", "problem", "state"}:
         raise UnreadableFile(f"{path}: is no whole checkpoint; expected what Run.save writes")
@@ -205,17 +214,23 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def own_classes(*parts: object) -> list[str]:
-    """Return the names of the classes of those `parts` that no checkpoint can hold, as they are not glmesh's own."""
+    """Return the class names of those `parts` whose class is not glmesh's own, so that no checkpoint can hold them."""
     return [type(part).__name__ for part in parts if archive.name_of(type(part), PACKAGE) is None]
 
 
 def _spec(problem: Problem) -> ProblemSpec:
-    """Return the problem's specification with anchor 0: where a free intercept is held belongs to a run's state."""
+    """Return the problem's specification with anchor 0.
+
+    The anchor, where a free intercept is held, belongs to a run's state, not to its problem.
+    """
     return replace(problem.spec, anchor=0.0)
 
 
 def problem_tree(problem: Problem) -> dict[str, object]:
-    """Return a problem with its data as a dict that a checkpoint can hold; `problem_of` is the inverse."""
+    """Return {"spec", "pooled", "parts"}: a problem with its data, as a checkpoint can hold it.
+
+    `problem_of` is the inverse.
+    """
     parts = [
         {"columns": part.columns, "y": part.y, "weight": part.weight, "where": part.where, "names": part.names}
         for part in problem.parts
@@ -224,6 +239,6 @@ def problem_tree(problem: Problem) -> dict[str, object]:
 
 
 def problem_of(tree: dict[str, Any]) -> Problem:
-    """Rebuild the Problem that `problem_tree` flattened."""
+    """Return the Problem that `problem_tree` made this dict of."""
     spec = tree["spec"]
     return Problem(spec, [NodeData.restored(spec, **part) for part in tree["parts"]], tree["pooled"])

@@ -48,7 +48,10 @@ def add_columns(
 
 
 def remove_columns(driver: Driver, columns: ArrayLike) -> None:
-    """Remove the columns with these numbers in mid-run; the others are numbered anew, in the same order."""
+    """Remove the columns with these numbers in mid-run; the others are numbered anew, in the same order.
+
+    An event is appended to `driver.events` for each node that held one.
+    """
     nodes = _of_simulation(driver, "remove_columns")
     problem, partition = nodes.problem, nodes.partition
     gone = np.unique(np.asarray(columns))
@@ -69,9 +72,9 @@ def remove_columns(driver: Driver, columns: ArrayLike) -> None:
 
 
 def _of_simulation(driver: Driver, what: str) -> HostedNodes[Any, Any]:
-    """Return the run's nodes; raise InvalidInput, which names `what`, unless their data can change.
+    """Return the run's nodes if their data can change; else raise InvalidInput, which names the operation `what`.
 
-    That needs a single process, and CoLA or a method on totals of which nodes hold rows.
+    Data can change in a single process, with CoLA or with a method on totals of which nodes hold rows.
     """
     nodes = driver.nodes
     if not nodes.primal:
@@ -87,7 +90,7 @@ def _of_simulation(driver: Driver, what: str) -> HostedNodes[Any, Any]:
 
 
 def _check_not_left(driver: Driver, nodes: list[int]) -> None:
-    """Raise InvalidInput if one of these nodes has left for good, because its data can no longer change."""
+    """Raise InvalidInput if one of the nodes with ids `nodes` has left for good: its data can no longer change."""
     left = {entry.node: entry.round for entry in driver.nodes.plan.leave if entry.round < max(driver.made, 1)}
     for node in nodes:
         if node in left:
@@ -95,10 +98,11 @@ def _check_not_left(driver: Driver, nodes: list[int]) -> None:
 
 
 def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str) -> None:
-    """Replace the run's problem by one whose column i was column origin[i] before; -1: it is new.
+    """Replace the run's problem by one whose column i was column origin[i] before; origin[i] = -1: i is new.
 
-    `new` are the numbers of new columns, which go to the node touched[0]; `touched` are all nodes whose data changed.
-    Their estimates are corrected by the change of their shares, and an event of this `kind` is recorded for each.
+    `new` are the numbers of the new columns, which go to the node touched[0]; `touched` are the ids of all nodes whose
+    data changed. Their estimates are corrected by the change of their shares, and an event of this `kind` is recorded
+    for each.
     """
     nodes = driver.nodes
     place = np.full(nodes.problem.n, -1)
@@ -119,7 +123,11 @@ def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, tou
 def _rehost(
     driver: Driver, problem: Problem, partition: Partition, origin: Indices, touched: list[int], kind: str
 ) -> None:
-    """Make CoLA's nodes go on with other columns; the arguments are those of `_change`."""
+    """Make CoLA's nodes go on with another problem and partition, keeping the variables of columns that stay.
+
+    origin[i] is the number that column i had before, -1 if it is new. The estimates of the nodes `touched` are
+    corrected by the change of their shares, and an event of this `kind` is recorded for each.
+    """
     nodes = cola_nodes(driver.nodes, kind)
     by_id, held = nodes.by_id, nodes.members(driver.made)
     before = [(by_id.gap(k), by_id.share(k)) for k in touched]
@@ -140,9 +148,10 @@ def _rehost(
 def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Callable[[], Measures]) -> bool:
     """Move the anchor near which a free intercept is held, split by samples; return whether it moved.
 
-    Nothing moves until the duality gap with the present anchor is at most half of what the anchor adds to the
-    objective. Then node 0 tells all nodes its intercept by flooding, and the anchor goes there, or further by geometric
-    extrapolation of the last two moves. (anchor, intercept reached) is appended to `anchors`.
+    `measure()` returns the present Measures. Nothing moves until the duality gap with the present anchor is at most
+    half of what the anchor adds to the objective. Then node 0 tells all nodes its intercept by flooding, and the anchor
+    goes there, or further by geometric extrapolation of the last two moves. (anchor, intercept reached) is appended to
+    `anchors`.
     """
     nodes = driver.nodes
     if not isinstance(nodes, ColaNodes) or not isinstance(f := nodes.blocks[0].f, Anchored):

@@ -15,7 +15,7 @@ from glmesh.methods.cola.nodes import ColaNodes
 
 
 def cola_nodes(nodes: HostedNodes[Any, Any], what: str) -> ColaNodes:
-    """Return `nodes` if they are CoLA's; else raise InvalidInput, which says that `what` is for Cola."""
+    """Return `nodes` if they are ColaNodes; else raise InvalidInput, which says that `what` is for Cola only."""
     if not isinstance(nodes, ColaNodes):
         nodes.refuse(what)
     return nodes
@@ -57,7 +57,7 @@ class Driver(Iterator[int]):
         return self.made
 
     def next_of_all(self, others: Sequence[Driver]) -> None:
-        """Make one round of this run and others on the same transport at once: all their totals travel in one."""
+        """Make one round of this run and of `others` on the same transport, at once: their totals travel in one."""
         drivers, transport, began = [self, *others], self.nodes.transport, time.perf_counter()
         rounds = [driver.nodes.rounds(driver.made) for driver in drivers]
         drive(transport, [together(of_block) for of_block in zip(*rounds, strict=True)])
@@ -69,11 +69,11 @@ class Driver(Iterator[int]):
             driver.made, driver.elapsed = driver.made + 1, driver.elapsed + seconds
 
     def resume(self, made: int, elapsed: float) -> None:
-        """Set the counters of a run that was restored: rounds made so far, and the seconds of wall time they took."""
+        """Set the counters of a restored run: `made`, rounds so far, and `elapsed`, seconds of wall time they took."""
         self.made, self.elapsed = made, elapsed
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of all rounds so far: on the virtual clock if there is one, else on the wall."""
+        """Return the seconds of all rounds so far: on the virtual clock if there is one, else wall time."""
         clock = self.nodes.transport.clock
         return max(self.nodes.processes.all_gather([self.elapsed])) if clock is None else clock.seconds

@@ -14,7 +14,7 @@ from glmesh.types import Flags
 
 
 class PlannedChanges:
-    """Carries a fault plan out at the start of every round; appends an event for every node that joins or leaves."""
+    """Applies a fault plan to CoLA's nodes at the start of every round; records an Event for each join and leave."""
 
     def __init__(self, nodes: ColaNodes, events: list[Event]) -> None:
         self.nodes, self.by_id, self.events = nodes, nodes.by_id, events
@@ -22,7 +22,10 @@ class PlannedChanges:
         self._links = links_of(nodes.setup.mixing.matrix)
 
     def begin_round(self, round: int) -> None:
-        """Apply what the plan says of the start of a round: joins, leaves, links, resets, absences, stragglers."""
+        """Apply the fault plan's changes at the start of a round to the nodes, and update who is up.
+
+        These are joins, leaves, links that fail for good, resets, absences and stragglers.
+        """
         plan, n = self.nodes.plan, self.nodes.setup.n_nodes
         now = plan.members(round, n)
         if plan.changes_members and round > 0:
@@ -42,7 +45,7 @@ class PlannedChanges:
         self.nodes.transport.begin_round(plan, round)
 
     def _close_links(self, round: int) -> None:
-        """Close, at both ends, the links that fail for good from this round on; their flows count no more."""
+        """Close, at both ends, the links that fail for good from round `round` on; their flows are dropped."""
         gone = self.nodes.plan.gone(round, self._links)
         for a, b in gone - (self.nodes.plan.gone(round - 1, self._links) if round else set()):
             for me, peer in ((a, b), (b, a)):
@@ -70,7 +73,7 @@ class PlannedChanges:
     def _leave(self, node: int, round: int, members: Flags) -> None:
         """Make a node leave for good in this round, and record a "leave" or "freeze" event.
 
-        Its share A_k x_k is lost or, where the plan says "freeze", counted by the nearest member from now on.
+        The node's share A_k x_k is lost or, where the plan says "freeze", counted by the nearest member from now on.
         """
         nodes = self.by_id
         model = next(entry.model for entry in self.nodes.plan.leave if entry.node == node)
@@ -98,7 +101,7 @@ class PlannedChanges:
         self.events.append(Event(round, kind, node, before, 0.0, float(np.linalg.norm(share))))
 
     def _nearest(self, node: int, members: Flags) -> list[int]:
-        """Return the members that a node can reach without passing another member, the nearest first."""
+        """Return the ids of the members that a node can reach without passing another member, the nearest first."""
         seen, found, edge = {node}, [], [node]
         everybody = np.ones(self.nodes.setup.n_nodes, dtype=bool)
         while edge:

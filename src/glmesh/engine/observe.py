@@ -20,10 +20,10 @@ class Observer:
             history.pop()
 
     def record(self, *, due: bool = False) -> dict[str, Any] | None:
-        """Append a record of the present round to the history if it is due, and return it; None between records.
+        """Append a record of the present round to the history if one is due, and return it; None: none is due.
 
-        `due` forces a record. The bound of a certificate stands in the first record after it became known, NaN in the
-        others.
+        A record is a dict of measures and costs. `due` forces one. The bound of a certificate stands in the first
+        record after it became known, NaN in the others.
         """
         run, history = self._run, self._run.history
         if history and history[-1]["round"] == run.rounds:
@@ -55,7 +55,7 @@ class Observer:
     def result(self, status: Status, tol: float | None) -> Result:
         """Return the Result of a run that ended with this status, after a last record.
 
-        `tol` is the relative gap that was aimed at, None if none was.
+        `tol` is the relative gap that was aimed at; None: there was none.
         """
         run, history = self._run, self._run.history
         self.record(due=True)

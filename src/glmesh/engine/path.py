@@ -32,8 +32,8 @@ from glmesh.types import Matrix, Vector
 class Path:
     """Solutions of one problem for a sequence of weights of its penalty, one Result per weight.
 
-    Rounds of a result are what its own weight took. Communications, bytes and seconds are too, but for weights that
-    were solved together: there they are those of all of them.
+    Rounds, communications, bytes and seconds of a result are those of its own weight. Only for weights that were solved
+    together, the last three are those of all of them.
     """
 
     alphas: Vector  # (n_alphas,) weights of the penalty, in the order in which they were given
@@ -54,7 +54,10 @@ class Path:
 
 @dataclass(frozen=True)
 class Paths:
-    """Solutions of several problems on the same rows, each for many weights of its penalty."""
+    """Solutions of several problems on the same rows, each for many weights of its penalty.
+
+    Communications and bytes are those of all problems and weights together.
+    """
 
     solutions: list[PathSolutions]  # one per problem
     communications: int
@@ -73,9 +76,9 @@ def solve_paths(
 ) -> Paths:
     """Solve several problems on the same rows by a method on totals, each for the weights of its penalty in alphas[k].
 
-    All problems have as many weights. Least squares with up to 500 coefficients are solved for all at once; else some
-    weights of all problems are solved together, and the next begin where these ended. The options are those of
-    `solve_path`.
+    All alphas[k] have the same length. Least squares with up to 500 coefficients are solved for all weights at once;
+    else some weights of all problems are solved together, and the next begin where these ended. `tol`, `max_rounds`
+    (per weight) and `runtime` are those of `solve`, the other options those of `Run`.
     """
     with process_group(runtime) as processes:
         require_same(processes, versions() | {"tol": tol, "max_rounds": max_rounds, "alphas": list(alphas)})
@@ -89,7 +92,7 @@ def solve_paths(
 
 
 def _solutions_of(results: Sequence[Result]) -> PathSolutions:
-    """Return the results of one problem for several weights as arrays."""
+    """Return coefficients, intercepts, objectives, gaps and rounds of several results as arrays, a row per result."""
     return PathSolutions(
         np.stack([result.coef for result in results]),
         np.array([result.intercept for result in results]),
@@ -133,7 +136,10 @@ def solve_path(
 
 @with_one_blas_thread
 def _path_of(run: Run, weights: Vector, loop: dict[str, Any]) -> list[Result]:
-    """Return one Result per weight of the penalty of a run's problem, in the way that suits its method."""
+    """Return one Result per weight of the penalty; `loop` has tol, max_rounds, stop and record_every of `solve`.
+
+    Methods on totals solve many weights together, others each from the solution before.
+    """
     if not run.nodes.primal or run.nodes.transport.fails:
         return _along(run, weights, **loop)
     began = time.perf_counter()
@@ -146,10 +152,10 @@ def _path_of(run: Run, weights: Vector, loop: dict[str, Any]) -> list[Result]:
 def _in_groups(
     run: Run, problems: Sequence[Problem], alphas: Sequence[Vector], loop: dict[str, Any]
 ) -> list[list[Result]]:
-    """Return the results of each problem for its weights: as many weights at once as a total has space for.
+    """Return a list of Results per problem, one for each of its weights; as many at once as fit into one total.
 
     The problems have the rows of `run`, whose own problem is the first of them; each group of weights begins where the
-    one before it ended.
+    one before it ended. `loop` has tol, max_rounds, stop and record_every of `solve`.
     """
     found: list[list[Result]] = [[] for _ in problems]
     size = max(1, group_size(run) // len(problems))
@@ -169,7 +175,10 @@ def _in_groups(
 
 
 def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, loop: dict[str, Any]) -> list[Result]:
-    """Return one Result per weight of solutions that were found at once, in so many seconds."""
+    """Return one Result per weight of solutions that were found all at once, in `seconds` seconds of wall time.
+
+    Every Result has the communications, bytes and seconds of all of them; `loop` has tol and stop of `solve`.
+    """
     status, tol = Status.CERTIFIED if loop["stop"] == "certificate" else Status.CONVERGED, float(loop["tol"])
     cost: dict[str, Any] = {"communications": run.communications, "bytes": run.bytes, "seconds": seconds}
     results = []
@@ -203,7 +212,10 @@ def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, lo
 
 
 def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:
-    """Return one Result per weight, all from this one run; its history begins anew with each weight."""
+    """Return one Result per weight, each solved by this run from the solution before; options as of `solve`.
+
+    The run's history begins anew with each weight, and costs are those of the weight alone.
+    """
     results: list[Result] = []
     before: tuple[float, Any] | None = None  # the weight before the last one, and its solution
     last = float(weights[0])

@@ -18,7 +18,7 @@ from glmesh.types import Matrix, Vector
 
 
 class Status(enum.Enum):
-    """Reasons why a run stopped; the value of each is a sentence for people."""
+    """Reasons why a run stopped; the value of each member is a sentence for people."""
 
     CONVERGED = "Converged: the duality gap is within the tolerance."
     CERTIFIED = "Certified: every node knows, from its neighbours alone, that the gap is within the tolerance."
@@ -135,22 +135,22 @@ class Result:
 
     @property
     def spared(self) -> float:
-        """Deprecated name of `work_saved`."""
+        """Deprecated name of `work_saved`, the nonzeros that skipped subproblems would have visited."""
         warnings.warn("Result.spared is now Result.work_saved", DeprecationWarning, stacklevel=2)
         return self.work_saved
 
     @cached_property
     def presence(self) -> Matrix:
-        """Return an array of shape (rounds, K): 1 for nodes that were there, 0.5 for members that were away, else 0."""
+        """Return an array of shape (rounds, K): 1 where node k took part, 0.5 where it was a member and away, or 0."""
         return Plan.of(self.faults).presence(self.rounds, len(self.estimates))
 
     @property
     def relative_gap(self) -> float:
-        """Return the duality gap divided by abs(objective); with an objective of 0, zero or infinity."""
+        """Return the duality gap divided by abs(objective); if the objective is 0, then 0 or infinity."""
         return self.gap / abs(self.objective) if self.objective else (0.0 if self.gap == 0 else np.inf)
 
     def coef_of(self, node: int) -> Vector:
-        """Return the coefficients that one node would write, shape (p,).
+        """Return the coefficients of one node's model, shape (p,).
 
         Split by samples, and after a consensus method, every node has a model of its own; split by features all have
         `coef`.
@@ -162,12 +162,12 @@ class Result:
         return self.coef
 
     def without_data(self) -> Result:
-        """Return a copy whose `problem` is None, so that it refers to no data; its `coef_of` may fail."""
+        """Return a copy whose `problem` is None, so that it holds no data; its `coef_of` may fail."""
         return replace(self, problem=None)  # type: ignore[arg-type]
 
     @property
     def message(self) -> str:
-        """Return one line for people: status, rounds, communications, bytes, objective, relative gap and remark."""
+        """Return one line of text: status, rounds, communications, bytes, objective, relative gap and remark."""
         cost = f"{self.rounds} rounds, {self.communications} communications, {size(self.bytes)}"
         remark = f" {self.remark}" if self.remark else ""
         return f"{self.status} ({cost}; objective {self.objective:.6g}, relative gap {self.relative_gap:.2g}){remark}"

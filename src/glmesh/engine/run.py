@@ -122,7 +122,7 @@ class Run(Iterator[int]):
 
     @property
     def nodes(self) -> HostedNodes[Any, Any]:
-        """Return the nodes that this process hosts, as the method prepared them."""
+        """Return the nodes that this process hosts, with their blocks, states and transport."""
         return self.driver.nodes
 
     @property
@@ -132,12 +132,12 @@ class Run(Iterator[int]):
 
     @property
     def method(self) -> Any:
-        """Return the method; if it was asked to search its step, with the step that it found."""
+        """Return the method; if its step was searched (step="auto"), a copy of it with the step found."""
         return self.nodes.method
 
     @property
     def mixing(self) -> Mixing:
-        """Return the mixing matrix W, the (K, K) weights of the links."""
+        """Return the mixing: the matrix W of weights of the links, shape (K, K), with its spectrum."""
         return self.nodes.setup.mixing
 
     @property
@@ -157,22 +157,22 @@ class Run(Iterator[int]):
 
     @property
     def partition(self) -> Partition:
-        """Return which node holds which columns; with a consensus method, which samples."""
+        """Return the partition: which node holds which columns, or with a consensus method which samples."""
         return self.nodes.partition
 
     @property
     def network(self) -> Network | None:
-        """Return the model of the network behind the virtual clock; None: seconds are those of the wall."""
+        """Return the model of the network behind the virtual clock; None: seconds are wall time."""
         return self.nodes.setup.timing
 
     @property
     def blocks(self) -> list[Any]:
-        """Return the blocks of this process, each with the data of one or more nodes side by side."""
+        """Return a list of the blocks of this process, each with the data of one or more nodes side by side."""
         return self.nodes.blocks
 
     @property
     def states(self) -> list[Any]:
-        """Return the state of each block, in the order of `blocks`: a dataclass of plain arrays."""
+        """Return a list with the state of each block, in the order of `blocks`: dataclasses of plain arrays."""
         return self.nodes.states
 
     @property
@@ -182,7 +182,7 @@ class Run(Iterator[int]):
 
     @property
     def membership(self) -> PlannedChanges | None:
-        """Return what carries the fault plan out, round by round; None where nothing fails."""
+        """Return the object that applies the fault plan at the start of every round; None where nothing fails."""
         return self.driver.membership
 
     @property
@@ -199,14 +199,14 @@ class Run(Iterator[int]):
 
     @property
     def events(self) -> list[Event]:
-        """Return a record of each node that joined, left or had its data changed so far."""
+        """Return a list with an Event for each node that joined, left or had its data changed so far."""
         return self.driver.events
 
     @property
     def x(self) -> Vector | None:
-        """Return a copy of the variables in the user's order, shape (n,).
+        """Return a copy of the variables in the user's order, shape (n,); None with a method on totals.
 
-        With a consensus method that is the mean of all nodes' coefficients, shape (p,); with a method on totals None.
+        With a consensus method it is the mean of all nodes' copies of the coefficients, shape (p,).
         """
         return self.nodes.x
 
@@ -214,13 +214,16 @@ class Run(Iterator[int]):
     def estimates(self) -> Matrix:
         """Return a copy of every node's estimate v_k of A x, shape (K, d).
 
-        With a consensus method, or one on totals, these are the nodes' own coefficients, shape (K, p).
+        With a consensus method, or a method on totals, it has the nodes' own coefficients instead, shape (K, p).
         """
         return self.nodes.estimates
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """Return (round, acceleration from then on, why) of every choice that `Cola(acceleration=...)` made."""
+        """Return a list of (round, acceleration from then on, why), one for each choice of an acceleration so far.
+
+        The first entry is that of round 0; empty with a consensus method.
+        """
         return self.nodes.story
 
     @property
@@ -243,7 +246,7 @@ class Run(Iterator[int]):
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of the rounds so far: on the virtual clock if there is a network, else on the wall."""
+        """Return the seconds of the rounds so far: on the virtual clock if there is a network, else wall time."""
         return self.driver.seconds
 
     @property
@@ -255,7 +258,7 @@ class Run(Iterator[int]):
     def members(self) -> Flags:
         """Return a mask of shape (K,), true for each node that was a member in the last round.
 
-        Before round 0 it is that of the first round.
+        Before the first round it is the mask of that round.
         """
         return self.nodes.members(self.rounds)
 
@@ -271,18 +274,18 @@ class Run(Iterator[int]):
 
     @property
     def work_saved(self) -> float:
-        """Return the number of nonzeros that the skipped subproblems would have visited."""
+        """Return the number of nonzeros that the skipped subproblems would have visited, so far."""
         return self.nodes.skipped[1]
 
     @property
     def spared(self) -> float:
-        """Deprecated name of `work_saved`."""
+        """Deprecated name of `work_saved`, the nonzeros that skipped subproblems would have visited."""
         warnings.warn("Run.spared is now Run.work_saved", DeprecationWarning, stacklevel=2)
         return self.work_saved
 
     @property
     def certificate(self) -> Certificate | None:
-        """Return the newest certificate that every node knows; None if there is none about these members and data."""
+        """Return the newest certificate that every node knows; None: there is none of the present members and data."""
         return self.nodes.certificate
 
     def certified_state(self) -> tuple[Vector | None, Matrix]:
@@ -290,7 +293,7 @@ class Run(Iterator[int]):
         return self.nodes.certified_state()
 
     def measure(self) -> Measures:
-        """Return objective, H, duality gap and consensus error of the present state.
+        """Return the Measures of the present state: objective, H, absolute duality gap and consensus error.
 
         Measuring looks at all nodes at once, so it is no part of the algorithm and not counted as communication.
         """
@@ -305,7 +308,8 @@ class Run(Iterator[int]):
     def beside(self, problem: Problem, warm_start: Result | ArrayLike | None = None) -> Run:
         """Return a run, before round 0, of another problem on the same rows; both can make their rounds together.
 
-        It shares network, transport and threads with this run, which closes them; traffic is that of all together.
+        The new run shares network, transport and threads with this one, which closes them; communications and bytes of
+        either are those of both.
         """
         other = copy.copy(self)
         other.driver = Driver(self.nodes.beside(problem, warm_start))
@@ -324,7 +328,7 @@ class Run(Iterator[int]):
         sample_weight: ArrayLike | None = None,
         penalty: Separable | None = None,
     ) -> Indices:
-        """Give a node new data in mid-run; what was learned of the rest is kept.
+        """Give a node new columns (features or samples) in mid-run; variables of all other columns are kept.
 
         Parameters
         ----------
@@ -349,7 +353,10 @@ class Run(Iterator[int]):
         return new
 
     def remove_columns(self, columns: ArrayLike) -> None:
-        """Remove columns (features, or samples) by their numbers; the others are numbered anew, in the same order."""
+        """Remove columns (features, or samples) by their numbers in mid-run.
+
+        The columns that stay are numbered anew, in their old order.
+        """
         data_changes.remove_columns(self.driver, columns)
         self.forget()
 
@@ -380,13 +387,13 @@ class Run(Iterator[int]):
         self.forget()
 
     def forget(self) -> None:
-        """Drop cached measures and digests, after the problem or the state was changed."""
+        """Drop cached measures and digests, because the problem or the state was changed."""
         self._measured = self._identity = None
 
     # saving
 
     def save(self, path: str | PathLike[str], *, data: bool = True) -> None:
-        """Write the run to a file, whole or not at all, from which `Run.resume` goes on to the last bit alike.
+        """Write the run to a file, whole or not at all; a run that `Run.resume` makes of it has the same bits.
 
         Parameters
         ----------
@@ -398,12 +405,12 @@ class Run(Iterator[int]):
         checkpoint.save(self.driver, self._saved(), self.options, path, data=data)
 
     def _saved(self) -> checkpoint.Saved:
-        """Return what a checkpoint holds of this run beside its nodes: identity, history and anchors."""
+        """Return identity, history and anchors of this run: the content of a checkpoint beside the nodes."""
         return checkpoint.Saved(self.identity(), self.history, self.anchors)
 
     @staticmethod
     def resume(path: str | PathLike[str], problem: Problem | None = None, *, n_jobs: int | None = None) -> Run:
-        """Return the run that `save` wrote, as it was.
+        """Return a Run in the round and state in which `save` wrote one to a file.
 
         Parameters
         ----------
@@ -426,12 +433,12 @@ class Run(Iterator[int]):
         self._restore(checkpoint.read(path) if self.processes.rank == 0 else None, path)
 
     def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
-        """Set this run to the state of a checkpoint that rank 0 has read; `tree` is None at the other processes."""
+        """Set this run to the state of the checkpoint `tree` that rank 0 has read; None at the other ranks."""
         checkpoint.restore(self.driver, self._saved(), tree, path)
         self._measured = None
 
     def identity(self) -> dict[str, str]:
-        """Return digests of all that determines the rounds beside the state, by name: problem, method, data, ..."""
+        """Return {name: digest} of all that determines the rounds beside the state: problem, method, data, ..."""
         if self._identity is None:
             self._identity = checkpoint.identity(self.nodes)
         return self._identity

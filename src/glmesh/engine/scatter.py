@@ -29,8 +29,8 @@ def load(
 ) -> tuple[SampleMatrix, Vector]:
     """Read this process's part of a data file; return (X of shape (m_part, p_part), y of shape (m_part,)).
 
-    The part is a file of its own if the name has "{rank}" in it, else a share of the lines. X is as wide as this part
-    needs; `scatter` widens it to the features of all parts.
+    The part is a file of its own if the name has "{rank}" in it, else a share of the lines. p_part is the number of
+    columns that the rows of this part need; `scatter` widens X to the features of all parts.
     """
     X, y, _ = load_based(path, processes, target=target)
     return X, y
@@ -43,9 +43,10 @@ def load_based(
     target: str | int | None = None,
     index_base: IndexBase = "auto",
 ) -> tuple[SampleMatrix, Vector, int | None]:
-    """Return (X, y) as `load` does, and the index of the first column of svmlight text, None of another file.
+    """Return (X, y, index base): this process's part of a data file, and where column indices of svmlight text begin.
 
-    Indices count from `index_base`; "auto" is 1, or 0 if any part uses a 0.
+    X has shape (m_part, p_part), y (m_part,). The base is 0 or 1, None for another kind of file. `index_base` "auto" is
+    1, or 0 if any process's part uses a 0.
     """
     X, y, raw = data_files.load_part(path, processes.rank, processes.size, target=target)
     if sum(processes.all_gather([len(y)])) == 0:
@@ -61,7 +62,7 @@ def load_based(
 
 
 def shape_of(X: SampleMatrix, processes: ProcessGroup) -> tuple[int, int, int | None]:
-    """Return (samples, features, nonzeros) of all processes together; nonzeros is None if the X of any is dense."""
+    """Return (samples, features, nonzeros) of all processes together; nonzeros is None if any process's X is dense."""
     shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
     return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored
@@ -83,7 +84,7 @@ def scatter(
     sample_weight: ArrayLike | None = None,
     fit_intercept: bool = False,
 ) -> Shard:
-    """Deal the samples of all processes out to the nodes that are to hold them; return this process's part.
+    """Deal the samples of all processes out to the nodes that are to hold them; return this process's Shard.
 
     All processes call it, each with its own rows X of shape (m_part, p_part) and y of shape (m_part,). Together they
     get the problem that `Problem.glm` makes of all rows in the order of ranks. n_nodes, partition and seed are those of
@@ -122,7 +123,10 @@ def scatter(
 
 
 def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> Indices:
-    """Return the nonzeros of each column of the problem, shape (n,), summed over all processes."""
+    """Return the number of nonzeros of each column of the problem, shape (n,), over the rows of all processes.
+
+    Columns are samples if `by_samples`, else features; `rows` are this process's samples.
+    """
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
         return np.asarray(processes.all_gather_rows([counts.astype(np.int64)]))
@@ -143,7 +147,8 @@ def _trade_rows(
 ) -> tuple[Columns, Indices]:
     """Send every sample to the process of its node; return (samples that came, as columns; their numbers).
 
-    `before` is the number of the first sample of this process, hosts[r] the samples that rank r is to hold.
+    `rows` are this process's samples, `before` is the number of the first of them among all; hosts[r] has the numbers
+    of the samples that rank r is to hold.
     """
     outgoing: list[Any] = []
     for wanted in hosts:
@@ -155,7 +160,10 @@ def _trade_rows(
 
 
 def _trade_columns(rows: SampleMatrix, hosts: list[Indices], processes: ProcessGroup) -> Columns:
-    """Send every feature to the process of its node; return the features that came, as columns over all samples."""
+    """Send every feature to the process of its node; return the features that came, as columns over all samples.
+
+    `rows` are this process's samples; hosts[r] has the numbers of the features that rank r is to hold.
+    """
     by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
     arrived = processes.all_to_all([by_columns[:, wanted] for wanted in hosts])
     return Columns.of(sp.vstack(arrived, format="csc") if sp.issparse(rows) else np.vstack(arrived))

@@ -52,7 +52,10 @@ class RunOptions:
     processes: ProcessGroup = SINGLE_PROCESS
 
     def said(self) -> dict[str, object]:
-        """Return what all processes of a run must have been given alike, by name; n_jobs and n_blocks may differ."""
+        """Return {name: value} of the options that all processes must have been given alike.
+
+        Those are all but n_jobs and n_blocks.
+        """
         start = self.warm_start
         if isinstance(start, Result):
             start = np.append(start.coef, start.intercept) if start.x is None else start.x
@@ -73,9 +76,10 @@ class RunOptions:
 
 
 def start(problem: Problem, options: RunOptions) -> Driver:
-    """Check the options in the order in which they depend on each other; return the driver of a run before round 0.
+    """Check the options and make the network and its nodes; return the Driver of a run before round 0.
 
-    The processes of a run first compare what they were given: Mismatch names the first difference.
+    The processes of a run first compare problem and options: Mismatch names the first difference. Raise InvalidInput
+    for options that are wrong or do not go together.
     """
     require_same(options.processes, options.said() | of_problem(problem), {"data of shape": OWN_ROWS, "data": OWN_ROWS})
     method = Cola() if options.method is None else options.method
@@ -118,9 +122,10 @@ def start(problem: Problem, options: RunOptions) -> Driver:
 
 
 def connect(setup: Setup, flows: bool) -> Transport:
-    """Return the transport of a run: between processes, within this one, or within this one with faults or `flows`.
+    """Return the transport of a run: between processes, within this one, or within this one under a fault plan.
 
-    `flows` asks for one that can lose single messages, for flow gossip; there is none between processes.
+    `flows` asks for the last, which can lose single messages, for flow gossip; InvalidInput is raised between
+    processes.
     """
     ids = list(setup.node_ids)
     if setup.plan.is_empty and not flows:
@@ -131,7 +136,10 @@ def connect(setup: Setup, flows: bool) -> Transport:
 
 
 def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
-    """Return the number of threads, at most K: `n_jobs` if given, else one per core if a round is worth it, else 1."""
+    """Return the number of threads, at most K: `n_jobs` if given, else one per core, or 1 for small problems.
+
+    With several processes 1.
+    """
     if options.n_jobs is not None:
         return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
     if options.processes.size > 1:  # the ranks share the cores out among themselves
@@ -145,7 +153,8 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
 def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
     """Return (mixing, upper bound of the diameter in links) of the network that the options ask for.
 
-    The number of nodes is that of the data or of the graph where these fix it.
+    K is `n_nodes`, unless the data is already held by nodes or the graph is given: then it is their number. Raise
+    InvalidInput if `n_nodes` differs from that.
     """
     n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
     if (spread := problem.n_nodes) is not None:
@@ -169,7 +178,10 @@ def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, 
 
 
 def _mixing_of(graph: nx.Graph, weights: str | Mixing | Data) -> Mixing:
-    """Return the mixing of a graph: by name, or the caller's own after a check that it uses links of the graph only."""
+    """Return the mixing of a graph: that of a name, or the caller's own Mixing or matrix.
+
+    Raise InvalidInput for an unknown name, and for weights on links that the graph does not have.
+    """
     if isinstance(weights, Mixing):
         if weights.n_nodes == len(graph):
             mixing_module.check_support(weights, graph)
@@ -188,9 +200,10 @@ def _mixing_of(graph: nx.Graph, weights: str | Mixing | Data) -> Mixing:
 
 
 def schedule_of(plan: Plan, mixing: Mixing, given: str | Mixing | Data) -> tuple[Mixing, tuple[Mixing, ...]]:
-    """Return (mixing of the union of all graphs, mixing of each exchange in turn); refuse a plan that does not fit.
+    """Return (mixing of the union of all graphs, tuple with the mixing of each exchange in turn).
 
     Without graphs in the plan, both are the network's own `mixing`. `given` is the mixing that the caller asked for.
+    Raise InvalidInput for a plan that does not fit the network.
     """
     plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:
@@ -204,7 +217,7 @@ def schedule_of(plan: Plan, mixing: Mixing, given: str | Mixing | Data) -> tuple
 
 
 def diameter_of(mixing: Mixing, plan: Plan) -> int:
-    """Return an upper bound of the diameter, in links, over all members and links that a fault plan leaves in time."""
+    """Return the largest diameter, in links, that the network has while members and links go as a fault plan says."""
     links = topology_module.links_of(mixing.matrix)
     largest = topology_module.diameter(mixing.matrix)  # before the first round everybody is there
     for round in plan.stages():

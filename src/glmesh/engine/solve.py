@@ -29,7 +29,10 @@ Runtime = Literal["simulation", "mpi"] | ProcessGroup
 
 
 def process_group(runtime: Runtime) -> AbstractContextManager[ProcessGroup]:
-    """Return a context of the processes that host the nodes: this one, all ranks of an MPI program, or those given."""
+    """Return a context manager whose value is the process group that hosts the nodes.
+
+    `runtime` "simulation" is this process alone, "mpi" all ranks of an MPI program; a ProcessGroup is itself.
+    """
     if isinstance(runtime, ProcessGroup):
         return nullcontext(runtime)
     if runtime not in ("simulation", "mpi"):
@@ -169,7 +172,7 @@ def solve(
 
 
 def checked_loop(tol: object, max_rounds: object, stop: object, record_every: object) -> tuple[int, int]:
-    """Check the options of `solve` that say how long a run goes on; return (max_rounds, record_every)."""
+    """Return (max_rounds, record_every) as whole numbers; raise InvalidInput for options that `solve` refuses."""
     if stop not in ("gap", "certificate", "rounds"):
         raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
     if not isinstance(tol, int | float | np.number) or not tol >= 0:
@@ -178,7 +181,7 @@ def checked_loop(tol: object, max_rounds: object, stop: object, record_every: ob
 
 
 def rules_of(tol: float, max_rounds: int, stop: str) -> list[StoppingRule]:
-    """Return the rules, in the order in which they are asked, that end a run by what its last record says."""
+    """Return the rules that end a run, in the order in which they are asked after a round, for options of `solve`."""
     enough: dict[str, list[StoppingRule]] = {
         "gap": [SmallGap(tol), NothingToGain()],
         "certificate": [Certified(tol), NothingToGain()],
@@ -198,7 +201,10 @@ def advance(
     record_every: int = 1,
     callback: Callable[[Run], object] | None = None,
 ) -> Result:
-    """Make rounds of a run that is under way until it ends; return its Result. The options are those of `solve`."""
+    """Make rounds of a run that is under way until a stopping rule ends it; return its Result.
+
+    `max_rounds` counts from round 0 of the run. The options are those of `solve`.
+    """
     observer, status = Observer(run, record_every, max_rounds), None
     *enough, limit = rules_of(tol, max_rounds, stop)
     with Wishes(run, callback) as wishes:

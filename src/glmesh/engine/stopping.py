@@ -19,21 +19,21 @@ Entry = dict[str, Any]  # a record of the history
 
 
 class StoppingRule(Protocol):
-    """A rule that is asked after every round whether the run ends."""
+    """Protocol of a rule that is asked after every round whether the run ends, and with which status."""
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return the status with which the run ends, or None to go on; `entry` is the record of this round, if any."""
+        """Return the status with which the run ends, or None to go on; `entry`: this round's record, if any."""
         ...
 
 
 class Diverged:
     """Ends a run whose objective H = (1/K) sum f(v_k) + g(x) is no longer finite.
 
-    Where there are coefficients alone, their objective counts, which is NaN before it is known.
+    With a method on totals, which has no H, the objective of the coefficients counts; it is NaN before it is known.
     """
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return DIVERGED if the record of this round has an H, or an objective, that is not finite."""
+        """Return DIVERGED if the record of this round has an H, or an objective, that is not finite; else None."""
         if entry is None:
             return None
         diverged = np.isinf(entry["objective"]) if run.nodes.primal else not np.isfinite(entry["h"])
@@ -51,7 +51,7 @@ class SmallGap:
     largest: float = 0.0  # absolute objective of all records so far
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return CONVERGED if the gap of this round's record is small."""
+        """Return CONVERGED if the gap of this round's record is small; None to go on, or if there is no record."""
         if entry is None:
             return None
         size = abs(entry["objective"])
@@ -61,35 +61,41 @@ class SmallGap:
 
 @dataclass(frozen=True)
 class Certified:
-    """Ends a run when every node has proven a relative gap of at most tol."""
+    """Ends a run when the newest certificate that all nodes know proves a relative gap of at most tol."""
 
     tol: float  # relative gap
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return CERTIFIED if the newest certificate that all nodes know proves a relative gap of at most tol."""
+        """Return CERTIFIED if the newest certificate of all nodes proves a relative gap of at most tol; else None."""
         proven = run.certificate is not None and run.certificate.relative <= self.tol
         return Status.CERTIFIED if proven else None
 
 
 class NothingToGain:
-    """Ends a run whose method knows that more rounds are in vain: there is no optimum, or all is rounding."""
+    """Ends a run whose method knows that more rounds are in vain.
+
+    Either there is no optimum, or columns are collinear, or all that is left to gain is rounding.
+    """
 
     _STATUSES: ClassVar = {"separated": Status.NO_OPTIMUM, "collinear": Status.COLLINEAR, "rounding": Status.STALLED}
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say so; only after a record, whose gap may be small."""
+        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say so; else None.
+
+        None between records too: a small gap, which only a record shows, goes first.
+        """
         return None if entry is None else self._STATUSES.get(run.nodes.failure)
 
 
 @dataclass(frozen=True)
 class RoundLimit:
-    """Ends a run after `max_rounds` rounds; `status` is what the run then ends with."""
+    """Ends a run with the status `status` after `max_rounds` rounds."""
 
     max_rounds: int
     status: Status
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return `status` if the run has made `max_rounds` rounds."""
+        """Return `status` if the run has made `max_rounds` rounds; else None."""
         return self.status if run.rounds >= self.max_rounds else None
 
 
@@ -117,7 +123,7 @@ class Wishes:
         return self
 
     def _on_interrupt(self, *_: object) -> None:
-        """Note that the user or a scheduler wants the run to end, and restore the signal handlers from before."""
+        """Set the wish to stop, of the user or a scheduler, and restore the signal handlers from before."""
         self._interrupted = True
         self._processes.hurry(GRACE)
         self.__exit__()
@@ -127,14 +133,17 @@ class Wishes:
             signal.signal(number, before)
 
     def ask(self, run: Run) -> Status | None:
-        """Call the callback after a round; return STOPPED_BY_CALLBACK if it says stop and this is the only process."""
+        """Call the callback after a round; return STOPPED_BY_CALLBACK if its answer is true, else None.
+
+        With several processes always None: they agree in `check`.
+        """
         self._wished = bool(self._callback is not None and self._callback(run)) or self._wished
         return Status.STOPPED_BY_CALLBACK if self._wished and self._alone else None
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return INTERRUPTED or STOPPED_BY_CALLBACK if any process was told to stop.
+        """Return INTERRUPTED or STOPPED_BY_CALLBACK if any process was told to stop, else None.
 
-        Several processes find out at records only: there `entry` is not None.
+        Several processes find out at records only, where `entry` is not None.
         """
         if not self._alone and entry is None:
             return None

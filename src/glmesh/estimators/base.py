@@ -74,14 +74,15 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the objective on this data that the estimator's parameters stand for."""
+        """Return the Objective that the estimator's parameters stand for on this data."""
 
     # --- validation
 
     def _validated(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, **checks: Any) -> TrainingData:
-        """Check pooled X, y and weights as scikit-learn does; return them with the split that was asked for.
+        """Check pooled X, y and weights as scikit-learn does; return TrainingData with the split that was asked for.
 
-        `checks` are options of `validate_data`.
+        With split="auto" that is the cheaper one by the cost model. `checks` are options of scikit-learn's
+        `validate_data`.
         """
         named_matrix(X, "X")  # refuses text and missing values of a data frame by the name of the column
         check_known(y, "y")
@@ -96,7 +97,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return TrainingData(rough.parts, pooled=True, split=split)
 
     def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
-        """Check data that is given node by node, (X, y) or (X, y, weights) each; return it with the split asked for.
+        """Check data given node by node, (X, y) or (X, y, weights) each; return TrainingData with the split asked for.
 
         With split="auto" that is by samples. Columns of data frames go by name. `numeric`: y are numbers, not labels.
         """
@@ -126,9 +127,9 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return TrainingData(data, pooled=False, split=split)
 
     def _split_of_parts(self, objective: Objective) -> Split:
-        """Return the split of data that is apart: the one asked for, by samples with "auto".
+        """Return "samples" or "features", the split of data that nodes hold apart: as asked for; "auto" is samples.
 
-        UnsuitablePair says what would do where loss and penalty do not allow it.
+        Raise UnsuitablePair, which says what to do, where loss and penalty do not allow that split.
         """
         reason = objective.splits(1, 1)["samples"]
         if self.split == "auto" and reason is not None:
@@ -138,10 +139,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- fitting
 
     def _learn(self, validated: Callable[[], TrainingData], rows: str = "all") -> Self:
-        """Check the data and fit, with all ranks of an MPI program if runtime="mpi"; what fails at one fails at all.
+        """Check the data, fit, and return self; with runtime="mpi" all ranks fit together, and fail together.
 
-        `validated` returns the checked data; `rows` says whether ranks have "all" rows, which are compared, or their
-        "own".
+        `validated` returns the checked data. `rows` "all": every rank has all rows, which are compared; "own": each
+        rank has rows of its own.
         """
         one_of(rows, "rows", ("all", "own"))
         if rows == "own" and self.runtime == "simulation":
@@ -154,10 +155,13 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, data: TrainingData) -> Self:
-        """Solve on checked data, set the fitted attributes, and return self."""
+        """Solve the problem on checked data, set the fitted attributes (coef_, intercept_, ...), and return self."""
 
     def _agree(self, data: TrainingData, rows: str) -> None:
-        """Raise Mismatch unless all ranks have the same parameters, names and rows or, with rows="own", other rows."""
+        """Raise Mismatch unless all ranks have the same parameters and names of features.
+
+        With rows="all" they must have the same rows too; with rows="own" no two ranks may.
+        """
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in _MAY_DIFFER}
         names = getattr(self, "feature_names_in_", None)
         shapes = [X.shape for X, _, _ in data.parts]
@@ -180,7 +184,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 )
 
     def _own(self, data: TrainingData) -> TrainingData:
-        """Return data of which each process has rows of its own, with the split that all rows together ask for."""
+        """Return data of which each process has rows of its own, with its `deal` and `split` set.
+
+        The split is the one asked for; "auto" is the one that is cheaper for the rows of all processes together.
+        """
         options = run_options(self, data)
         K = options["n_nodes"] if isinstance(self.topology, str) else len(self.topology)
         data = replace(data, deal={"n_nodes": K, "seed": options["seed"]}, split="features")
@@ -189,15 +196,15 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return replace(data, split=self._objective(data).choose(self.split, m, X.shape[1], self.stop, self._network))
 
     def _network(self) -> NetworkInfo:
-        """Return the network that pooled data is dealt out over, for the choice of a split."""
+        """Return the NetworkInfo of the topology that pooled data is dealt out over, for the choice of a split."""
         size = self.n_nodes if isinstance(self.topology, str) else None
         return NetworkInfo.of_graph(topology.build(self.topology, size, 0), 0)
 
     def _start(self, size: int, turn: int = 0) -> Vector | None:
         """Return the variables, shape (size,), with which an earlier fit ended; None: begin at zero.
 
-        `turn` counts the problems of one fit, one per class. An earlier fit counts only if warm_start is set and it had
-        as many variables.
+        `turn` counts the problems of one fit, one per class. None unless warm_start is set and the earlier fit had
+        `size` variables.
         """
         before = getattr(self, "_variables", []) if getattr(self, "warm_start", False) else []
         return before[turn] if turn < len(before) and len(before[turn]) == size else None
@@ -220,7 +227,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @staticmethod
     def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:
-        """Return (coefficients of shape (p,), intercept) of a result; a penalised intercept is its last coefficient."""
+        """Return (coefficients, shape (p,); intercept) of a result.
+
+        A penalised intercept is the result's last coefficient times `intercept_scaling`.
+        """
         if objective.intercept == "penalised":
             return result.coef[:-1].copy(), objective.intercept_scaling * float(result.coef[-1])
         return result.coef.copy(), float(result.intercept)
@@ -228,7 +238,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- what a fit leaves behind
 
     def _scores(self, X: Data) -> Vector:
-        """Return X w + b: shape (m,) of a regressor, (m, n_functions) of a classifier."""
+        """Return X w + b: shape (m,) of a regressor, (m, 1) of two classes, (m, n_classes) of more."""
         check_is_fitted(self)
         named_matrix(X, "X")
         X = validate_data(self, X, **MATRIX_CHECKS, reset=False)
@@ -271,7 +281,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         save_model(self, path)
 
     def to_sklearn(self) -> Any:
-        """Return a plain, fitted scikit-learn estimator that makes the same predictions."""
+        """Return a fitted estimator of scikit-learn's own class that makes the same predictions as this one."""
         from glmesh.estimators.export import to_sklearn
 
         return to_sklearn(self)
@@ -282,7 +292,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> Any:
-        """Return what a pickle holds: the model without the data that its result refers to, which is private."""
+        """Return the attributes to pickle, as a dict; results are without their training data, which is private."""
         state = dict(super().__getstate__())
         if "result_" in state:
             results = state["result_"]
@@ -295,7 +305,11 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 def _checked_part(
     k: int, part: Any, *, numeric: bool
 ) -> tuple[tuple[SampleMatrix, Vector, Vector], tuple[str, ...] | None]:
-    """Check (X, y) or (X, y, weights) of node k; return (X (m_k, p_k), y (m_k,), weights (m_k,)) and names of X."""
+    """Check (X, y) or (X, y, weights) of node k; return ((X, y, weights), names of the columns of X).
+
+    Shapes are (m_k, p_k), (m_k,) and (m_k,); weights are 1 if none are given, names None if X has none. Raise
+    InvalidData for any other shape, missing values and negative weights.
+    """
     if not isinstance(part, tuple | list) or len(part) not in (2, 3):
         raise InvalidData(f"part {k} must be (X, y) or (X, y, sample_weight)")
     X, y, *weights = part
@@ -320,16 +334,19 @@ def _checked_part(
 
 
 def variables_of(result: Result, objective: Objective) -> Vector:
-    """Return the variables with which a fit ended, for a warm start: coefficients and a free intercept on totals."""
+    """Return the variables with which a fit ended, for a warm start, shape (n,).
+
+    After a method on totals, which has no x, these are the coefficients and then the intercept, if it is free.
+    """
     if result.x is not None:
         return result.x
     return np.append(result.coef, result.intercept) if objective.intercept == "free" else result.coef
 
 
 def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Objective | None = None) -> dict[str, Any]:
-    """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for.
+    """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for, as a dict.
 
-    The method is one on totals where nodes hold rows and it suits the objective; there every round is looked at,
+    If nodes hold rows and a method on totals suits the objective, that is the method, and every round is recorded,
     because the gap comes with the total.
     """
     seed = estimator.random_state

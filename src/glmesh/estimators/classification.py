@@ -31,7 +31,10 @@ def is_logistic(estimator: Any) -> bool:
 
 
 def _check_classes(labels: list[npt.NDArray[np.generic]], classes: list[Any]) -> None:
-    """Raise InvalidData for a label of some part that is none of `classes`, or a class that no part holds."""
+    """Raise InvalidData for a label that is none of `classes`, or a class that no part has.
+
+    `labels` has an array with the distinct labels of each part.
+    """
     for k, own in enumerate(labels):
         other = [label for label in own.tolist() if label not in classes]
         if other:
@@ -71,7 +74,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self._learn(lambda: self._validated(X, y, sample_weight), rows)
 
     def fit_nodes(self, parts: Sequence[Any], *, classes: ArrayLike | None = None) -> Self:
-        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
+        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
         ----------
@@ -93,7 +96,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self._learn(lambda: self._labelled_parts(parts, classes))
 
     def _labelled_parts(self, parts: Sequence[Any], classes: ArrayLike | None) -> TrainingData:
-        """Check data that is given node by node, and that the labels of all nodes fit each other, or are `classes`."""
+        """Check data that is given node by node; return TrainingData.
+
+        Raise InvalidData unless all nodes code their labels alike or, if `classes` are given, have only those.
+        """
         data = self._validated_parts(parts, numeric=False)
         labels = self._labels_of_parts(data)
         if classes is None:
@@ -121,7 +127,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self
 
     def _solutions(self, data: TrainingData, objective: Objective) -> list[Result]:
-        """Return the result of each linear function's problem; on totals all of them are solved together."""
+        """Return a list of Results: one for two classes, else one per class against all others.
+
+        A method on totals solves all of them together.
+        """
         first, *others = self._one_against_rest(data)
         options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
         size = first.n_variables(objective)
@@ -143,16 +152,19 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
 
     @staticmethod
     def _labels_of_parts(data: TrainingData) -> list[npt.NDArray[np.generic]]:
-        """Return the distinct labels of each part, ascending; raise ValueError for targets that are no labels."""
+        """Return an array with the distinct labels, ascending, for each part of the data.
+
+        Raise ValueError for targets that are no labels.
+        """
         for _, y, _ in data.parts:
             if len(y):
                 check_classification_targets(y)
         return [np.unique(y) for _, y, _ in data.parts]
 
     def _one_against_rest(self, data: TrainingData) -> Iterator[TrainingData]:
-        """Yield the data once per linear function, with targets 1 and -1 and weights times class weights.
+        """Yield the data once per linear function, with targets 1 and -1, and with weights times class weights.
 
-        Of two classes the larger label is 1; of more, each class in turn against the rest.
+        For two classes once: the larger label is 1. For more, each class in turn is 1 and all others are -1.
         """
         factors = self._class_weights(data)
         # of two classes each has its factor; of several, as in liblinear, only the one against the rest
@@ -164,7 +176,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
 
     def _class_weights(self, data: TrainingData) -> Vector:
-        """Return the factor of the losses of each class that `class_weight` stands for, shape (n_classes,)."""
+        """Return the factor of each class's losses, shape (n_classes,): 1, or as `class_weight` says."""
         y, weight = data.targets
         if self.class_weight == "balanced":
             y = y[weight > 0]
@@ -332,7 +344,7 @@ class LinearSVC(NetworkClassifier):
     intercept_scaling: float = 1
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return C times the hinge or squared hinge losses plus the penalty; the intercept is penalised too."""
+        """Return the Objective: C times the hinge or squared hinge losses plus the penalty of w and intercept."""
         if self.loss not in ("hinge", "squared_hinge"):
             raise InvalidInput(f"loss must be 'squared_hinge' or 'hinge', got {self.loss!r}")
         if self.penalty not in ("l1", "l2"):
@@ -443,6 +455,9 @@ class GLMClassifier(NetworkClassifier):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the losses plus alpha times the penalty, for a classification loss; the intercept is free."""
+        """Return the Objective: the losses plus alpha times the penalty; the intercept is not penalised.
+
+        Raise InvalidInput for a loss that is not for classification.
+        """
         penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=True)

@@ -23,7 +23,7 @@ class ElasticNetCV(ElasticNetRegressor):
 
     Folds are made inside every node, so no node sees another's data. Split by samples each node puts its own rows into
     folds and tells the sum of its squared errors. Split by features all nodes leave out the same rows of their own
-    columns; what they predict for those is one more sum of a number per row.
+    columns; their predictions for these rows are one more sum, of a number per row.
 
     Parameters
     ----------
@@ -119,9 +119,9 @@ class ElasticNetCV(ElasticNetRegressor):
     precompute: Any = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the objective of the elastic net with the chosen alpha and l1_ratio.
+        """Return the Objective of the elastic net with the chosen alpha and l1_ratio.
 
-        Before the choice: alpha 1 and the largest l1_ratio, which decides on the possible splits.
+        Before they are chosen: with alpha = 1 and the largest l1_ratio, which decides which splits are possible.
         """
         ratio = getattr(self, "l1_ratio_", float(np.max(self.l1_ratio)))
         return net_objective(self, data, getattr(self, "alpha_", 1.0), ratio)
@@ -179,7 +179,7 @@ class ElasticNetCV(ElasticNetRegressor):
         return super().fit(X, y, sample_weight, rows=rows)
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
-        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
+        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class LassoCV(ElasticNetCV):
 
     Folds are made inside every node, so no node sees another's data. Split by samples each node puts its own rows into
     folds and tells the sum of its squared errors. Split by features all nodes leave out the same rows of their own
-    columns; what they predict for those is one more sum of a number per row.
+    columns; their predictions for these rows are one more sum, of a number per row.
 
     Parameters
     ----------
@@ -300,9 +300,9 @@ class LassoCV(ElasticNetCV):
 
 
 def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[Indices]]]:
-    """Yield (rows to learn from, rows to test on) for each fold; either is a list with an array of rows per part.
+    """Yield (rows to learn from, rows to test on) for each fold; either is a list with an array of numbers per part.
 
-    `cv` is as in scikit-learn (None: 5 folds); where samples are apart, a number of folds.
+    `cv` is as in scikit-learn (None: 5 folds); where nodes hold samples apart it must be a number of folds.
     """
     X, y, _ = data.parts[0]
     if data.pooled or data.split == "features":
@@ -319,7 +319,10 @@ def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[
 
 
 def _own_folds(n: int, n_folds: int) -> list[Indices]:
-    """Return the row numbers that each fold of a part with n samples tests on; with n < n_folds some are empty."""
+    """Return a list of n_folds arrays: the numbers of the rows that each fold of a part with n samples tests on.
+
+    With n < n_folds some are empty.
+    """
     if n >= n_folds:
         return [test for _, test in KFold(n_folds).split(np.zeros(n))]
     return [np.arange(n)[f : f + 1] for f in range(n_folds)]
@@ -328,7 +331,7 @@ def _own_folds(n: int, n_folds: int) -> list[Indices]:
 def _squared_errors(data: TrainingData, coefs: Matrix, intercepts: Vector) -> Vector:
     """Return the weighted mean squared error on `data` of each of n models, shape (n,).
 
-    `coefs` has a column per model, shape (p, n).
+    `coefs` has a column per model, shape (p, n); `intercepts` has shape (n,).
     """
     total = data.total_weight
     if data.split == "features":

@@ -53,7 +53,7 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
 
 
 def _contract(estimator: Any) -> Contract | None:
-    """Return names of features, target and labels of a fitted estimator; None if it was fitted without names."""
+    """Return a Contract with the names of features, target and labels of a fitted estimator; None: it has no names."""
     if not hasattr(estimator, "feature_names_in_"):
         return None
     names = tuple(estimator.feature_names_in_.tolist())
@@ -64,7 +64,7 @@ def _contract(estimator: Any) -> Contract | None:
 
 
 def _plain(value: object) -> bool:
-    """Return whether a value comes back from JSON unchanged."""
+    """Return whether a value is equal to itself after being written as JSON and read again."""
     try:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
@@ -135,7 +135,7 @@ def load_model(path: str | PathLike[str]) -> Any:
 
 
 def to_sklearn(estimator: Any) -> Any:
-    """Return a plain, fitted scikit-learn estimator that makes the same predictions as a fitted one of ours."""
+    """Return a fitted estimator of scikit-learn's own class that makes the same predictions as `estimator`."""
     check_is_fitted(estimator)
     name = type(estimator).__name__
     if not hasattr(estimator, "classes_"):
@@ -163,7 +163,11 @@ def to_sklearn(estimator: Any) -> Any:
 
 
 def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
-    """Set parameters and fitted attributes of the scikit-learn estimator `plain` from ours, and return it."""
+    """Return the scikit-learn estimator `plain`, fitted, with those parameters of `estimator` that both have.
+
+    `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; `classes` None: a regressor, which has
+    none.
+    """
     theirs = plain._get_param_names()
     ours = estimator.get_params(deep=False)
     same = {name: ours[name] for name in ("alpha", "l1_ratio", "C", "fit_intercept", "epsilon") if name in ours}

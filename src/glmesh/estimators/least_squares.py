@@ -91,7 +91,7 @@ class Ridge(NetworkRegressor):
     positive: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return half of Ridge's objective: half the squared errors plus alpha/2 times the squared norm of w."""
+        """Return the Objective that is half of Ridge's: half the squared errors plus alpha/2 times norm(w)^2."""
         penalty, alpha = elastic_net(0.0, positive=self.positive), number(self.alpha, "alpha")
         return Objective("squared", penalty, alpha, intercept="free" if self.fit_intercept else "none", unit=2.0)
 
@@ -110,7 +110,10 @@ class ElasticNetRegressor(NetworkRegressor):
 
 
 def net_objective(estimator: ElasticNetRegressor, data: TrainingData, alpha: float, l1_ratio: float) -> Objective:
-    """Return the objective of the elastic net times m, the sum of the sample weights: sums instead of means."""
+    """Return the Objective that is m times the elastic net's: sums over samples instead of means.
+
+    m is the sum of the sample weights of `data`.
+    """
     total = data.total_weight
     return Objective(
         "squared",
@@ -210,7 +213,7 @@ class ElasticNet(ElasticNetRegressor):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the elastic net's objective with this estimator's alpha and l1_ratio."""
+        """Return the Objective of the elastic net with this estimator's alpha and l1_ratio."""
         return net_objective(self, data, self.alpha, self.l1_ratio)
 
 

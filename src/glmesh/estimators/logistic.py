@@ -108,7 +108,7 @@ class LogisticRegression(NetworkClassifier):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return C times the logistic losses plus the elastic net's penalty; the intercept is free."""
+        """Return the Objective: C times the logistic losses plus the penalty of w; the intercept is not penalised."""
         ratios = {"auto": self.l1_ratio, "elasticnet": self.l1_ratio, "l1": 1.0, "l2": 0.0}
         if self.penalty not in ratios:
             raise InvalidInput(

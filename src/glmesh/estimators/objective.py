@@ -54,7 +54,7 @@ class Objective:
     unit: float = 1.0  # the estimator's documented objective divided by this one
 
     def options(self) -> dict[str, Any]:
-        """Return loss, penalty and intercept as keyword arguments of `Problem.glm`."""
+        """Return {loss, penalty, alpha, l1_ratio, fit_intercept}, keyword arguments of `Problem.glm`."""
         return {
             "loss": self.loss,
             "penalty": self.penalty,
@@ -64,23 +64,26 @@ class Objective:
         }
 
     def on_totals(self, n_features: int, n_samples: int) -> TotalMethod[Any] | None:
-        """Return the method on totals for nodes that hold so many rows of so many features; None: CoLA does it."""
+        """Return the method on totals for `n_samples` rows of `n_features` features; None: none suits, CoLA is used."""
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, "samples", self.intercept == "free")
         p = n_features + int(self.intercept == "penalised")
         return method_on_totals(spec.loss, spec.penalty_of(None), p, n_samples)
 
     def splits(self, n_features: int, n_samples: int) -> dict[Split, UnsuitablePair | None]:
-        """Return for each split the error that says why loss and penalty do not allow it, None where they do."""
+        """Return {"samples": error, "features": error}, which say why a split is impossible; None: it is possible.
+
+        The errors are not raised; their texts name loss and penalty.
+        """
         refused = refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
         return refused if self.on_totals(n_features, n_samples) is None else refused | {"samples": None}
 
     def choose(
         self, split: str, n_samples: int, n_features: int, stop: str, network: Callable[[], NetworkInfo] | None = None
     ) -> Split:
-        """Return the split that was asked for or, with "auto", the one that is cheaper by the cost model.
+        """Return "samples" or "features": the split that was asked for or, with "auto", the cheaper by the cost model.
 
-        UnsuitablePair is raised if the split, or with "auto" any split, is impossible. `stop` matters because without
-        totals there is no certificate for a free intercept split by samples. `network` returns the network that is
+        Raise UnsuitablePair if the split, or with "auto" any split, is impossible. `stop` matters because without
+        totals there is no certificate for a free intercept split by samples. `network()` returns the network that is
         split over; None: it is not known, and the split with the shorter message is taken where totals do not suit.
         """
         if split not in ("auto", "samples", "features"):
@@ -105,7 +108,7 @@ class Objective:
         return min(allowed, key=lambda one: self._seconds(one, n_samples, n_features, info))
 
     def _seconds(self, split: Split, n_samples: int, n_features: int, info: NetworkInfo) -> float:
-        """Return the seconds of messages that the cost model expects of a fit with this split on a network."""
+        """Return the seconds of messages of a fit with this split on a network, as the cost model expects."""
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
         width = n_features + int(self.intercept == "penalised") if split == "samples" else n_samples
         return estimates(Task.on(spec, width, n_samples), info)[0].seconds
@@ -120,9 +123,9 @@ def catalogue_objective(
     fit_intercept: bool,
     classifies: bool,
 ) -> Objective:
-    """Return the objective sum_i s_i loss + alpha penalty; raise InvalidInput for a loss of the other kind.
+    """Return the objective sum_i s_i loss + alpha penalty, with sample weights s_i.
 
-    `classifies`: the loss must be one for classification, else for regression.
+    Raise InvalidInput unless the loss is one for classification (`classifies` True) or for regression (False).
     """
     kinds = [name for name, kind in LOSSES.items() if kind.classifies is classifies]
     if (loss if isinstance(loss, str) else getattr(loss, "name", None)) not in kinds:
@@ -136,51 +139,54 @@ class TrainingData:
 
     parts: list[tuple[SampleMatrix, Vector, Vector]]  # (X, y, sample weights); a single one if pooled
     pooled: bool  # all data is in one part; else there is a part per node
-    split: Split  # what a node holds
-    processes: ProcessGroup = SINGLE_PROCESS  # that fit together
+    split: Split  # what a node holds: "samples" or "features"
+    processes: ProcessGroup = SINGLE_PROCESS  # processes that fit together
     deal: Mapping[str, Any] | None = (
         None  # n_nodes and seed, where each process has rows of its own; None: all have all
     )
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
-        """Return these samples with other targets and sample weights, one vector of each per part."""
+        """Return a copy with other targets and sample weights, one vector of each per part."""
         new = [(X, y, w) for (X, _, _), y, w in zip(self.parts, targets, weights, strict=True)]
         return replace(self, parts=new)
 
     def rows(self, chosen: list[Indices]) -> TrainingData:
-        """Return the training data that has only the rows chosen[k] of each part k."""
+        """Return a copy of this data that has only the rows with numbers chosen[k] of each part k."""
         new = [(X[rows], y[rows], w[rows]) for (X, y, w), rows in zip(self.parts, chosen, strict=True)]
         return replace(self, parts=new)
 
     def only(self, chosen: list[Indices]) -> TrainingData:
-        """Return these samples with weight 0 for all rows of part k but chosen[k]."""
+        """Return a copy of this data with weight 0 for all rows of part k but those with numbers chosen[k]."""
         weights = [np.zeros_like(w) for _, _, w in self.parts]
         for own, rows, (_, _, w) in zip(weights, chosen, self.parts, strict=True):
             own[rows] = w[rows]
         return self.with_targets([y for _, y, _ in self.parts], weights)
 
     def of_all(self, own: list[T]) -> list[T]:
-        """Return the entries of all processes where each has rows of its own, else those of this one."""
+        """Return one list with the entries `own` of all processes, if each process has rows of its own; else `own`."""
         return own if self.deal is None else self.processes.all_gather(own)
 
     @property
     def targets(self) -> tuple[npt.NDArray[np.generic], Vector]:
-        """Return (y, weights) of all samples, each once; split by features all parts have the same samples."""
+        """Return (y, weights) of all samples, each of shape (m,).
+
+        Split by features all parts have the same samples, which are counted once.
+        """
         some = self.parts[:1] if self.split == "features" else self.parts
         pool = self.of_all([(y, weight) for _, y, weight in some])
         return np.concatenate([y for y, _ in pool]), np.concatenate([weight for _, weight in pool])
 
     @property
     def total_weight(self) -> float:
-        """Return the sum of the weights of all samples."""
+        """Return the sum of the weights of all samples; split by features the samples of the parts count once."""
         some = self.parts[:1] if self.split == "features" else self.parts
         return float(sum(self.of_all([float(weight.sum()) for _, _, weight in some])))
 
     def n_variables(self, objective: Objective) -> int:
-        """Return the number of variables that a fit begins with: coefficients or, without totals, dual variables.
+        """Return the number of variables of a fit on this data, for a warm start.
 
-        Split by features, and on totals, these are the features and an intercept if it is one of the coefficients; by
-        samples without totals there is one per sample.
+        Split by features, one per feature, and one for a penalised intercept. Split by samples with a method on totals,
+        one per feature and one for an intercept; without, one dual variable per sample.
         """
         if self.split == "features":
             return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
@@ -190,19 +196,20 @@ class TrainingData:
 
     @property
     def n_features(self) -> int:
-        """Return the number of features of every part, split by samples."""
+        """Return the number of features, which all parts share; for data split by samples."""
         return int(self.parts[0][0].shape[1])
 
     def method(self, objective: Objective) -> TotalMethod[Any] | None:
-        """Return the method on totals if nodes hold rows and it suits the objective; None: CoLA does it."""
+        """Return the method on totals if nodes hold rows and one suits the objective; None: CoLA is used."""
         if self.split != "samples":
             return None
         return objective.on_totals(self.n_features, sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])))
 
     def problems(self, objective: Objective, others: Iterable[TrainingData]) -> list[Problem]:
-        """Return the problems of these samples and of others that have other targets and weights on the same rows.
+        """Return [problem of this data, problem of each of `others`] for one objective.
 
-        All share one matrix, unless each process has rows of its own, which travel with their targets.
+        `others` have the same rows with other targets and weights. All problems share one matrix, unless each process
+        has rows of its own, which travel with their targets.
         """
         if self.deal is not None:
             return [self.problem(objective), *(other.problem(objective) for other in others)]
@@ -211,7 +218,10 @@ class TrainingData:
         return [first, *(first.with_targets(y, weights) for y, weights in targets)]
 
     def problem(self, objective: Objective) -> Problem:
-        """Return the problem of minimising an objective on this data; a penalised intercept becomes a feature."""
+        """Return the Problem of minimising an objective on this data.
+
+        A penalised intercept becomes the coefficient of a constant feature.
+        """
         parts = [(X, y, objective.weight * weight) for X, y, weight in self.parts]
         if objective.intercept == "penalised":
             at = range(len(parts)) if self.split == "samples" else [len(parts) - 1]  # one more feature, at one node
@@ -228,7 +238,7 @@ class TrainingData:
 
 
 def with_constant(X: SampleMatrix, value: float) -> SampleMatrix:
-    """Return X, shape (m, p), with one more column that is constant, shape (m, p + 1); sparse stays sparse."""
+    """Return X, shape (m, p), with one more column whose entries are `value`, shape (m, p + 1); sparse stays sparse."""
     if sp.issparse(X):
         return sp.hstack([X, sp.csr_array(np.full((X.shape[0], 1), value))], format=X.format)
     return np.hstack([X, np.full((X.shape[0], 1), value)])

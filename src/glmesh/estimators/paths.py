@@ -129,7 +129,10 @@ def enet_path(
 
 
 def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLike, return_n_iter: bool) -> PathResult:
-    """Return what `lasso_path` and `enet_path` return, with the parameters of `model`."""
+    """Return (alphas, coefs, gaps), and rounds if `return_n_iter`, of a path with the parameters of `model`.
+
+    Shapes are (n_alphas,), (p, n_alphas), (n_alphas,); see `lasso_path`.
+    """
     X, names = named_matrix(X, "X")
     check_known(y, "y")
     rows, targets = check_X_y(X, y, **MATRIX_CHECKS, y_numeric=True)
@@ -147,10 +150,10 @@ def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLik
 
 @dataclass(frozen=True)
 class Models:
-    """Solutions of the elastic net on several subsets of the samples, for many weights each."""
+    """Solutions of the elastic net on several subsets of the samples: a path for each, of many weights alpha."""
 
     models: list[tuple[Matrix, Vector]]  # (coefficients (p, n_alphas), intercepts (n_alphas,)) of each path
-    communications: int  # of all paths together
+    communications: int  # exchanges of all paths together
     unfinished: int  # fits that ended before the tolerance was reached
 
 
@@ -160,9 +163,9 @@ def elastic_net_paths(
     grids: Sequence[tuple[float, Vector]],
     subsets: Sequence[list[Indices]],
 ) -> Models:
-    """Return a path for each (l1_ratio, weights alpha) in `grids` and each subset of the rows, in this order.
+    """Return the Models: a path for each (l1_ratio, weights alpha) in `grids`, and within it for each subset of rows.
 
-    A subset has the numbers of its rows in each part. By rows all travel in the same totals.
+    A subset is a list with the numbers of its rows in each part. Split by samples, all paths travel in the same totals.
     """
     together = _paths_together(model, data, grids, subsets)
     if together is not None:
@@ -182,7 +185,10 @@ def _paths_together(
     grids: Sequence[tuple[float, Vector]],
     subsets: Sequence[list[Indices]],
 ) -> Models | None:
-    """Return what `elastic_net_paths` returns if the method is one on totals; a subset of the rows is a weighting."""
+    """Return the Models of `elastic_net_paths` by a method on totals; None if none suits.
+
+    All paths travel in the same totals; rows that are not in a subset have weight 0.
+    """
     objectives = [net_objective(model, data, 1.0, ratio) for ratio, _ in grids]
     if data.deal is not None or any(data.method(one) is None for one in objectives):
         return None
@@ -199,7 +205,7 @@ def _paths_together(
 
 
 def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, grid: Vector) -> Path:
-    """Return the solutions of the elastic net for the weights alpha in `grid`, each starting from the one before."""
+    """Return the Path of the elastic net for the weights alpha in `grid`, shape (n_alphas,), and one l1_ratio."""
     objective = net_objective(model, data, 1.0, l1_ratio)
     return solve_path(data.problem(objective), data.total_weight * grid, **run_options(model, data, objective))
 
@@ -207,10 +213,10 @@ def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: f
 def alpha_grid(
     model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, eps: float, alphas: ArrayLike
 ) -> Vector:
-    """Return the weights alpha of a path, descending, shape (n_alphas,): those given, or `alphas` of them.
+    """Return the weights alpha of a path, descending, shape (n_alphas,): those of the array `alphas`, or computed.
 
-    A number of weights is in geometric progression, from the smallest weight at which all coefficients are zero down to
-    eps times that.
+    If `alphas` is a number, there are that many in geometric progression, from the smallest weight at which all
+    coefficients are zero down to eps times that weight.
     """
     if not isinstance(alphas, int | np.integer):
         grid = np.sort(np.asarray(alphas, dtype=np.float64))[::-1]

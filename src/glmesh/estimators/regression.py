@@ -42,7 +42,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return self._learn(lambda: self._validated(X, y, sample_weight, y_numeric=True), rows)
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
-        """Learn from data that is apart; nothing but messages between neighbours leaves a node.
+        """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class LinearSVR(NetworkRegressor):
     dual: bool | str = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return C times the (squared) epsilon-insensitive losses plus half the squared norm of w and intercept."""
+        """Return the Objective: C times the (squared) epsilon-insensitive losses plus half norm(w, intercept)^2."""
         losses = {
             "epsilon_insensitive": EpsilonInsensitiveLoss,
             "squared_epsilon_insensitive": SquaredEpsilonInsensitiveLoss,
@@ -283,6 +283,9 @@ class GLMRegressor(NetworkRegressor):
     warm_start: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the losses plus alpha times the penalty, for a regression loss; the intercept is free."""
+        """Return the Objective: the losses plus alpha times the penalty; the intercept is not penalised.
+
+        Raise InvalidInput for a loss that is not for regression.
+        """
         penalty, intercept = (self.penalty, self.alpha, self.l1_ratio), self.fit_intercept
         return catalogue_objective(self.loss, *penalty, fit_intercept=intercept, classifies=False)

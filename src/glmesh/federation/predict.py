@@ -79,7 +79,7 @@ def predict_together(
 
 @dataclass(frozen=True)
 class AboutPart(JsonRecord):
-    """JSON head of a PART message: whose part of a prediction it is, and that site's intercept."""
+    """JSON head of a PART message: number of the site whose scores the message holds, and that site's intercept."""
 
     node: int  # whose part it is
     intercept: float  # of that node's model
@@ -87,18 +87,21 @@ class AboutPart(JsonRecord):
 
 @dataclass(frozen=True, eq=False)
 class PredictionPart:
-    """One site's part of a prediction: scores of all samples from its own features alone."""
+    """One site's summand of a joint prediction: X_k w_k of all samples from its own features alone."""
 
     about: AboutPart
     scores: Vector  # (m,) X_k w_k
 
     def pack(self) -> bytes:
-        """Return the part as the bytes of a PART message."""
+        """Return the site's scores and intercept as the bytes of a PART message."""
         return pack_vector(self.about.to_json(), self.scores)
 
     @staticmethod
     def unpack(content: bytes | bytearray, n_nodes: int, n_rows: int) -> PredictionPart:
-        """Return the part that `pack` made bytes of; raise Violation unless node < n_nodes and it has n_rows scores."""
+        """Return the PredictionPart in the bytes of a PART message.
+
+        Raise Violation unless node < n_nodes and it has n_rows scores.
+        """
         info, scores = unpack_vector(content, n_rows)
         about = AboutPart.from_json(info)
         if not 0 <= about.node < n_nodes:
@@ -107,7 +110,7 @@ class PredictionPart:
 
 
 class _Prediction:
-    """One site's side of a joint prediction: links to its neighbours, and the parts that have come so far."""
+    """One site's side of a joint prediction: links to its neighbours, and the scores that have come so far."""
 
     def __init__(self, site: Site, own: PredictionPart, log: logging.Logger) -> None:
         self._site, self._n_rows, self._n_nodes = site, len(own.scores), len(site.federation.members)
@@ -129,12 +132,12 @@ class _Prediction:
         return None
 
     def _send(self, peer: int, parts: list[PredictionPart]) -> None:
-        """Send parts to a neighbour, a PART message each."""
+        """Send the scores of some sites to a neighbour, a PART message for each site."""
         for part in parts:
             self._links.send(peer, Kind.PART, part.pack())
 
     def run(self, seconds: float) -> tuple[Vector, float]:
-        """Flood this site's part and collect all others; return (sum of all scores, shape (m,); intercept of node 0).
+        """Flood this site's scores and collect all others'; return (sum over sites, shape (m,), intercept of node 0).
 
         GlmeshError is raised if parts are missing after `seconds`.
         """
@@ -161,18 +164,18 @@ class _Prediction:
         return total, parts[0].about.intercept
 
     def _is_complete(self) -> bool:
-        """Return whether the parts of all sites have come."""
+        """Return whether the scores of all sites have come."""
         return len(self._parts.entries) == self._n_nodes
 
     def _missing(self) -> str:
-        """Return a sentence that names the sites whose parts have not come, and why links are down."""
+        """Return a sentence that names the sites whose scores have not come, and why links are down."""
         members, links = self._site.federation.members, self._links.links.values()
         missing = [member.name for number, member in enumerate(members) if number not in self._parts.entries]
         whys = "".join(f"; {link.refused or f'{link.name}: {link.why}'}" for link in links if not link.up)
         return f"nothing came from {', '.join(missing)}; all sites predict at the same time{whys}"
 
     def _take(self, message: Message | None) -> None:
-        """Act on a message: keep and pass on a part, note that a neighbour has all parts, greet a new link.
+        """Act on a message: store and pass on scores, mark a neighbour that has all, greet one whose link came up.
 
         None, which stands for no message, is ignored.
         """

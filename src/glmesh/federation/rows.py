@@ -46,7 +46,7 @@ _RUNS = {TRAIN: "trains", PREDICT: "predicts", ROWS: "runs `doctor --rows`", DIS
 
 @dataclass(frozen=True)
 class PrefixDigest(JsonRecord):
-    """Message of a search: keyed digest of the names of the first `count` rows, in their order."""
+    """Message of a search for the first row that differs: keyed digest of the names of the first `count` rows."""
 
     count: int
     digest: str
@@ -54,33 +54,37 @@ class PrefixDigest(JsonRecord):
 
 @dataclass(frozen=True)
 class Compared:
-    """What this site has learned from a comparison."""
+    """Result of a comparison of row names with another site, in words, and whether the rows are as they should be."""
 
     text: str  # for the people of this site; it may hold names of its own rows
     good: bool  # the rows are the same, or none is at both sites
 
 
 class Comparison(Protocol):
-    """One site's side of a comparison: what it sends, and what it makes of what comes."""
+    """One site's side of a comparison of row names: the messages it sends, and the result of those that come."""
 
     @property
     def done(self) -> bool:
-        """Return whether nothing more is needed from the other site."""
+        """Return whether no more messages of the other site are needed."""
 
     def begin(self, their_rows: int) -> list[bytes]:
-        """Forget what came, and return the first messages to a site that has so many rows."""
+        """Forget all that came, and return the contents of the first messages to a site with `their_rows` rows."""
 
     def receive(self, content: bytes | bytearray) -> list[bytes]:
-        """Take in a message, and return those that follow from it; raise Violation for one that cannot be."""
+        """Take in the content of a message; return those of the messages to send next.
+
+        Raise Violation if it is malformed.
+        """
 
     def words(self, table: DataTable, other: str) -> Compared:
-        """Return what was learned, with places in this site's own table; `other` is the name of the other site."""
+        """Return the result, with line numbers of this site's own table; `other` is the name of the other site."""
 
 
 class RowSearch:
-    """Bisection for the first row whose name differs: log2(m) digests of first rows go each way, and none of one row.
+    """Bisection for the first row whose name differs between two sites.
 
-    Both sites ask about the same numbers of rows in the same order, since both know all answers.
+    About log2(m) digests go each way, each of the names of all rows up to one of them, and none of a single row. Both
+    sites ask about the same numbers of rows in the same order, since both know all answers.
     """
 
     def __init__(self, ids: Sequence[str], federation: Federation) -> None:
@@ -93,11 +97,14 @@ class RowSearch:
 
     @property
     def done(self) -> bool:
-        """Return whether the number of first rows that are the same is known."""
+        """Return whether the search has ended: `same` is the number of first rows with the same names."""
         return self.same + 1 >= self._differ
 
     def begin(self, their_rows: int) -> list[bytes]:
-        """Forget what came, and return the digest of as many rows as both sites have."""
+        """Forget all that came; return the first message as a list of one: a digest of as many rows as both sites have.
+
+        The list is empty if a site has no rows.
+        """
         self.their_rows, self.same = their_rows, 0
         self._prefix = min(their_rows, len(self._ids))
         self._differ, self._their_digest = self._prefix + 1, ""
@@ -121,7 +128,7 @@ class RowSearch:
         return [self._question()]
 
     def place(self) -> int | None:
-        """Return the row of this site that the other one has after the rows that are the same; None: it is not here.
+        """Return which row of this site stands at the other site as the first that differs; None: the row is not here.
 
         Each of this site's own names is tried in that place.
         """
@@ -132,7 +139,7 @@ class RowSearch:
         return None
 
     def words(self, table: DataTable, other: str) -> Compared:
-        """Return words on where the rows of the two sites part."""
+        """Return the result: the line of `table` from which on rows differ from those of site `other`, if any."""
         ids, same = self._ids, self.same
         if same == len(ids) == self.their_rows:
             return Compared(f"all {same:,} rows have the same names in the same order as those of {other}", True)
@@ -155,16 +162,16 @@ class RowSearch:
         )
 
     def _question(self) -> bytes:
-        """Return the message with the digest of the first rows that are compared next."""
+        """Return the content of a message: the digest of the first `_prefix` rows, which is compared next."""
         return pack_json(PrefixDigest(self._prefix, self._digest(self._prefix)).to_json())
 
     def _digest(self, n_rows: int) -> str:
-        """Return the digest of the first names."""
+        """Return the keyed digest of the names of the first `n_rows` rows, as 32 hexadecimal digits."""
         return row_hash(self._ids[:n_rows], self._federation).hexdigest()
 
 
 class NameMatch:
-    """Which names both sites have: each sends a keyed digest of every name, sorted, so that no order is told."""
+    """Search for names that both sites have: each sends a keyed digest of every name, sorted to hide their order."""
 
     def __init__(self, ids: Sequence[str], federation: Federation) -> None:
         key = digest_key(federation)
@@ -181,14 +188,14 @@ class NameMatch:
         return self._came >= self.their_rows
 
     def begin(self, their_rows: int) -> list[bytes]:
-        """Forget what came, and return all digests in pieces."""
+        """Forget all that came; return the digests of this site's names, sorted, as contents of _PIECE digests each."""
         self.their_rows, self._came = their_rows, 0
         self._theirs.clear()
         own = sorted(self._own)
         return [b"".join(own[k : k + _PIECE]) for k in range(0, len(own), _PIECE)]
 
     def receive(self, content: bytes | bytearray) -> list[bytes]:
-        """Take in digests of the other site; nothing follows from them."""
+        """Store digests of the other site's names; return an empty list, since no message follows."""
         n, left = divmod(len(content), _DIGEST)
         if left or not n or self._came + n > self.their_rows:
             raise Violation(f"{len(content)} bytes of digests, where {self.their_rows - self._came} digests are due")
@@ -197,11 +204,11 @@ class NameMatch:
         return []
 
     def shared(self) -> list[int]:
-        """Return the rows of this site whose names the other site has too, ascending."""
+        """Return the rows of this site, counted from 0, whose names the other site has too, ascending."""
         return [row for row, digest in enumerate(self._own) if digest in self._theirs]
 
     def words(self, table: DataTable, other: str) -> Compared:
-        """Return words on the rows whose names the other site has too."""
+        """Return the result: the lines of `table` whose row names site `other` has too, or that there are none."""
         found = self.shared()
         if not found:
             return Compared(f"no row of {table.where} has the name of a row of {other}", True)
@@ -214,15 +221,15 @@ class NameMatch:
 
 
 def _rows(n: int) -> str:
-    """Return a number of rows in words."""
+    """Return a number of rows as text: "1 row", "2,000 rows"."""
     return f"{n:,} row" if n == 1 else f"{n:,} rows"
 
 
 class RowComparison:
-    """One site's end of a comparison of row names with another site; `run` makes it."""
+    """One site's end of a comparison of row names with another site, which `run` waits for and compares with."""
 
     def __init__(self, site: Site, other: str, purpose: str) -> None:
-        """Read the names of the rows; raise InvalidInput if there are none, or if the split does not go with it."""
+        """Read the names of the rows; raise InvalidInput if there are none, or if `purpose` does not suit the split."""
         federation = site.federation
         self._site, self._other, self._purpose = site, other, purpose
         self._peer = federation.id_of(other)
@@ -245,7 +252,7 @@ class RowComparison:
         self._their_rows = 0
 
     def reveals(self) -> str:
-        """Return what the two sites are about to learn from each other, in words for those who decide on it."""
+        """Return sentences on what the two sites are about to learn from each other, for people who decide on it."""
         me, other, m = self._site.file.name, self._other, self._table.m
         if self._purpose == ROWS:
             return (
@@ -261,7 +268,10 @@ class RowComparison:
         )
 
     def run(self, seconds: float) -> Compared:
-        """Wait for the other site and compare; raise InvalidInput if it does not come or asks for something else."""
+        """Wait for the other site for `seconds`, compare, and return the result.
+
+        Raise InvalidInput if it does not take part.
+        """
         site, federation = self._site, self._site.federation
         address = site.addresses.get(self._peer, federation.members[self._peer].address)
         hello = Hello(site.file.name, federation.entries(), self._purpose, n_rows=self._table.m)
@@ -311,7 +321,10 @@ class RowComparison:
         return None
 
     def _take(self, links: PeerLinks, message: Message | None) -> None:
-        """Act on a message: begin when the link comes up, answer what the other site tells; None is ignored."""
+        """Act on a message of the other site: send the first messages when its link comes up, then answers.
+
+        None, which stands for no message, is ignored.
+        """
         if message is None or (message.kind is None and not message.up):
             return
         try:

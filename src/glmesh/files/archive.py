@@ -93,7 +93,7 @@ def remove_parts(folder: str | PathLike[str]) -> None:
 
 
 def _open_part(path: Path) -> tuple[Path, BinaryIO]:
-    """Return a new hidden file beside `path` and its stream, locked as long as the stream is open."""
+    """Return (path, stream) of a new hidden file beside `path`, which is locked as long as the stream is open."""
     while True:
         part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
         stream = part.open("x+b")
@@ -121,13 +121,13 @@ def write_text(path: str | PathLike[str], text: str) -> None:
 
 
 def name_of(cls: type, package: str) -> str | None:
-    """Return module and name of a dataclass or enum that is defined in `package`; None for any other class."""
+    """Return "module.name" of a dataclass or enum that is defined in `package`; None for any other class."""
     own = bool(package) and f"{cls.__module__}.".startswith(f"{package}.")
     return f"{cls.__module__}.{cls.__qualname__}" if own and (is_dataclass(cls) or issubclass(cls, Enum)) else None
 
 
 def _named(name: str, package: str) -> type | None:
-    """Return the class whose `name_of` is `name`; None if the package, or the module that is named, has none."""
+    """Return the dataclass or enum whose `name_of` in `package` is `name`; None if there is none."""
     module, _, own = name.rpartition(".")
     if not package or not f"{module}.".startswith(f"{package}."):
         return None
@@ -271,7 +271,7 @@ class _Encoder:
         raise self._refusal(value, place, "is")
 
     def _remember(self, value: object, node: dict[str, int]) -> dict[str, int]:
-        """Note that `value` has this JSON node, so that a second occurrence refers to the first; return the node."""
+        """Store that `value` has this JSON node, so that a second occurrence refers to the first; return the node."""
         self._seen[id(value)] = value, node
         return node
 
@@ -430,14 +430,17 @@ class _Decoder:
         raise ValueError(f"unknown node {tag!r}")
 
     def _class(self, name: str, base: type[T]) -> type[T]:
-        """Return the class of this name, a subclass of `base`, if the reader allows it; else raise ValueError."""
+        """Return the class called `name`, a subclass of `base`, if the reader allows it; else raise ValueError."""
         cls = self._classes.get(name) or _named(name, self._package)
         if cls is None or not issubclass(cls, base):
             raise ValueError(f"unknown class {name!r}")
         return cls
 
     def _object(self, name: str, content: dict[str, object]) -> object:
-        """Return an instance of a dataclass with exactly these fields, made without calling its __init__."""
+        """Return an instance of the dataclass `name` with the fields `content`, made without calling its __init__.
+
+        ValueError is raised unless `content` has exactly the fields of the dataclass.
+        """
         cls = self._class(name, object)
         if not is_dataclass(cls) or content.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{name} with the fields {', '.join(content)}")

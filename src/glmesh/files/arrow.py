@@ -27,7 +27,7 @@ WORTH_IT = 1 << 22  # [bytes] of a file from which on pyarrow's start (a third o
 
 
 def is_worth_it(path: Path) -> bool:
-    """Return whether a table of text is large, and pyarrow there to read it."""
+    """Return whether a file has WORTH_IT (4 MB) bytes or more and pyarrow is installed to read it."""
     return path.stat().st_size >= WORTH_IT and find_spec("pyarrow") is not None
 
 
@@ -38,11 +38,11 @@ class _Counted(io.RawIOBase):
         self._stream, self.lines, self.quotes, self._last = stream, 0, 0, b"\n"
 
     def readable(self) -> bool:
-        """Return that the stream can be read."""
+        """Return True: the stream can be read."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
+        """Return the next `size` bytes of the stream (-1: all), and count their lines and quotes."""
         content = self._stream.read(size)
         if content:
             returns = content.count(b"\r")
@@ -58,10 +58,11 @@ class _Counted(io.RawIOBase):
 def read_text(
     path: Path, layout: TextLayout, missing: tuple[str, ...], chosen: Chosen, quoted: bool = False
 ) -> tuple[list[ColumnData], bool] | None:
-    """Return (columns, whether each row is one line without quotes), None if the file is not as its first lines are.
+    """Read a table of text by pyarrow; return (columns, whether each row is one line without quotes).
 
-    If `quoted`, cells may span lines, which takes longer. pyarrow takes quotes more lightly than the other reader,
-    which looks at the lines again where there are any.
+    None is returned if a line of the file is not as `layout`, found from its first lines, says. If `quoted`, cells may
+    span lines, which takes longer. pyarrow takes quotes more lightly than the reader in `tables`, which counts the
+    lines again where there are any.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -132,7 +133,7 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
 def _typed(
     path: Path, column: pa.ChunkedArray, name: str, missing: frozenset[str], chosen: Chosen, k: int
 ) -> ColumnData:
-    """Return column k of a Parquet or Feather file, which knows the types of its columns."""
+    """Return column k of a Parquet or Feather file as ColumnData, by the type that the file gives it."""
     from pyarrow import types
 
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
@@ -149,7 +150,7 @@ def _typed(
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return an arrow column as texts, "" where a value is missing."""
+    """Return an arrow column of any type as one of texts, "" where a value is missing."""
     import pyarrow as pa
 
     return pa.chunked_array([["" if value is None else str(value) for value in column.to_pylist()]], pa.string())
@@ -173,7 +174,7 @@ def _fill(out: Vector, column: pa.ChunkedArray) -> Vector:
 
 
 def _texts(column: pa.ChunkedArray, missing: frozenset[str], decimal: str, keep: bool) -> ColumnData:
-    """Return an arrow column of texts; each distinct text is looked at once."""
+    """Return an arrow column of texts as ColumnData, parsing each distinct text once; `keep` stores the cells."""
     import pyarrow as pa
 
     coded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()

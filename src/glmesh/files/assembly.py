@@ -16,7 +16,7 @@ _ROWS = 2048  # [rows] that are put together at a time
 
 @dataclass(frozen=True)
 class Chosen:
-    """Positions in the file of the columns that are no features; None: there is none."""
+    """Positions in a file, from 0, of the columns of target, row names and weights; None where the file has none."""
 
     target: int | None
     ids: int | None
@@ -30,7 +30,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns that the caller names."""
+    """Columns of target, row names and weights, as the caller of a reader names them."""
 
     target: str | int | None = None  # of y, by name or position; None: the last that is neither ids nor weight
     ids: str | None = None  # of the names of the rows; None: they have none
@@ -39,11 +39,14 @@ class Roles:
 
     @property
     def need_names(self) -> bool:
-        """Return whether the file must have a header."""
+        """Return whether columns are asked for by name, so that the file must have a header."""
         return self.ids is not None or self.weight is not None
 
     def find(self, path: Path, names: Sequence[str] | None, width: int) -> Chosen:
-        """Return where these columns stand in a file; InvalidInput says which names there are."""
+        """Return the positions of target, row names and weights in a file of `width` columns.
+
+        InvalidInput, which lists the names of the file, is raised for a column that is not there, or has two roles.
+        """
         ids, weight = (_named(path, name, names) for name in (self.ids, self.weight))
         if ids is not None and ids == weight:
             raise InvalidInput(f"{path}: ids and weight are one column, {self.ids!r}, expected two")
@@ -54,7 +57,7 @@ class Roles:
         return Chosen(target, ids, weight)
 
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
-        """Return the position of the column of y; None if the file has none and may have none."""
+        """Return the position of the column of y; None if the file has none and `has_target` is False."""
         if self.target is None:
             named = [k for k in range(width) if k not in others and _is_named(names, k)]
             return named[-1] if named and self.has_target else None
@@ -72,7 +75,10 @@ class Roles:
 
 
 def _named(path: Path, wanted: str | None, names: Sequence[str] | None) -> int | None:
-    """Return the position of the one column with this name; None if no name is given."""
+    """Return the position of the column named `wanted`, None if that is None.
+
+    Raise InvalidInput unless there is one.
+    """
     if wanted is None:
         return None
     places = _places(names, wanted)
@@ -83,7 +89,7 @@ def _named(path: Path, wanted: str | None, names: Sequence[str] | None) -> int |
 
 
 def _places(names: Sequence[str] | None, wanted: str | int) -> list[int]:
-    """Return the positions of the columns with this name; empty where columns have no names."""
+    """Return the positions of the columns with the name `wanted`; empty if there are none, or columns have no names."""
     exact = [k for k, name in enumerate(names or ()) if name == wanted]
     if exact or not isinstance(wanted, str):
         return exact
@@ -91,7 +97,7 @@ def _places(names: Sequence[str] | None, wanted: str | int) -> list[int]:
 
 
 def _is_named(names: Sequence[str] | None, k: int) -> bool:
-    """Return whether column k may be used: it has a name, or no column has one."""
+    """Return whether column k has a name; True for every k where the file has no header (names None)."""
     return names is None or bool(names[k])
 
 
@@ -140,11 +146,14 @@ class FileColumns:
         )
 
     def _line(self, row: int) -> int:
-        """Return the line of the file where a row begins."""
+        """Return the line of the file, from 1, where a row, counted from 0, begins."""
         return self.first_line + row if self.lines is None else int(self.lines[row])
 
     def _features(self) -> tuple[list[int], list[str]]:
-        """Return (positions of the features, words on columns that are left out); refuse values without a name."""
+        """Return (positions of the features, texts on columns that are left out).
+
+        Raise UnreadableFile for an unnamed column.
+        """
         features, left_out = [], []
         for k, column in enumerate(self.columns):
             if k in (self.chosen.target, self.chosen.ids, self.chosen.weight):
@@ -167,14 +176,14 @@ class FileColumns:
         return features, left_out
 
     def _text(self, k: int) -> TextColumn:
-        """Return what is to be known of column k, which holds text."""
+        """Return the TextColumn of column k, which holds text: its name, line and content of its first text, levels."""
         column = self.columns[k]
         row, cell = column.text or (0, "")
         name = f"column {k}" if self.names is None else self.names[k]
         return TextColumn(name, self._line(row), cell, column.levels, column.looks, k)
 
     def _weights(self, k: int) -> Vector:
-        """Return the sample weights in column k; refuse a missing one, and text."""
+        """Return the sample weights in column k, shape (m,); raise InvalidData if one is missing or text."""
         column = self.columns[k]
         values, wrong = column.values, np.isnan(column.values)
         if wrong.any():
@@ -187,7 +196,7 @@ class FileColumns:
         return values
 
     def _ids(self, column: ColumnData) -> list[str]:
-        """Return the names of the rows; refuse a missing one, and one that two rows have."""
+        """Return the names of the m rows; raise InvalidData if one is missing, or two rows have the same."""
         names = list(column.cells or ())
         seen: dict[str, int] = {}
         for row, name in enumerate(names):
@@ -213,5 +222,5 @@ def _matrix(columns: Sequence[Vector]) -> Matrix:
 
 
 def _labels(column: ColumnData) -> Labels:
-    """Return y: numbers, or the cells as they are written if one of them is text."""
+    """Return y of shape (m,): numbers, or the cells as written if one of them is text."""
     return column.values if column.kind != "text" else np.array(column.cells, dtype=np.str_)

@@ -21,7 +21,7 @@ _DATES_TRIED = 50  # [texts] of a column that must look like dates
 
 @dataclass(frozen=True, eq=False)
 class ColumnData:
-    """One column of a file."""
+    """One column of a data file, read: its m values as numbers, its kind, and its texts if it holds any."""
 
     values: Vector  # (m,) numbers, 1 and 0 for true and false; NaN where a cell is missing or text
     kind: str  # "number", "boolean" or "text"
@@ -31,7 +31,7 @@ class ColumnData:
     cells: tuple[str, ...] | None = None  # the cells as written, "" where one is missing; None: they were not kept
 
     def spread(self, places: Indices) -> ColumnData:
-        """Return the column whose row k is row places[k] of this one; every row is used."""
+        """Return the column whose row k is row places[k] of this one; each row of this one must occur in `places`."""
         text = self.text and (int(np.argmax(places == self.text[0])), self.text[1])
         once = len(places) == len(self.values)
         cells = None if self.cells is None else tuple(np.array(self.cells, dtype=object)[places])
@@ -43,7 +43,7 @@ _NAMES = "names of rows"
 
 
 class ColumnReader:
-    """Takes in the cells of one column, some rows at a time; `finish` returns the column."""
+    """Takes in the cells of one column, some rows at a time; `finish` returns them as ColumnData."""
 
     def __init__(self, missing: frozenset[str], decimal: str, keep: bool) -> None:
         self._missing, self._comma = missing, decimal == ","
@@ -54,7 +54,7 @@ class ColumnReader:
         self._cells: list[str] | None = [] if keep else None
 
     def extend(self, cells: Sequence[str]) -> None:
-        """Take in the cells of the next rows."""
+        """Take in the cells, as written, of the next rows."""
         if self._cells is not None:
             self._cells += ["" if cell in self._missing else cell for cell in map(clean, cells)]
         whole = "\n".join(cells)
@@ -83,7 +83,7 @@ class ColumnReader:
         return TRUTH.get(cell, np.nan)
 
     def finish(self) -> ColumnData:
-        """Return the column.
+        """Return the ColumnData of all cells so far.
 
         Its kind is "boolean" if all cells are true, false or missing. Of T and F both must occur: a column of F alone
         may be false, female or a grade.
@@ -111,7 +111,10 @@ def clean(text: str) -> str:
 
 
 def number(cell: str, decimal: str = ".") -> float | None:
-    """Return the number in a cell, None if there is none; `decimal` is the mark before its fraction."""
+    """Return the number in a cell, None if the cell is no number.
+
+    `decimal` ("." or ",") is the mark before the fraction.
+    """
     if decimal == ",":
         cell = cell.replace(".", "_").replace(",", ".")
     if "_" in cell or not cell.isascii():  # Python reads 1_000 and digits of other scripts as numbers

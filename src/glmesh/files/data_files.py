@@ -179,7 +179,7 @@ def read_table(
 
 
 def _numbers(table: DataTable) -> DataTable:
-    """Return the table if no feature holds text; UnreadableFile names the first that does."""
+    """Return the table itself if no feature holds text; else raise UnreadableFile, which names the first that does."""
     if table.text_columns:
         one = table.text_columns[0]
         column = one.name if table.names is None else f"column {one.position} ({one.name})"
@@ -191,7 +191,7 @@ def _numbers(table: DataTable) -> DataTable:
 
 
 def _targets(table: DataTable) -> Vector:
-    """Return the labels as numbers; UnreadableFile says where one is text."""
+    """Return the labels as float64, shape (m,); raise UnreadableFile, which names the line, if one is text."""
     y = table.y
     assert y is not None  # has_target
     if y.dtype.kind == "f":
@@ -205,7 +205,7 @@ def _targets(table: DataTable) -> Vector:
 
 
 def is_table(path: str | PathLike[str]) -> bool:
-    """Return whether a file has columns by its name: .csv or .tsv, also if compressed, .parquet or .feather."""
+    """Return whether a file's name is that of a table: .csv or .tsv, also if compressed, .parquet or .feather."""
     return kind_of(Path(path)) in (*tables.ENDINGS, *arrow.ENDINGS)
 
 
@@ -241,7 +241,7 @@ def load_part(
 
 
 def _share_of_bytes(path: Path, part: int, parts: int) -> tuple[int, int]:
-    """Return (begin, end) of part number `part` of a file that is cut into `parts` parts of about equal bytes."""
+    """Return the bytes (begin, end) of part number `part`, from 0, of a file cut into `parts` of about equal size."""
     try:
         size = path.stat().st_size
     except OSError:
@@ -266,9 +266,10 @@ def demo() -> tuple[Matrix, Vector]:
 
 
 def read_arrays(path: Path, *layouts: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Array]:
-    """Return arrays of an .npz file by key: those of the first layout that is complete, and those of `optional` there.
+    """Return key -> array of an .npz file, for the keys of the first layout that is complete and those of `optional`.
 
-    A layout is a tuple of keys. UnreadableFile is raised if none is complete, or if the file is damaged.
+    A layout is a tuple of keys; keys of `optional` that the file lacks are left out. UnreadableFile is raised if no
+    layout is complete, or if the file is damaged.
     """
     with opened(path) as stream:
         try:
@@ -298,7 +299,7 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Path) -> Array:
 
 
 def _read_npz(path: Path, ids: str | None, weight: str | None) -> DataTable:
-    """Return the table of an .npz file: X of shape (m, p), CSR if it was stored sparse, and y of shape (m,)."""
+    """Return the table of an .npz file: X (m, p), CSR if stored sparse, y (m,), arrays named `ids` and `weight`."""
     X, y = _read_samples(path)
     if len(y) != X.shape[0]:
         raise UnreadableFile(f"{path}: y has {len(y)} labels, expected {X.shape[0]}, one for each row of X")
@@ -308,7 +309,7 @@ def _read_npz(path: Path, ids: str | None, weight: str | None) -> DataTable:
 
 
 def _read_samples(path: Path) -> tuple[SampleMatrix, Vector]:
-    """Return (X, y) of an .npz file."""
+    """Return (X, y) of an .npz file: float64 of shapes (m, p) and (m,), X as CSR if it was stored sparse."""
     arrays = read_arrays(path, ("X", "y"), (*_SPARSE, "y"), optional=("format",))
 
     def numbers(key: str, ndim: int, kinds: str = "biuf") -> Array:
@@ -339,7 +340,7 @@ def _read_samples(path: Path) -> tuple[SampleMatrix, Vector]:
 
 
 def _per_row(path: Path, key: str, n_rows: int) -> Array:
-    """Return the array `key` of an .npz file, which has an entry for each of `n_rows` rows."""
+    """Return the array `key` of an .npz file; raise UnreadableFile unless its shape is (n_rows,)."""
     values = read_arrays(path, (key,))[key]
     if values.shape != (n_rows,):
         raise UnreadableFile(f"{path}: {key!r} has shape {values.shape}, expected one name for each of {n_rows} rows")

@@ -21,7 +21,7 @@ _EXACT = 2.0**53  # whole numbers up to this are float64 numbers
 
 @dataclass(frozen=True)
 class DataFinding:
-    """One kind of thing that was found in a table, and the columns that it was found in."""
+    """One remark on a table, such as "missing values", with the columns it is about and whether it is a warning."""
 
     kind: str  # "constant", "missing", "id", "date", "sentinel", "digits", "text", "header", "left out" or "labels"
     columns: tuple[str, ...]  # names, with what was found in each; empty: it is about the whole table
@@ -35,7 +35,7 @@ class DataFinding:
 
 
 def describe(table: DataTable) -> list[DataFinding]:
-    """Return what is remarkable in a table, in the order of its weight; columns of sparse X are not looked at.
+    """Return remarks on a table for its owner; columns of a sparse X are not looked at.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ _SAID = {  # kind: (what the columns are, what would do)
 
 
 def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str, str]]:
-    """Yield (kind of finding, name of the column with what was found) for one column of numbers."""
+    """Yield (kind of finding, text: name of the column and what was found) for one column of numbers."""
     missing = np.isnan(column)
     n_missing = int(np.count_nonzero(missing))
     if n_missing:
@@ -118,9 +118,10 @@ def _about_wholes(name: str, values: Vector, low: float, high: float) -> Iterato
 
 
 def _times_apart(values: Vector, extreme: float) -> int:
-    """Return how often the smallest or largest value occurs, if it looks like a code for "missing" far from all others.
+    """Return how often `extreme` occurs if it looks like a code for "missing", such as -999; else 0.
 
-    Far is farther than the others are from each other; else 0 is returned.
+    `extreme` is the smallest or largest value. It is a code if it is written in nines and farther from all other values
+    than those are from each other.
     """
     if not _SENTINEL.fullmatch(f"{extreme:.17g}"):
         return 0
@@ -130,7 +131,7 @@ def _times_apart(values: Vector, extreme: float) -> int:
 
 
 def _number_rows(name: str, values: Vector, low: float, high: float) -> bool:
-    """Return whether whole numbers number the rows: all are distinct, and in order, dense, or in a column named so."""
+    """Return whether distinct whole numbers look like numbers of rows: sorted, dense, or in a column named like ids."""
     if len(np.unique(values)) < len(values):
         return False
     steps = np.diff(values)
@@ -146,7 +147,7 @@ def _are_dates(values: Vector, low: float, high: float) -> bool:
 
 
 def _about_names(table: DataTable) -> Iterator[DataFinding]:
-    """Yield findings on the header: columns that are left out, names that occur twice, names that are numbers."""
+    """Yield DataFindings on the header: columns that are left out, names that occur twice, names that are numbers."""
     if table.left_out:
         yield DataFinding("left out", (), f"left out: {listed(table.left_out)}", warns=False)
     names = (*(table.names or ()), *([table.target] if table.target else []))
@@ -157,7 +158,7 @@ def _about_names(table: DataTable) -> Iterator[DataFinding]:
 
 
 def _about_target(table: DataTable) -> Iterator[DataFinding]:
-    """Yield findings on the labels: how many are missing, how often each occurs, or their range if there are many."""
+    """Yield DataFindings on the labels: how many are missing, how often each occurs, or their range if many."""
     if table.y is None:
         return
     name = "the target" if table.target is None else f"the target {table.target}"

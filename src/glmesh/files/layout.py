@@ -21,7 +21,7 @@ _SPOKEN = {"\t": "tab", " ": "space", ",": "comma", ";": "semicolon", "|": "|"}
 
 @dataclass(frozen=True)
 class TextLayout:
-    """What the first lines of a table tell about the file."""
+    """How a table of text is written, found from its first lines: encoding, delimiter, decimal mark, header, kinds."""
 
     encoding: str
     delimiter: str
@@ -40,7 +40,7 @@ class TextLayout:
 
 
 def look(path: Path, tab: bool, header: str, encoding: str, missing: frozenset[str]) -> TextLayout:
-    """Return the layout of a table of text; UnreadableFile says where the first lines do not tell it.
+    """Return the layout of a table of text, found from its first lines; raise UnreadableFile where they do not tell it.
 
     `tab` is the delimiter of a .tsv; other files may have a comma, semicolon, tab or "|", and a space if no other is
     there. `header` is "yes", "no", or "auto": a first line with text is a header, one of numbers is none.
@@ -136,7 +136,7 @@ def _rows(
 
 
 def _delimiter(sample: str, whole: bool) -> str:
-    """Return the delimiter by which all lines have the same number of cells, at least 2.
+    """Return the delimiter by which all lines have the same number of cells, 2 or more.
 
     Lines below the first may have one cell more: R names rows without naming their column. If no delimiter fits, the
     one with the most cells in the first line is returned, so that the line that breaks the rule can be named.
@@ -157,7 +157,10 @@ def _decimal(cells: Sequence[Sequence[str]]) -> str:
 
 
 def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal: str, missing: frozenset[str]) -> bool:
-    """Return whether the first row is a header; refuse one that may be either, unless `header` says what it is."""
+    """Return whether the first row is a header.
+
+    Raise UnreadableFile if it may be one or data, and `header` is "auto".
+    """
     if one_of(header, "header", ("auto", "yes", "no")) != "auto":
         return header == "yes"
     first, *below = ([cell for cell in map(str.strip, row) if cell not in missing] for row in cells)
@@ -203,5 +206,5 @@ def _names(cells: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int]:
 
 
 def _filled(row: Sequence[str]) -> int:
-    """Return how many cells a row has up to the last that is not empty."""
+    """Return the number of cells of a row up to the last that is not blank; 0 if all are."""
     return max((k for k, cell in enumerate(row, 1) if cell.strip()), default=0)

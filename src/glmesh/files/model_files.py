@@ -102,19 +102,19 @@ class Model:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the p features, in the order of the coefficients; None: columns go by position."""
+        """Return the names of the p features, in the order of the coefficients; None: columns go by position."""
         return (self.contract.names or None) if self.contract is not None and self.contract.header else None
 
     @property
     def is_share(self) -> bool:
-        """Whether the coefficients are those of one site's columns only, of a federation that is split by features."""
+        """Return whether the coefficients are those of one site's columns only, in a split by features."""
         if self.contract is not None:
             return self.contract.split == "features"
         return "node" in self.info and self.info.get("split") == "features"  # as files of version 2 say it
 
     @property
     def lacks(self) -> str:
-        """Words on names that the model does not have, and why; "" if it has all."""
+        """Return words on why the model has no names of features; "" if it has them."""
         if self.names is not None:
             return ""
         if self.version < VERSION:
@@ -298,7 +298,10 @@ def _meta(array: Array, path: Path) -> dict[str, Any]:
 
 
 def _origin(meta: dict[str, Any], p: int) -> dict[str, Any]:
-    """Return the fields of `Model` that came with version 3; raise ValueError if p coefficients have other names."""
+    """Return the fields of `Model` that came with version 3, as a dict: contract, federation, digest, sites, without.
+
+    ValueError is raised if the contract names other than p columns.
+    """
     contract = None if meta["contract"] is None else Contract.of(meta["contract"])
     if contract is not None and contract.columns and len(contract.columns) != p:
         raise ValueError(f"{len(contract.columns)} names for {p} coefficients")
@@ -312,7 +315,10 @@ def _label(label: str | float) -> float | str:
 
 
 def _classes(labels: Sequence[str | float] | None, coef: Array) -> tuple[float | str, ...] | None:
-    """Return the labels in a model file, None for a regression; raise ValueError if `coef` has other classes."""
+    """Return the labels of a model file as a tuple, None for a regression.
+
+    Raise ValueError if their number is not coef's.
+    """
     if labels is None:
         return None
     if len(labels) != (2 if coef.ndim == 1 else len(coef)):

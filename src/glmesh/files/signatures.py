@@ -42,7 +42,7 @@ LOOKED_AT = 512  # [bytes] of a file's beginning that tell what it is
 
 
 def foreign(head: bytes) -> tuple[str, str] | None:
-    """Return (what the file is, what would do) for the first LOOKED_AT bytes of a file; None for text, or unknown."""
+    """Return (what the file is, remedy) for the first LOOKED_AT bytes of a file; None for text or unknown bytes."""
     if head.startswith(b"PK\x03\x04"):
         return next((what, remedy) for mark, what, remedy in _ZIPPED if mark in head)
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):

@@ -51,7 +51,10 @@ def refuse_foreign(path: Path, expected: str) -> None:
 
 @contextmanager
 def opened_text(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
-    """Yield a stream of a file's decompressed text with its line ends; UnreadableFile names a line that is no text."""
+    """Yield a stream of a file's decompressed text, with line ends as they are.
+
+    UnreadableFile, which names the line, is raised where the file is not text in `encoding`.
+    """
     with opened(path) as stream, io.TextIOWrapper(stream, encoding, newline="") as text:
         try:
             yield text
@@ -64,7 +67,7 @@ def opened_text(path: Path, encoding: str) -> Iterator[io.TextIOWrapper]:
 
 
 def _undecodable(path: Path, encoding: str) -> int:
-    """Return the first line of a file, from 1, that is no text in this encoding."""
+    """Return the number of the first line of a file, from 1, that is no text in `encoding`."""
     number = 1
     with opened(path) as stream, io.TextIOWrapper(stream, encoding, errors="surrogateescape") as text:
         try:

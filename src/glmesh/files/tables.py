@@ -23,10 +23,11 @@ _ROWS = 4096  # [rows] that are cut into columns at a time
 
 
 def read(path: Path, tab: bool, header: str, encoding: str, missing: tuple[str, ...], roles: Roles) -> DataTable:
-    """Read a table of text; `tab` is the delimiter of a .tsv, `header` is "auto", "yes" or "no".
+    """Read a table of text (.csv, .tsv) and return it; `tab`: its delimiter is a tab.
 
-    Columns that are named by `roles` need a header. A large plain file is read by pyarrow where it is installed; where
-    that gives up, the file is read line by line, with the same bits, and what is wrong is named with its line.
+    `header` is "auto", "yes" or "no". Columns that are named by `roles` need a header. A large plain file is read by
+    pyarrow where it is installed; where that gives up, the file is read line by line, with the same bits, and what is
+    wrong is named with its line.
     """
     marks = frozenset(missing)
     layout = look(path, tab, "yes" if roles.need_names and header == "auto" else header, encoding, marks)
@@ -51,7 +52,10 @@ def _has_comma(column: ColumnData) -> bool:
 def _read(
     path: Path, layout: TextLayout, missing: frozenset[str], kept: frozenset[int]
 ) -> tuple[list[ColumnData], Indices | None]:
-    """Return (columns, line where each row begins or None if rows follow line by line), read line by line."""
+    """Read a table line by line.
+
+    Return (columns, lines): (m,) line where each row begins, None if rows are consecutive lines.
+    """
     readers = [ColumnReader(missing, layout.decimal, k in kept) for k in range(layout.width)]
     lines = array("q")
     rows = _rows(path, layout)
@@ -65,7 +69,7 @@ def _read(
 
 
 def _rows(path: Path, layout: TextLayout) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line where it begins, cells) of the rows below the header.
+    """Yield (line of the file where the row begins, its cells) for the rows below the header.
 
     Blank lines are left out, and rows of empty cells at the end of the file, which Excel writes.
     """
@@ -111,10 +115,10 @@ def _wrong_width(path: Path, line: int, row: list[str], layout: TextLayout) -> U
 
 
 def _lines(path: Path, layout: TextLayout) -> Indices | None:
-    """Return the line where each row begins, None if rows follow line by line."""
+    """Return the line of the file where each row begins, shape (m,); None if rows are consecutive lines."""
     return _unless_consecutive(np.fromiter((line for line, _ in _rows(path, layout)), dtype=np.int64), layout)
 
 
 def _unless_consecutive(lines: Indices, layout: TextLayout) -> Indices | None:
-    """Return the lines of the rows, None if they follow one another from the layout's first line on."""
+    """Return `lines`, (m,) line where each row begins; None if these are consecutive from `layout.first_line` on."""
     return None if lines[0] == layout.first_line and lines[-1] - lines[0] == len(lines) - 1 else lines

@@ -9,7 +9,7 @@ from glmesh.types import Vector
 
 
 class ConjugateOf(Smooth):
-    """r*(v) = sup_w <v, w> - r(w) for a table r with l2 > 0: f of the sample split, tau = min l2.
+    """Conjugate r*(v) = sup_w <v, w> - r(w) of a penalty r, a table with l2 > 0: f of the sample split, tau = min l2.
 
     For r = l2/2 w^2 it is v^2/(2 l2); for the elastic net soft(v, l1)^2/(2 l2). f* is r itself.
 
@@ -27,11 +27,14 @@ class ConjugateOf(Smooth):
         self.is_quadratic = not penalty.l1.any() and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = r*(v), which is <v, w> - r(w) at w = gradient(v), for the penalty r."""
+        """Return f(v) = r*(v), the conjugate of the penalty r: <v, w> - r(w) at w = gradient(v)."""
         return self.penalty.conjugate(v)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient of f at v, shape (d,): clip(soft(v - linear, l1) / l2, lo, hi); into `out` if given."""
+        """Return the gradient of f at v, shape (d,): clip(soft(v - linear, l1) / l2, lo, hi); into `out` if given.
+
+        l1, l2, linear, lo and hi are those of the penalty; soft(z, t) = sign(z) max(abs(z) - t, 0).
+        """
         if self.is_quadratic:
             shifted = v - self.penalty.linear if self.penalty.linear.any() else v
             return np.divide(shifted, self.penalty.l2, out=out)
@@ -42,15 +45,24 @@ class ConjugateOf(Smooth):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """Return the second derivatives of f at v, shape (d,): 1/l2 where the gradient moves with v, else 0."""
+        """Return the second derivatives of f at v, shape (d,): 1/l2 where the gradient moves with v, else 0.
+
+        l2 is the penalty's factor of half the squares.
+        """
         return self.penalty.conjugate_curvature(v)
 
     def majorant(self, v: Vector) -> Vector:
-        """Return the curvatures of a quadratic upper bound of f at v, shape (d,): 1/l2 or less, and 0 where lo = hi."""
+        """Return the curvatures of a quadratic upper bound of f at v, shape (d,): 1/l2 or less, and 0 where lo = hi.
+
+        l2 is the penalty's factor of half the squares; lo and hi are its bounds.
+        """
         return self.penalty.conjugate_majorant(v)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): v - step prox_{r/step}(v/step) (Moreau)."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): v - step prox_{r/step}(v/step) (Moreau).
+
+        r is the penalty.
+        """
         return v - step * self.penalty.prox(v / step, 1.0 / step)
 
     def conjugate(self, w: Vector) -> float:
@@ -59,11 +71,14 @@ class ConjugateOf(Smooth):
         return self.penalty.value(np.where(np.abs(w - inside) <= OUTSIDE * np.abs(w), inside, w))
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return a subgradient of f* = r at w, shape (d,): l2 w + linear + l1 sign(w)."""
+        """Return a subgradient of f* = r at w, shape (d,): l2 w + linear + l1 sign(w).
+
+        r is the penalty, and l1, l2 and linear are its factors.
+        """
         p = self.penalty
         return p.l2 * w + p.linear + p.l1 * np.sign(w)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds max(abs(lo), abs(hi)) of abs(w_i) on the domain of f*, shape (d,) or ()."""
+        """Bounds of abs(w_i) on the domain of f*, shape (d,) or (): max(abs(lo), abs(hi)) of the penalty."""
         return self.penalty.support_bound

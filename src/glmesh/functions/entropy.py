@@ -14,7 +14,7 @@ from glmesh.types import Flags, Indices, Vector
 
 
 def logistic_root(a: Vector, b: Vector) -> Vector:
-    """Return the t with t + a expit(t) = b, entry by entry, for arrays a >= 0 and b.
+    """Return the array t with t + a expit(t) = b, entry by entry, for arrays a >= 0 and b; expit(t) = 1/(1 + exp(-t)).
 
     Newton from zero, or from the end of [b - a, b] next to it: expit is convex before zero and concave after, so the
     steps approach t from one side. From elsewhere they may overshoot, and cycle for ever.
@@ -52,7 +52,10 @@ class LogisticDual(Columnwise):
         check_rows(self.y, self.c, labels=True)
 
     def values(self, x: Vector) -> Vector:
-        """Return g_i(x_i) = c [p ln p + (1-p) ln(1-p)], p = y x / c, shape (n,); infinite where p is outside [0, 1]."""
+        """Return g_i(x_i) = c [p ln p + (1-p) ln(1-p)], p = y x / c, shape (n,); infinite where p is outside [0, 1].
+
+        y are the labels, -1 or 1, and c the weights of the samples.
+        """
         p, inside = self._probability(x)
         entropy = self.c * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))
         return np.where(inside, entropy, np.inf)
@@ -62,21 +65,32 @@ class LogisticDual(Columnwise):
         return np.clip(p, 0.0, 1.0), (p >= 0.0) & (p <= 1.0)
 
     def conjugates(self, u: Vector) -> Vector:
-        """Return g_i*(u_i) = c log(1 + exp(y u)), the logistic losses, shape (n,)."""
+        """Return g_i*(u_i) = c log(1 + exp(y u)), the logistic losses, shape (n,).
+
+        y are the labels, -1 or 1, and c the weights of the samples.
+        """
         return self.c * np.logaddexp(0.0, self.y * u)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """Return the gradient of g* at u, y c expit(y u), shape (n,)."""
+        """Return the gradient of g* at u, y c expit(y u), shape (n,).
+
+        y are the labels, -1 or 1, and c the weights of the samples.
+        """
         return np.asarray(self.y * self.c * expit(self.y * u))
 
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """Return the second derivatives of g* at u, c expit(u) expit(-u), shape (n,)."""
+        """Return the second derivatives of g* at u, c expit(u) expit(-u), shape (n,).
+
+        c are the weights of the samples.
+        """
         return np.asarray(self.c * expit(u) * expit(-u))
 
     def conjugate_majorant(self, u: Vector) -> Vector:
         """Return the curvatures c tanh(u/2) / (2 u), c/4 at zero, of a quadratic upper bound of g* at u, shape (n,).
 
         The bound is Jaakkola and Jordan's.
+
+        c are the weights of the samples.
         """
         z = np.maximum(np.abs(u), 1e-8)
         return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
@@ -86,6 +100,8 @@ class LogisticDual(Columnwise):
 
         The value is c (p ln(p/q) + (1-p) ln((1-p)/(1-q))) with p = y x / c and q = expit(y u); the formula matters
         where p is near q.
+
+        y are the labels, -1 or 1, and c the weights of the samples.
         """
         p, inside = self._probability(x)
         q, r = expit(self.y * u), expit(-self.y * u)
@@ -98,25 +114,33 @@ class LogisticDual(Columnwise):
         return np.where(inside, self.c * np.maximum(np.where(near, small, plain), 0.0), np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """Return the prox of g at z, shape (n,): y c expit(t), where t + (c/step) expit(t) = y z / step."""
+        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,).
+
+        The minimiser is y c expit(t), where t + (c/step) expit(t) = y z / step.
+
+        y are the labels, -1 or 1, and c the weights of the samples.
+        """
         return np.asarray(self.y * self.c * expit(logistic_root(self.c / step, self.y * z / step)))
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds c_i of abs(x_i) on the domain of g, shape (n,)."""
+        """Bounds c_i of abs(x_i) on the domain of g, shape (n,).
+
+        c are the weights of the samples.
+        """
         return self.c
 
     @property
     def strong_convexity(self) -> float:
-        """Constant mu of the strong convexity of g, 4 / max c; infinite if every weight is 0."""
+        """Constant mu of the strong convexity of g: 4 / max c, c the weights of the samples; infinite if all are 0."""
         return float(4.0 / self.c.max()) if self.c.size and self.c.max() > 0 else np.inf
 
     def take(self, columns: Indices | slice) -> LogisticDual:
-        """Return g restricted to these columns, in this order."""
+        """Return g restricted to `columns`, indices or a slice, in that order."""
         return LogisticDual(self.y[columns], self.c[columns])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> LogisticDual:
-        """Return one g over the columns of all parts, one after the other."""
+        """Return one g over the columns of all `parts`, each a LogisticDual, in turn; `sizes` is not read."""
         duals = [part for part in parts if isinstance(part, LogisticDual)]
         return LogisticDual(np.concatenate([g.y for g in duals]), np.concatenate([g.c for g in duals]))
 
@@ -128,6 +152,8 @@ class LogisticDual(Columnwise):
         """Return the (n, 5) table that the kernels read: lo = min(0, c y), hi = max(0, c y), and zeros elsewhere.
 
         The kernels take c = hi - lo and y = sign(lo + hi) from it.
+
+        y are the labels, -1 or 1, and c the weights of the samples.
         """
         end = self.c * self.y
         rows = np.zeros((n, 5))

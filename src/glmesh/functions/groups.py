@@ -59,7 +59,7 @@ class GroupLasso(Separable):
 
     @property
     def group_labels(self) -> Indices:
-        """Label of each column's group, shape (n,), as the user gave them."""
+        """Integer label of each column's group, shape (n,), as the user gave them."""
         return self.groups
 
     @cached_property
@@ -124,12 +124,15 @@ class GroupLasso(Separable):
         return 0.0
 
     def take(self, columns: Indices | slice) -> GroupLasso:
-        """Return g restricted to these columns; groups must be taken whole."""
+        """Return g restricted to `columns`, indices or a slice; every group must be taken whole or not at all."""
         labels = self.groups[columns]
         return GroupLasso(labels, self.weights[np.isin(np.unique(self.groups), labels)])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> GroupLasso:
-        """Return one g over the columns of all parts; groups of two parts stay different and are numbered anew."""
+        """Return one g over the columns of all `parts`, each a GroupLasso, one after the other; `sizes` is not read.
+
+        Groups of two parts stay different and are numbered anew.
+        """
         groups = [part for part in parts if isinstance(part, GroupLasso)]
         firsts = np.cumsum([0] + [len(part.weights) for part in groups])
         labels = [part.piece_of + first for part, first in zip(groups, firsts, strict=False)]
@@ -163,9 +166,9 @@ class GroupLasso(Separable):
         return least_ratio(self.weights[tight], lengths[tight]) if tight.any() else np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return the largest g_G* within radius_G of u_G, shape (n_groups,).
+        """Return the largest g_G* within radius_G of u_G for every group G, shape (n_groups,).
 
-        It is 0 if norm(u_G) + radius_G <= weight_G, else infinite.
+        That is 0 if norm(u_G) + radius_G <= weight_G, else infinite.
         """
         return self._indicator(self._norms(u) + radius)
 

@@ -10,7 +10,7 @@ from glmesh.types import Matrix, Vector
 
 
 class Anchored(ConjugateOf):
-    """The conjugate of r(w) + l2/2 (c - anchor/scale)^2 with the intercept b = scale c as one more coefficient.
+    """Conjugate of r(w) + l2/2 (c - anchor/scale)^2, with the intercept b = scale c as one more coefficient.
 
     Split by samples a free intercept has the dual constraint sum x = 0, which is no smooth f. So it is held near an
     anchor that moves to where b went, again and again (the proximal point method); the pull of the anchor is then zero.
@@ -36,7 +36,7 @@ class Anchored(ConjugateOf):
         self.l2, self.scale, self.anchor = l2, scale, anchor
 
     def split(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coefficients, intercept b) of w, whose last entry is c = b / scale."""
+        """Return (coefficients w[:-1], intercept b) of a vector w, shape (d,), whose last entry is b / scale."""
         return w[:-1], self.scale * float(w[-1])
 
     def join(self, coef: Vector, intercept: float) -> Vector:
@@ -44,21 +44,27 @@ class Anchored(ConjugateOf):
         return np.append(coef, intercept / self.scale)
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) = r(coefficients) + l2/2 (c - anchor/scale)^2, where c is the last entry of w."""
+        """Return f*(w) = r(w[:-1]) + l2/2 (c - anchor/scale)^2.
+
+        r is the penalty, c = w[-1] the intercept divided by scale.
+        """
         return self.free.conjugate(w[:-1]) + self.pull(w)
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = r*(v without its last entry b) + b^2/(2 l2) + b anchor/scale."""
+        """Return f(v) = r*(v[:-1]) + b^2/(2 l2) + b anchor/scale with b = v[-1].
+
+        r* is the conjugate of the penalty r.
+        """
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
     def pull(self, w: Vector) -> float:
-        """Return l2/2 (c - anchor/scale)^2, the part of f*(w) that is due to the anchor; c is the last entry of w."""
+        """Return l2/2 (c - anchor/scale)^2, the summand of f*(w) due to the anchor; c is the last entry of w."""
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2
 
 
 class Profiled(Smooth):
-    """min_b f(v + b e): f with an unpenalised intercept b along the direction e.
+    """Smooth function F(v) = min_b f(v + b e): the loss f with an unpenalised intercept b along the direction e.
 
     Partial minimisation keeps convexity and the smoothness of f, its gradient is that of f at the best b, and its
     conjugate is f* on <e, w> = 0. So an intercept needs no column, no centring of the data and no bound.
@@ -82,26 +88,40 @@ class Profiled(Smooth):
         self.has_quadratic_conjugate = f.has_quadratic_conjugate
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
-        """Return the intercept b that minimises f(v + b e), a root of <e, grad f(v + b e)>; `near` is a guess of b."""
+        """Return the intercept b that minimises f(v + b e), a root of <e, grad f(v + b e)>; `near` is a guess of b.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        """
         return self.f.best_offset(self.direction, v, near)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """Return (v + b e, b) for the intercept b that minimises f(v + b e); `near` is a guess of b."""
+        """Return (v + b e, b) for the intercept b that minimises f(v + b e); `near` is a guess of b.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        """
         b = self.offset(v, near)
         return v + b * self.direction, b
 
     def value(self, v: Vector) -> float:
-        """Return min_b f(v + b e)."""
+        """Return min_b f(v + b e).
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        """
         return self.f.value(v + self.offset(v) * self.direction)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient of f at v + b e for the best intercept b, shape (d,); written into `out` if given."""
+        """Return the gradient of f at v + b e for the best intercept b, shape (d,); written into `out` if given.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        """
         return self.f.gradient(v + self.offset(v) * self.direction, out)
 
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal of f's Hessian at v + b e, shape (d,).
+        """Return the diagonal of f's Hessian at v + b e, shape (d,), for the best intercept b.
 
-        It is an upper bound, since profiling only removes curvature.
+        That bounds the curvature of min_b f(v + b e) from above, since profiling only removes curvature.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
         """
         return self.f.curvature(v + self.offset(v) * self.direction)
 
@@ -109,6 +129,8 @@ class Profiled(Smooth):
         """Return steps (H - (H e)(H e)^T / <e, H e>) steps^T, shape (n_steps, n_steps), H the Hessian of f at v + b e.
 
         The matrix between is the Hessian of min_b f(v + b e); `steps` has shape (n_steps, d).
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
         """
         bends = self.f.curvature(v + self.offset(v) * self.direction)
         along, total = inner(steps * bends, self.direction[None]), float((bends * self.direction**2).sum())
@@ -119,13 +141,17 @@ class Profiled(Smooth):
         """Return the majorant of f at v + b e, shape (d,), which holds for min_b f(u + b e) as well.
 
         That minimum is below f(u + b e) at any b, and touches it at u = v.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
         """
         return self.f.majorant(v + self.offset(v) * self.direction)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return the prox of min_b f(. + b e) at v, shape (d,).
+        """Return argmin_p F(p) + norm(p - v)^2 / (2 step), shape (d,), for F(p) = min_b f(p + b e).
 
-        It is prox_f(v + b e) - b e, with b such that the prox moves nothing along e.
+        The minimiser is prox_f(v + b e) - b e, with b such that the prox moves nothing along e.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
         """
         from scipy.optimize import brentq  # here: loading it takes longer than the rest of the package
 
@@ -148,13 +174,20 @@ class Profiled(Smooth):
         return self.f.prox(v + b * e, step) - b * e
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) if <e, w> = 0, as far as the rounding of a gradient c loss'(y, v) can tell; else infinity."""
+        """Return f*(w) if <e, w> = 0 up to the rounding error of a gradient, else infinity.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        """
         along = np.dot(self.direction, w)
         rounding = 1e-9 * np.abs(w) + 1e-11 * self.f.c * (1.0 + np.abs(self.f.y))
         return self.f.conjugate(w) if abs(along) <= np.dot(np.abs(self.direction), rounding) else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return an element of the subdifferential of f* at w, shape (d,); any shift of it along e is one too."""
+        """Return an element of the subdifferential of f* at w, shape (d,).
+
+        Any shift of that element along e is one too. e is the direction of the intercept b, shape (d,): ones, or roots
+        of sample weights.
+        """
         return self.f.conjugate_subgradient(w)
 
     @property
@@ -165,6 +198,8 @@ class Profiled(Smooth):
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Return (c0, c1, c2) with f*(s w) <= c0 + c1 s + c2 s^2 for 0 <= s <= 1.
 
-        They are those of f without intercept, because <e, s w> = 0 for every s.
+        The numbers are those of f without intercept, because <e, s w> = 0 for every s.
+
+        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
         """
         return self.f.conjugate_ray(w)

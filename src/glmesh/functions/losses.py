@@ -103,7 +103,10 @@ class Loss(ABC):
 def _dual_table(
     y: Vector, c: Vector, bounds: tuple[ArrayLike, ArrayLike], *, l2: float = 0.0, l1: float = 0.0, labels: bool = False
 ) -> Table:
-    """Return the table of l1 abs(a) + l2/(2c) a^2 - y a on c lo <= a <= c hi, bounds = (lo, hi); a = 0 where c = 0."""
+    """Return the Table of g(a) = sum_i l1 abs(a_i) + l2/(2 c_i) a_i^2 - y_i a_i on c_i lo <= a_i <= c_i hi.
+
+    (lo, hi) = bounds; y are targets and c weights of m samples; where c_i = 0, a_i = 0. `labels`: y must be -1 or 1.
+    """
     y, c = np.asarray(y, dtype=np.float64), np.asarray(c, dtype=np.float64)
     check_rows(y, c, labels=labels)
 
@@ -127,11 +130,17 @@ class SquaredLoss(Loss):
     scales_rows = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Squared:
-        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2, the loss as a function of m predictions v."""
+        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2, the loss as a function of m predictions v.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.Squared(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-np.inf, np.inf), l2=1.0)
 
 
@@ -143,17 +152,23 @@ class LogisticLoss(Loss):
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Logistic:
-        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)), the loss as a function of m predictions v."""
+        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)), the loss as a function of m predictions v.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.Logistic(y, c)
 
     def dual(self, y: Vector, c: Vector) -> LogisticDual:
-        """Return the weighted negative entropy of p_i = y_i a_i / c_i, a function of m dual variables a."""
+        """Return g(a) = sum_i c_i [p_i ln p_i + (1 - p_i) ln(1 - p_i)], p_i = y_i a_i / c_i, of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         return LogisticDual(y, c)
 
 
 @dataclass(frozen=True)
 class HuberLoss(Loss):
-    """loss(y, z) = (z - y)^2/2 for abs(z - y) <= delta, delta abs(z - y) - delta^2/2 beyond.
+    """Huber's loss of a target y and a prediction z: r^2/2 for r = abs(z - y) <= delta, delta r - delta^2/2 beyond.
 
     Parameters
     ----------
@@ -169,11 +184,19 @@ class HuberLoss(Loss):
             raise InvalidInput(f"HuberLoss needs a finite delta > 0, got {self.delta}")
 
     def smooth(self, y: Vector, c: Vector) -> smooth.Huber:
-        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function, as a function of m predictions v."""
+        """Return f(v) = sum_i c_i h(v_i - y_i) of m predictions v.
+
+        h is Huber's function: r^2/2 for abs(r) <= delta, else delta abs(r) - delta^2/2.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.Huber(y, c, delta=self.delta)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i on abs(a_i) <= c_i delta, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(2 c_i) - y_i a_i on abs(a_i) <= c_i delta, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-self.delta, self.delta), l2=1.0)
 
 
@@ -185,7 +208,10 @@ class HingeLoss(Loss):
     classifies = True
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i -y_i a_i on 0 <= y_i a_i <= c_i, a function of m dual variables a."""
+        """Return g(a) = sum_i -y_i a_i on 0 <= y_i a_i <= c_i, a function of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), labels=True)
 
 
@@ -197,18 +223,26 @@ class SquaredHingeLoss(Loss):
     classifies = True
 
     def smooth(self, y: Vector, c: Vector) -> smooth.SquaredHinge:
-        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2, the loss as a function of m predictions v."""
+        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2, the loss as a function of m predictions v.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return smooth.SquaredHinge(y, c)
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(4 c_i) - y_i a_i on y_i a_i >= 0, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(4 c_i) - y_i a_i on y_i a_i >= 0, a function of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         bounds = np.where(y > 0, 0.0, -np.inf), np.where(y > 0, np.inf, 0.0)
         return _dual_table(y, c, bounds, l2=0.5, labels=True)
 
 
 @dataclass(frozen=True)
 class SmoothedHingeLoss(Loss):
-    """loss(y, z) = 0 for m >= 1, 1 - m - width/2 for m <= 1 - width, (1 - m)^2/(2 width) between; m = y z.
+    """Smoothed hinge loss of a label y = -1 or 1 and a prediction z, a function of the margin m = y z.
+
+    The loss is 0 for m >= 1, 1 - m - width/2 for m <= 1 - width, and (1 - m)^2/(2 width) between.
 
     Split by samples only.
 
@@ -227,13 +261,16 @@ class SmoothedHingeLoss(Loss):
             raise InvalidInput(f"SmoothedHingeLoss needs a finite width > 0 (0 is the hinge), got {self.width}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i width/(2 c_i) a_i^2 - y_i a_i on 0 <= y_i a_i <= c_i, of m dual variables a."""
+        """Return g(a) = sum_i width/(2 c_i) a_i^2 - y_i a_i on 0 <= y_i a_i <= c_i, of m dual variables a.
+
+        The labels y = -1 or 1 and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (np.minimum(0.0, y), np.maximum(0.0, y)), l2=self.width, labels=True)
 
 
 @dataclass(frozen=True)
 class EpsilonInsensitiveLoss(Loss):
-    """loss(y, z) = max(0, abs(z - y) - epsilon); split by samples only.
+    """Loss of a target y and a prediction z, loss(y, z) = max(0, abs(z - y) - epsilon); split by samples only.
 
     Parameters
     ----------
@@ -250,13 +287,16 @@ class EpsilonInsensitiveLoss(Loss):
             raise InvalidInput(f"EpsilonInsensitiveLoss needs a finite epsilon >= 0, got {self.epsilon}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i epsilon abs(a_i) - y_i a_i on abs(a_i) <= c_i, a function of m dual variables a."""
+        """Return g(a) = sum_i epsilon abs(a_i) - y_i a_i on abs(a_i) <= c_i, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-1.0, 1.0), l1=self.epsilon)
 
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitiveLoss(Loss):
-    """loss(y, z) = max(0, abs(z - y) - epsilon)^2; split by samples only.
+    """Loss of a target y and a prediction z, loss(y, z) = max(0, abs(z - y) - epsilon)^2; split by samples only.
 
     Parameters
     ----------
@@ -272,13 +312,18 @@ class SquaredEpsilonInsensitiveLoss(Loss):
             raise InvalidInput(f"SquaredEpsilonInsensitiveLoss needs a finite epsilon >= 0, got {self.epsilon}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i a_i^2/(4 c_i) + epsilon abs(a_i) - y_i a_i, a function of m dual variables a."""
+        """Return g(a) = sum_i a_i^2/(4 c_i) + epsilon abs(a_i) - y_i a_i, a function of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (-np.inf, np.inf), l1=self.epsilon, l2=0.5)
 
 
 @dataclass(frozen=True)
 class QuantileLoss(Loss):
-    """loss(y, z) = quantile (y - z) for z < y, (1 - quantile) (z - y) for z > y; split by samples only.
+    """Quantile loss of a target y and a prediction z: quantile (y - z) for z < y, (1 - quantile) (z - y) for z > y.
+
+    Split by samples only.
 
     Parameters
     ----------
@@ -295,7 +340,10 @@ class QuantileLoss(Loss):
             raise InvalidInput(f"QuantileLoss needs 0 < quantile < 1, got {self.quantile}")
 
     def dual(self, y: Vector, c: Vector) -> Table:
-        """Return g(a) = sum_i -y_i a_i on -c_i (1 - quantile) <= a_i <= c_i quantile, of m dual variables a."""
+        """Return g(a) = sum_i -y_i a_i on -c_i (1 - quantile) <= a_i <= c_i quantile, of m dual variables a.
+
+        The targets y and the weights c >= 0 have shape (m,).
+        """
         return _dual_table(y, c, (self.quantile - 1.0, self.quantile))
 
 

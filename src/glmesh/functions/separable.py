@@ -30,7 +30,7 @@ class Separable(ABC):
 
     @property
     def group_labels(self) -> Indices | None:
-        """Label of each column's group, shape (n,), where columns go together; None: each stands alone."""
+        """Integer label of each column's group, shape (n,); None if g has no groups of columns."""
         return None
 
     @abstractmethod
@@ -52,7 +52,10 @@ class Separable(ABC):
 
     @abstractmethod
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p: how far u_p is from a subgradient at x_p."""
+        """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p, shape (n_pieces,).
+
+        An entry is 0 if u_p is a subgradient of g_p at x_p, infinite outside the domains of g_p and g_p*.
+        """
 
     @abstractmethod
     def prox(self, z: Vector, step: float | Vector) -> Vector:
@@ -66,15 +69,18 @@ class Separable(ABC):
     @property
     @abstractmethod
     def strong_convexity(self) -> float:
-        """The largest mu for which g(x) - mu/2 norm(x)^2 is convex."""
+        """The largest mu >= 0 for which g(x) - mu/2 norm(x)^2 is convex; infinite if no variable can move."""
 
     @abstractmethod
     def take(self, columns: Indices | slice) -> Separable:
-        """Return g restricted to these columns, in this order."""
+        """Return g restricted to `columns`, indices or a slice, in that order."""
 
     @abstractmethod
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Separable:
-        """Return one g over the columns of several g of this kind, side by side; parts[i] has sizes[i] columns."""
+        """Return one g over the columns of several functions of this class, side by side.
+
+        parts[i] has sizes[i] columns.
+        """
 
     @abstractmethod
     def scaled(self, factor: float) -> Separable:
@@ -108,7 +114,7 @@ class Separable(ABC):
         return False
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """Return the largest s such that s u' is in the domain of g* for every u' with norm(u'_p - u_p) <= radius_p.
+        """Return the largest s such that s z is in the domain of g* for every z with norm(z_p - u_p) <= radius_p.
 
         Infinite if there is no limit, negative if not even s = 0 is in the domain. `radius` has shape (n_pieces,) or
         ().
@@ -116,14 +122,16 @@ class Separable(ABC):
         return np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return the largest g_p* within radius_p of u_p for every piece p, shape (n_pieces,).
+        """Return the largest value of g_p* within radius_p of u_p for every piece p, shape (n_pieces,).
+
+        `radius` has shape (n_pieces,) or ().
 
         g_p* is convex, so it is attained at an end of the interval.
         """
         return np.maximum(self.conjugates(u - radius), self.conjugates(u + radius))
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return `worst_conjugates` of a function that is finite everywhere and equals g* wherever g* is finite."""
+        """Return `worst_conjugates`, shape (n_pieces,), of a finite function that equals g* where g* is finite."""
         return self.worst_conjugates(u, radius)
 
     def pieces(self, n: int) -> Indices:
@@ -132,11 +140,14 @@ class Separable(ABC):
 
 
 class Columnwise(Separable):
-    """Base of every g whose pieces are columns; where g* is smooth its curvature is known."""
+    """Base of every g(x) = sum_i g_i(x_i) over single columns i; knows the curvature of a smooth conjugate g*."""
 
     @abstractmethod
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """Return the second derivatives of a smooth g* at u, shape (n,) (of the generalised Jacobian at kinks)."""
+        """Return the second derivatives of g*, the conjugate of g, at u, shape (n,).
+
+        Where the gradient of g* has a kink, the second derivative of one side.
+        """
 
     @abstractmethod
     def conjugate_majorant(self, u: Vector) -> Vector:
@@ -244,7 +255,7 @@ class Table(Columnwise):
         return np.where(inside, self.l1 * np.abs(x) + 0.5 * self.l2 * x * x + self.linear * x, np.inf)
 
     def conjugates(self, u: Vector) -> Vector:
-        """Return the conjugates g_i*(u_i), shape (n,): u x - g(x) at its maximiser x, infinite where that is."""
+        """Return the conjugates g_i*(u_i) = max_x u_i x - g_i(x), shape (n,); infinite where there is no maximum."""
         x = self.conjugate_subgradient(u)
         finite = np.isfinite(x)
         x = np.where(finite, x, 0.0)
@@ -252,7 +263,9 @@ class Table(Columnwise):
         return np.where(finite, gain, np.inf)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """Return the maximiser of u x - g(x), shape (n,): clip(soft(u - linear, l1) / l2, lo, hi).
+        """Return the maximiser x of u x - g(x), shape (n,): clip(soft(u - linear, l1) / l2, lo, hi).
+
+        soft(z, t) = sign(z) max(abs(z) - t, 0).
 
         For l2 = 0 it is the end of [lo, hi] that the slope points to, which may be infinite.
         """
@@ -284,7 +297,8 @@ class Table(Columnwise):
     def slacks(self, x: Vector, u: Vector) -> Vector:
         """Return g_i(x_i) + g_i*(u_i) - x_i u_i >= 0, shape (n,), computed so that nothing large cancels.
 
-        The value is l2/2 (x - z)^2 and what kink and bounds add, z the maximiser of u z - g(z).
+        The value is l2/2 (x - z)^2 plus terms of the kink and the bounds, z the maximiser of u z - g(z); infinite
+        outside the domains of g_i and g_i*.
         """
         z = self.conjugate_subgradient(u)
         finite, away = np.isfinite(z) & (x >= self.lo) & (x <= self.hi), x - np.where(np.isfinite(z), z, 0.0)
@@ -296,7 +310,11 @@ class Table(Columnwise):
         return np.where(finite, slack, np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """Return the prox of g at z, clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi), shape (n,)."""
+        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,).
+
+        The minimiser is clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi), where soft shrinks towards zero:
+        soft(z, t) = sign(z) max(abs(z) - t, 0).
+        """
         return np.clip(_soft(z - step * self.linear, step * self.l1) / (1.0 + step * self.l2), self.lo, self.hi)
 
     @property
@@ -306,16 +324,19 @@ class Table(Columnwise):
 
     @property
     def strong_convexity(self) -> float:
-        """Constant of the strong convexity of g: the smallest l2 of the columns with lo < hi; infinite without any."""
+        """Constant of the strong convexity of g: the smallest l2 of the columns with lo < hi.
+
+        Infinite if there is no column with lo < hi.
+        """
         l2, movable = np.broadcast_arrays(self.l2, self.lo < self.hi)
         return float(l2[movable].min(initial=np.inf))
 
     def take(self, columns: Indices | slice) -> Table:
-        """Return the table restricted to these columns, in this order."""
+        """Return the table restricted to `columns`, indices or a slice, in that order."""
         return self._map(**{n: a[columns] for n in self._FIELDS if (a := getattr(self, n)).ndim})
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Table:
-        """Return a table with the columns of all parts, one after the other."""
+        """Return a Table over the columns of all `parts`, one after the other; parts[i] has sizes[i] columns."""
         rows = np.concatenate([part.kernel_rows(n) for part, n in zip(parts, sizes, strict=True)])
         return Table(*rows.T)
 
@@ -338,7 +359,7 @@ class Table(Columnwise):
 
     @property
     def needs_scaling(self) -> bool:
-        """Whether g* is infinite somewhere: a column has l2 = 0 and an infinite side."""
+        """Whether g*, the conjugate of g, is infinite somewhere: a column has l2 = 0 and lo or hi infinite."""
         return bool(((self.l2 == 0) & ~np.isfinite(self.support_bound)).any())
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:

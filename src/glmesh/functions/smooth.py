@@ -15,17 +15,23 @@ OUTSIDE = 1e-13  # relative distance from the domain of f* within which w counts
 
 
 def weighted_sum(weights: Vector, values: Vector) -> float:
-    """Return <weights, values> without BLAS: its threads cost more than they bring and change the bits."""
+    """Return the inner product <weights, values> of two vectors of equal shape (n,), a float.
+
+    Without BLAS: its threads cost more than they bring and change the bits.
+    """
     return float(np.einsum("i,i->", weights, values))
 
 
 def inner(a: Matrix, b: Matrix) -> Matrix:
-    """Return the matrix of <a_i, b_j> over the rows of a and b, without BLAS, whose threads would change the bits."""
+    """Return the matrix of inner products <a_i, b_j> of the rows of a and b, shape (rows of a, rows of b).
+
+    Without BLAS, whose threads would change the bits.
+    """
     return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
 
 class Smooth(ABC):
-    """Base of every f: convex, with a gradient that is Lipschitz with the constant 1/tau.
+    """Base of every smooth f(v): convex, with a gradient that is Lipschitz with the constant 1/tau.
 
     Attributes
     ----------
@@ -64,22 +70,31 @@ class Smooth(ABC):
         return inner(steps * self.curvature(v), steps)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """Return (u, b): v with its best intercept b added, where f has the value, slope and curvature of v.
+        """Return (u, b): b is the best intercept at the predictions v, and u are the predictions with b, shape (d,).
 
-        f is quicker to evaluate at u. Here the pair is (v, 0), because f has no intercept; `near` is a guess of b.
+        f has one value, slope and curvature at u and v, and is quicker to evaluate at u. Here the pair is (v, 0),
+        because f has no intercept; `near` is a guess of b.
         """
         return v, 0.0
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
-        """Return the intercept b at which f, a minimum over b, is attained at v; 0: f has none. `near` is a guess."""
+        """Return the intercept b that minimises the loss at predictions v + b; `near` is a guess of b.
+
+        Return 0 if f has no intercept, as here.
+        """
         return 0.0
 
     def split(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) of a gradient w of f, split by samples; without intercept (w, 0)."""
+        """Return (coefficients, intercept) from a gradient w of f, which is the model split by samples.
+
+        Without an intercept that is (w, 0).
+        """
         return w, 0.0
 
     def majorant(self, v: Vector) -> Vector:
-        """Return m, shape (d,), with f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u.
+        """Return curvatures m, shape (d,), of a quadratic upper bound of f at v.
+
+        f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u.
 
         m tau is in [0, 1].
         """
@@ -125,7 +140,9 @@ class RowLoss(Smooth):
         self.tau = 1.0 / (self._LARGEST_SECOND_DERIVATIVE * heaviest) if heaviest > 0 else 1.0
 
     def majorant(self, v: Vector) -> Vector:
-        """Return the curvatures of a quadratic upper bound of f, shape (d,): c times the largest second derivative.
+        """Return the curvatures of a quadratic upper bound of f, shape (d,).
+
+        They are the weights c of the rows times the largest second derivative of the loss.
 
         No smaller ones bound the squared loss and the squared hinge.
         """
@@ -136,7 +153,10 @@ class RowLoss(Smooth):
         return float(best_shift(self._SHIFT_KIND, self.y, self.c, self.delta, direction, np.ascontiguousarray(v), near))
 
     def _per_weight(self, w: Vector) -> Vector:
-        """Return w / c, shape (d,); for rows with weight c = 0: 0 if w is 0, else infinity with the sign of w."""
+        """Return w / c, shape (d,), c the weights of the rows.
+
+        Where c = 0: 0 if w is 0, else infinity with the sign of w.
+        """
         if self._all_weigh:
             return w / self.c
         return np.divide(w, self.c, out=np.where(w == 0, 0.0, np.copysign(np.inf, w)), where=self.c > 0)
@@ -158,42 +178,63 @@ class Squared(RowLoss):
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def best_offset(self, direction: Vector, v: Vector, near: float) -> float:
-        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean; `near` is unused.
+        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean; 0 without weights.
 
-        Sums, not BLAS: the same bits on any number of threads.
+        `near` is unused. Sums, not BLAS: equal bits on any number of threads. 0 if all weights are zero.
         """
         weight = float((self.c * direction * direction).sum())
         return float((self.c * direction * (self.y - v)).sum()) / weight if weight > 0 else 0.0
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2."""
+        """Return f(v) = sum_i c_i/2 (v_i - y_i)^2.
+
+        y are the targets, and c the weights of the rows, both of shape (d,).
+        """
         r = v - self.y
         return 0.5 * weighted_sum(self.c * r, r)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient c (v - y) of f at v, shape (d,), written into `out` if given."""
+        """Return the gradient c (v - y) of f at v, shape (d,), written into `out` if given.
+
+        y are the targets, and c the weights of the rows.
+        """
         out = np.subtract(v, self.y, out=out)
         out *= self.c
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal c of the Hessian, shape (d,), the same for every v."""
+        """Return the diagonal c of the Hessian, shape (d,), the same for every v.
+
+        c are the weights of the rows.
+        """
         return self.c
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): (v + step c y) / (1 + step c)."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): (v + step c y) / (1 + step c).
+
+        y are the targets, and c the weights of the rows.
+        """
         return (v + step * self.c * self.y) / (1.0 + step * self.c)
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i."""
+        """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i.
+
+        y are the targets, and c the weights of the rows, both of shape (d,).
+        """
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return the gradient w/c + y of f* at w, shape (d,)."""
+        """Return the gradient w/c + y of f* at w, shape (d,).
+
+        y are the targets, and c the weights of the rows.
+        """
         return self._per_weight(w) + self.y
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), which holds exactly."""
+        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), which holds exactly.
+
+        y are the targets, and c the weights of the rows, both of shape (d,).
+        """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
@@ -214,11 +255,17 @@ class Logistic(RowLoss):
     _LABELS = True
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i))."""
+        """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)).
+
+        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        """
         return weighted_sum(self.c, np.logaddexp(0.0, -self.y * v))
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient -c y expit(-y v) of f at v, shape (d,), written into `out` if given."""
+        """Return the gradient -c y expit(-y v) of f at v, shape (d,), written into `out` if given.
+
+        y are the labels, -1 or 1, and c the weights of the rows.
+        """
         out = np.multiply(v, -self.y, out=out)
         expit(out, out=out)
         out *= -self.y
@@ -226,19 +273,27 @@ class Logistic(RowLoss):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal c expit(v) expit(-v) of the Hessian at v, shape (d,)."""
+        """Return the diagonal c expit(v) expit(-v) of the Hessian at v, shape (d,).
+
+        c are the weights of the rows.
+        """
         return np.asarray(self.c * expit(v) * expit(-v))  # not p (1 - p), which is 0 from v = 37 on
 
     def majorant(self, v: Vector) -> Vector:
         """Return the curvatures c tanh(v/2) / (2 v), c/4 at zero, of a quadratic upper bound of f at v, shape (d,).
 
         The bound is Jaakkola and Jordan's.
+
+        c are the weights of the rows.
         """
         z = np.maximum(np.abs(v), 1e-8)
         return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): -y t, where t + step c expit(t) = -y v."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): -y t, where t + step c expit(t) = -y v.
+
+        y are the labels, -1 or 1, and c the weights of the rows.
+        """
         return -self.y * logistic_root(step * self.c, -self.y * v)
 
     def _probability(self, w: Vector) -> tuple[Vector, bool]:
@@ -246,17 +301,26 @@ class Logistic(RowLoss):
         return np.clip(p, 0.0, 1.0), bool(((p >= -OUTSIDE) & (p <= 1.0 + OUTSIDE)).all())
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) = sum_i c_i [p ln p + (1-p) ln(1-p)] with p = -y w / c; infinite if a p is outside [0, 1]."""
+        """Return f*(w) = sum_i c_i [p ln p + (1-p) ln(1-p)] with p = -y w / c; infinite if a p is outside [0, 1].
+
+        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        """
         p, inside = self._probability(w)
         return weighted_sum(self.c, xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)) if inside else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return the gradient -y logit(p) of f* at w, shape (d,), with p = -y w / c; 0 for rows without weight."""
+        """Return the gradient -y logit(p) of f* at w, shape (d,), with p = -y w / c; 0 for rows without weight.
+
+        y are the labels, -1 or 1, and c the weights of the rows.
+        """
         return np.where(self.c > 0, -self.y * logit(self._probability(w)[0]), 0.0)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds c_i of abs(w_i) on the domain of f*, shape (d,)."""
+        """Bounds c_i of abs(w_i) on the domain of f*, shape (d,).
+
+        c are the weights of the rows.
+        """
         return self.c
 
 
@@ -285,48 +349,79 @@ class Huber(RowLoss):
         self.delta = delta
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = sum_i c_i h(v_i - y_i), h Huber's function."""
+        """Return f(v) = sum_i c_i h(v_i - y_i).
+
+        h is Huber's function: r^2/2 for abs(r) <= delta, else delta abs(r) - delta^2/2.
+
+        y are the targets, and c the weights of the rows, both of shape (d,).
+        """
         r = np.abs(v - self.y)
         inner = np.minimum(r, self.delta)
         return weighted_sum(self.c, inner * (r - 0.5 * inner))
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient c clip(v - y, -delta, delta) of f at v, shape (d,), written into `out` if given."""
+        """Return the gradient c clip(v - y, -delta, delta) of f at v, shape (d,), written into `out` if given.
+
+        y are the targets, and c the weights of the rows.
+        """
         out = np.subtract(v, self.y, out=out)
         np.clip(out, -self.delta, self.delta, out=out)
         out *= self.c
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal of the Hessian at v, shape (d,): c where abs(v - y) <= delta, else 0."""
+        """Return the diagonal of the Hessian at v, shape (d,): c where abs(v - y) <= delta, else 0.
+
+        y are the targets, and c the weights of the rows.
+        """
         return np.where(np.abs(v - self.y) <= self.delta, self.c, 0.0)
 
     def majorant(self, v: Vector) -> Vector:
-        """Return the curvatures of a quadratic upper bound of f at v, shape (d,): c min(1, delta / abs(v - y))."""
+        """Return the curvatures of a quadratic upper bound of f at v, shape (d,): c min(1, delta / abs(v - y)).
+
+        y are the targets, and c the weights of the rows.
+        """
         return self.c * (self.delta / np.maximum(np.abs(v - self.y), self.delta))
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return the prox of f at v, v - step c clip((v - y) / (1 + step c), -delta, delta), shape (d,)."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,).
+
+        The minimiser is v - step c clip((v - y) / (1 + step c), -delta, delta).
+
+        y are the targets, and c the weights of the rows.
+        """
         scale = step * self.c
         return v - scale * np.clip((v - self.y) / (1.0 + scale), -self.delta, self.delta)
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i; infinite unless abs(w_i) <= c_i delta for all i."""
+        """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i; infinite unless abs(w_i) <= c_i delta for all i.
+
+        y are the targets, and c the weights of the rows, both of shape (d,).
+        """
         if (np.abs(w) > self.c * self.delta * (1 + OUTSIDE)).any():
             return np.inf
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return the gradient w/c + y of f* at w, shape (d,)."""
+        """Return the gradient w/c + y of f* at w, shape (d,).
+
+        y are the targets, and c the weights of the rows.
+        """
         return self._per_weight(w) + self.y
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds c_i delta of abs(w_i) on the domain of f*, shape (d,)."""
+        """Bounds c_i delta of abs(w_i) on the domain of f*, shape (d,).
+
+        c are the weights of the rows.
+        """
         return self.c * self.delta
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), exact: the ray is in the domain."""
+        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), exact: the ray is in the domain.
+
+        y are the targets, and c the weights of the rows, both of shape (d,).
+        """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
 
@@ -347,12 +442,18 @@ class SquaredHinge(RowLoss):
     _LABELS = True
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2."""
+        """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2.
+
+        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        """
         r = np.maximum(1.0 - self.y * v, 0.0)
         return weighted_sum(self.c * r, r)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient -2 c y max(0, 1 - y v) of f at v, shape (d,), written into `out` if given."""
+        """Return the gradient -2 c y max(0, 1 - y v) of f at v, shape (d,), written into `out` if given.
+
+        y are the labels, -1 or 1, and c the weights of the rows.
+        """
         out = np.multiply(v, self.y, out=out)
         np.subtract(1.0, out, out=out)
         np.maximum(out, 0.0, out=out)
@@ -360,25 +461,42 @@ class SquaredHinge(RowLoss):
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal of the Hessian at v, shape (d,): 2 c where y v < 1, else 0."""
+        """Return the diagonal of the Hessian at v, shape (d,): 2 c where y v < 1, else 0.
+
+        y are the labels, -1 or 1, and c the weights of the rows.
+        """
         return np.where(self.y * v < 1.0, 2.0 * self.c, 0.0)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return the prox of f at v, shape (d,): y (m + 2 step c)/(1 + 2 step c) where m = y v < 1, else v."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,).
+
+        The minimiser is y (m + 2 step c)/(1 + 2 step c) where m = y v < 1, else v.
+
+        y are the labels, -1 or 1, and c the weights of the rows.
+        """
         scale = 2.0 * step * self.c
         m = self.y * v
         return self.y * np.where(m < 1.0, (m + scale) / (1.0 + scale), m)
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) = sum_i y_i w_i + w_i^2/(4 c_i); infinite unless y_i w_i <= 0 for all i."""
+        """Return f*(w) = sum_i y_i w_i + w_i^2/(4 c_i); infinite unless y_i w_i <= 0 for all i.
+
+        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        """
         if (self.y * w > 0).any():
             return np.inf
         return weighted_sum(self.y + 0.25 * self._per_weight(w), w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return the gradient y + w/(2c) of f* at w, shape (d,)."""
+        """Return the gradient y + w/(2c) of f* at w, shape (d,).
+
+        y are the labels, -1 or 1, and c the weights of the rows.
+        """
         return self.y + 0.5 * self._per_weight(w)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(4 c_i), exact: the ray is in the domain."""
+        """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(4 c_i), exact: the ray is in the domain.
+
+        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        """
         return 0.0, weighted_sum(w, self.y), 0.25 * weighted_sum(self._per_weight(w), w)

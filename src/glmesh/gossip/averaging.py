@@ -57,7 +57,7 @@ class MatrixGossip(Gossip):
 
     @classmethod
     def of(cls, block: Block, x: Vector, *, momentum: bool) -> Self:
-        """Return the gossip before round 0, with v_k = K A_k x_k at node k, so that the mean of all v_k is Ax.
+        """Return the gossip of a block before round 0: v_k = K A_k x_k at node k, so that the mean of all v_k is Ax.
 
         x are the variables of the hosted nodes, shape (n_columns,); `momentum` keeps v of the round before.
         """
@@ -73,7 +73,7 @@ class MatrixGossip(Gossip):
     def extrapolate(self, block: Block, theta: Vector) -> None:
         """Replace v_k by v_k + theta_k (v_k - before_k) at every hosted node, and `before` by the old v.
 
-        theta has shape (n_hosted,).
+        theta has shape (n_hosted,); before_k is v_k of the round before.
         """
         spans = block.spans
         parts = ([array[span] for span in spans] for array in (self.v, self.before, theta))
@@ -85,10 +85,10 @@ class MatrixGossip(Gossip):
         self.v[k] += self.members_seen[k] * block.node_columns(k).dot(change)
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Replace every estimate v_k by sum_l P_kl v_l in one exchange; return its halo.
+        """Replace every estimate v_k by sum_l P_kl v_l in one exchange; return the halo, all that was received in it.
 
         P is the mixing matrix W, or I - damping (I - W) with momentum. `up` is not read: missing neighbours weigh 0 in
-        the halo.
+        the halo. `riding` is other modules' content that goes with the messages.
         """
         halo = yield Outbox(self.v, riding.scalars)
         scale = block.info.damping if self.before.size else 1.0
@@ -109,16 +109,22 @@ class MatrixGossip(Gossip):
         return self.members_seen
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """Set v_k = v at every hosted node after an exact sum; v is Ax, shape (d,), or None while it is not known."""
+        """Set v_k = v at every hosted node after a round of exact sums; do nothing if v is None.
+
+        v is Ax, shape (d,), or None before the first sum; x and `broken` are not read.
+        """
         if v is not None:
             self.v[:] = v
 
     def view_digests(self) -> list[int]:
-        """Return -1 for every hosted node: with plain gossip all nodes are members at all times."""
+        """Return [-1, ...], one per hosted node: with plain gossip all nodes are members at all times."""
         return [-1] * len(self.v)
 
     def restored(self, saved: Self) -> Self:
-        """Copy the arrays of a saved gossip into those of this one, which the transport shares; return this one."""
+        """Copy the arrays of `saved`, the gossip of a saved run, into those of this one, which the transport shares.
+
+        Return self.
+        """
         self.v[:], self.spare[:], self.before[:] = saved.v, saved.spare, saved.before
         return self
 

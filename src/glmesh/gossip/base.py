@@ -27,9 +27,10 @@ class Gossip(Protocol):
         """Return the factor with which A_k times the change of x_k is added to `target`, shape (n_hosted,): K or 1."""
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Mix the estimates of the nodes that are up with their neighbours' in one exchange; return its halo.
+        """Mix the estimates of the nodes that are up with their neighbours' in one exchange.
 
-        `up` is a mask of shape (n_hosted,); `riding` is other modules' content that goes with the messages.
+        Return the halo received in it. `up` is a mask of shape (n_hosted,); `riding` is other modules' content that
+        goes with the messages.
         """
 
     def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
@@ -40,9 +41,9 @@ class Gossip(Protocol):
         return first
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
-        """Add theta_k times its last change to every hosted node's estimate; only for a gossip made with momentum.
+        """Add theta_k times the last change of v_k (or of the share behind it) at every hosted node k.
 
-        theta has shape (n_hosted,).
+        theta has shape (n_hosted,). Only for a gossip made with momentum.
         """
 
     def move(self, block: Block, k: int, change: Vector) -> None:
@@ -58,9 +59,9 @@ class Gossip(Protocol):
         """
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """Bring the estimates in line with x after a round of exact sums.
+        """Update the estimates after a round of exact sums, which changed the variables x, shape (n_columns,).
 
-        v is Ax, shape (d,), or None before the first sum; `broken`: the sum of this round lacked a node's part.
+        v is Ax, shape (d,), or None before the first sum; `broken`: the sum of this round lacked a node's contribution.
         """
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
@@ -70,13 +71,16 @@ class Gossip(Protocol):
         """
 
     def reset_node(self, k: int) -> None:
-        """Forget the last change of the k-th hosted node's share A_k x_k, which extrapolation uses.
+        """Set the last change of the k-th hosted node's share A_k x_k, which extrapolation uses, to zero.
 
         Does nothing in plain gossip.
         """
 
     def view_digests(self) -> list[int]:
-        """Return an integer per hosted node that changes with its view of who is a member; -1: every node always is."""
+        """Return a list with an integer per hosted node, a digest of its view of who is a member.
+
+        -1 stands for a gossip in which every node is a member at all times.
+        """
 
     def restored(self, saved: Self) -> Self:
-        """Return the gossip of a resumed run: the content of `saved`, in the arrays that the transport shares."""
+        """Return a gossip for a resumed run, with the content of `saved` in the arrays that the transport shares."""

@@ -45,8 +45,8 @@ _VECTOR, _FLOW = 1, 2  # flags of an offer on the wire: a bit each, because an o
 class Offer:
     """A message from one end of a link to the other, in one attempt to exchange flow; never changed once made.
 
-    Both ends compute the new flow from the two offers of an attempt. Momentum counts in units of D, the last change of
-    flow.
+    Both ends compute the new flow F from the two offers of an attempt. `coast` and `push` count in units of D, the last
+    change of F.
     """
 
     incarnation: int  # of the sender: from 1, larger after each crash
@@ -66,7 +66,7 @@ class Offer:
         return OFFER_BYTES + sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the offer as bytes: the fields, s in the layout's precision, and the flow, if any, in float64."""
+        """Return the offer as bytes: fields, vector s in the layout's precision, and the flow, if any, in float64."""
         body = []
         if self.vector is not None:
             body.append(array_bytes(self.vector, "<f4" if layout.single else "<f8"))
@@ -80,7 +80,10 @@ class Offer:
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the offer that `pack` made bytes of; raise Violation for a weight, attempt or version out of range."""
+        """Return the Offer whose `pack` gave these bytes.
+
+        Raise Violation for a weight, attempt or version out of range.
+        """
         incarnation, addressed, attempt, version, digest, limit, coast, push = _FIELDS.unpack(head)
         if not (0 <= limit <= 2 and 0 <= coast < 1e6 and 0 <= push <= 1):  # also refuses NaN
             raise Violation(f"an offer with weight {limit}, coast {coast} and push {push}")
@@ -92,7 +95,7 @@ class Offer:
 
 
 class OfferOutcome(enum.Enum):
-    """What a neighbour's offer to exchange estimates did to this node's record of the flow over their link."""
+    """Result of `Edge.receive`: what a neighbour's offer did to this node's record of the flow over their link."""
 
     NOTHING = "nothing"  # flow unchanged
     COMMITTED = "committed"  # both ends exchanged flow
@@ -102,9 +105,10 @@ class OfferOutcome(enum.Enum):
 
 @dataclass(slots=True)
 class Edge:
-    """Node `me`'s end of its link to node `peer`: the flow F between them, and how far the exchange of offers has come.
+    """One end of a link: node `me`'s flow F from node `peer`, and how far the exchange of offers has come.
 
-    All fields are durable state. D is the change of F in the last exchange that succeeded.
+    All fields are durable state. D is the change of F in the last exchange that succeeded; an attempt is one exchange
+    of offers, a version the number of the attempt that last changed F.
     """
 
     me: int  # node of this end
@@ -133,14 +137,14 @@ class Edge:
             self.digest = self._fingerprint()
 
     def _fingerprint(self) -> int:
-        """Return a 64-bit fingerprint of the flow, equal at both ends of a link whose flows cancel."""
+        """Return a 64-bit integer, a digest of the flow F that both ends of a link compute alike if F_kl = -F_lk."""
         return int(fingerprint(self.flow.view(np.uint64), np.uint64(self.me > self.peer)))
 
     def advance(self, push: float) -> None:
-        """Set the extrapolation of the flow in the coming attempt, the product of all `push` since the last success.
+        """Set the extrapolation of the flow in the coming attempt: D times all `push` since the last success.
 
-        In units of D, the last change of the flow. If the last attempt failed, its extrapolation is added to `coast`.
-        Called before `offer`, on links with momentum.
+        D is the last change of the flow. If the last attempt failed, its extrapolation is added to `coast`. Called
+        before `offer`, on links with momentum.
         """
         if self.drifts and self.version < self.attempt:
             self.coast += self.push
@@ -205,14 +209,14 @@ class Edge:
         return OfferOutcome.ADOPTED if adopts else outcome
 
     def _notice_lag(self, offer: Offer) -> None:
-        """Note that the peer is behind, and is owed our flow, if its offer starts from an older version than ours."""
+        """If the peer's offer starts from an older version of the flow than ours, let our next offer carry the flow."""
         if offer.version < self.version and offer.attempt > self.flow_sent:
             self.owes = True
 
     def _conclude(self, offer: Offer) -> OfferOutcome:
-        """Compute the new flow from the two offers of an attempt, if it is still open.
+        """Compute the new flow from this end's and the peer's offer of one attempt, if the attempt is still open.
 
-        Return what was done to the flow.
+        Return the Outcome: what was done to the flow.
         """
         self._notice_lag(offer)
         made = self.made
@@ -240,9 +244,9 @@ class Edge:
 
     @property
     def lean(self) -> float:
-        """Return how far the extrapolated flow is ahead of F, in units of D, the last change of F.
+        """Return how far the extrapolated flow is ahead of F, as a multiple of D, the last change of F.
 
-        Return 0 without momentum.
+        0 without momentum.
         """
         return self.coast + self.push if self.drifts else 0.0
 
@@ -253,9 +257,10 @@ class Edge:
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1
 
     def restart(self, incarnation: int) -> None:
-        """Begin a new incarnation with the flow as it is, saved or zero, after a crash; the peer's is unknown again.
+        """Begin a new incarnation of this end after a crash.
 
-        `incarnation` must be larger than any before, also than those after the backup that this end returns from.
+        The flow stays as it is, and the peer's incarnation is unknown. `incarnation` must be larger than any before,
+        also than those after the backup that this end returns from.
         """
         self.incarnation = incarnation
         self.peer_incarnation = _UNKNOWN

@@ -26,7 +26,7 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 @dataclass
 class NodeFlows:
-    """State of flow gossip at one node: an edge per link, its membership view, and the shares that it has inherited."""
+    """State of flow gossip at one node: an Edge per neighbour, a view of the members, and shares of nodes that left."""
 
     edges: dict[int, Edge]  # by neighbour
     view: MembershipView
@@ -35,14 +35,17 @@ class NodeFlows:
     closed: dict[int, bool] = field(default_factory=dict)  # neighbours whose link has failed for good
 
     def count(self, node: int, count: int) -> None:
-        """Set the membership counter of `node` to `count` in this node's view.
+        """Set the membership counter of `node` to `count` in this node's view (odd: a member; even: not).
 
         The link to a node that has left is deleted.
         """
         self.see(self.view.with_count(node, count))
 
     def learn(self, counts: Indices) -> bool:
-        """Take over the membership counters, shape (K,), that are larger than this node's; return whether any was."""
+        """Raise this node's membership counters to `counts`, shape (K,), where those are larger.
+
+        Return whether any counter was raised.
+        """
         before = self.view
         self.see(before.merged(counts))
         return self.view is not before
@@ -79,7 +82,7 @@ class FlowGossip(Gossip):
 
     @staticmethod
     def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> FlowGossip:
-        """Return the gossip before round 0, with all flows zero and links open at the members.
+        """Return the flow gossip of a block before round 0, with all flows zero and the links of members open.
 
         x are the variables of the hosted nodes, shape (n_columns,). `members`, shape (K,), is 1 for nodes that take
         part from the start, else 0. `momentum` keeps u of the round before.
@@ -96,9 +99,10 @@ class FlowGossip(Gossip):
         return gossip
 
     def open(self, block: Block, k: int) -> None:
-        """Open the links of the k-th hosted node, if it is a member, that are missing to neighbours that have not left.
+        """Give the k-th hosted node, if it is a member, an Edge to every neighbour that has not left and has none yet.
 
-        Neighbours that have not joined, as far as it knows, are included: two that join together find each other so.
+        Neighbours that have not joined yet, in its view, are included: two nodes that join together find each other so.
+        Links that have failed for good are not opened.
         """
         own_flows, me = self.node_flows[k], int(block.ids[k])
         if not own_flows.view.is_member(me):
@@ -111,7 +115,8 @@ class FlowGossip(Gossip):
     def extrapolate(self, block: Block, theta: Vector) -> None:
         """Replace the share u_k by u_k + theta_k (u_k - before_k) at every hosted node, and `before` by the old u.
 
-        theta has shape (n_hosted,); the coming exchange extrapolates the flows by it too.
+        theta has shape (n_hosted,), before_k is u_k of the round before; the coming exchange extrapolates the flows by
+        theta too.
         """
         extrapolate(self.u, self.before, theta)
         self.u, self.before = self.before, self.u
@@ -127,10 +132,10 @@ class FlowGossip(Gossip):
             self.before[k] = self.u[k]
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Send an offer over every link of the nodes that are up, process those received, and derive v.
+        """Send an offer over every link of the nodes that are up, process those received, and compute the estimates v.
 
-        Return the halo. Takes one exchange. `up` is a mask of shape (n_hosted,); `riding` is other modules' content
-        that goes with the messages.
+        Return the halo, all that was received. Takes one exchange. `up` is a mask of shape (n_hosted,); `riding` is
+        other modules' content that goes with the messages.
         """
         s = self.u + self.flows  # a fresh array: offers refer to its rows
         damping = block.info.damping if self.before.size else 1.0
@@ -167,7 +172,10 @@ class FlowGossip(Gossip):
         yield from self._exchange(block, Outbox(mail=mail))
 
     def _exchange(self, block: Block, outbox: Outbox) -> Rounds:
-        """Send the outbox in one exchange and process the offers and membership views that come; return the halo."""
+        """Send the outbox in one exchange and process the offers and membership views that come.
+
+        Return the halo received.
+        """
         halo = yield outbox
         self.clock += 1
         for mail in halo.mail:
@@ -175,9 +183,9 @@ class FlowGossip(Gossip):
         return halo
 
     def _write(self, own_flows: NodeFlows, edge: Edge, s: Vector, weight: float) -> Mail:
-        """Return the mail to one neighbour: the offer of s, shape (d,), with this largest weight, and the node's view.
+        """Return the Mail over one link: an offer of s, shape (d,), with `weight` as the largest W_kl, and the view.
 
-        The counters of the view go along unless the neighbour is known to have the same ones.
+        The counters of the node's membership view go along unless the neighbour is known to have equal ones.
         """
         view = own_flows.view
         news = own_flows.heard.get(edge.peer) != view.digest
@@ -230,9 +238,9 @@ class FlowGossip(Gossip):
         return np.ones(len(self.node_flows))
 
     def finish_round(self, block: Block, x: Vector, round: int) -> None:
-        """Derive the estimates v from the shares u that the local solver changed.
+        """Compute the estimates v from the shares u, shape (n_hosted, d), that the local solver changed.
 
-        Every REFRESH_EVERY rounds u is computed from x again.
+        In every REFRESH_EVERY-th round u is first computed from x, shape (n_columns,), again.
         """
         if (round + 1) % REFRESH_EVERY == 0:
             self.refresh(block, x)
@@ -240,9 +248,10 @@ class FlowGossip(Gossip):
             self.derive()
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """Recompute the shares u from x after a round of exact sums, and set all estimates to v, if that is known.
+        """Recompute the shares u from x after a round of exact sums, and set all estimates to v, unless v is None.
 
-        v is Ax, shape (d,). If the sum was `broken`, v_k is derived from shares and flows instead.
+        v is Ax, shape (d,), or None before the first sum. If the sum was `broken`, v_k is derived from shares and flows
+        instead.
         """
         self.clock += 1  # as in every round, so that all ends of links count alike
         self.refresh(block, x)
@@ -252,7 +261,10 @@ class FlowGossip(Gossip):
             self.derive()
 
     def refresh(self, block: Block, x: Vector) -> None:
-        """Recompute shares, flows and estimates of all hosted nodes from x; the last change of the shares is kept."""
+        """Recompute shares, flows and estimates of all hosted nodes from x, shape (n_columns,).
+
+        The last change of the shares, which extrapolation uses, is kept.
+        """
         for k in range(block.size):
             old = self.u[k].copy()
             self.refresh_node(block, x, k)
@@ -260,7 +272,10 @@ class FlowGossip(Gossip):
                 self.before[k] += self.u[k] - old
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """Recompute u_k = A_k x_k (zero for a non-member), flows, members seen and v_k of the k-th hosted node."""
+        """Recompute u_k = A_k x_k (zero for a non-member), the sum of flows, the count of members and v_k of node k.
+
+        x are the variables of all hosted nodes, shape (n_columns,).
+        """
         own_flows = self.node_flows[k]
         self.u[k] = block.share(k, x) if own_flows.view.is_member(int(block.ids[k])) else 0.0
         self.sum_flows(k)
@@ -268,7 +283,7 @@ class FlowGossip(Gossip):
         self.v[k] = self.members_seen[k] * (self.u[k] + self.flows[k])
 
     def view_digests(self) -> list[int]:
-        """Return the digest, a 48-bit integer, of each hosted node's view of the members."""
+        """Return a list with a 48-bit integer per hosted node, the digest of its view of the members."""
         return [own_flows.view.digest for own_flows in self.node_flows]
 
     def restored(self, saved: Self) -> Self:
@@ -292,9 +307,9 @@ class FlowGossip(Gossip):
         own_flows.count(peer, max(own_flows.view.counts[peer], count))
 
     def quit(self, k: int, me: int) -> int:
-        """Make the k-th hosted node, whose id is `me`, leave for good and drop its links.
+        """Make the k-th hosted node, whose id is `me`, leave for good and delete its links.
 
-        Return its membership counter.
+        Return its membership counter after that, an even number, by which the others learn of it.
         """
         own_flows = self.node_flows[k]
         own_flows.count(me, own_flows.view.counts[me] + 1)
@@ -314,7 +329,7 @@ class FlowGossip(Gossip):
             edge.restart(edge.incarnation + 1)
 
     def inherit(self, k: int, share: Vector) -> None:
-        """Add the share A_l x_l, shape (d,), of a node l that left to what the k-th hosted node counts for good."""
+        """Add `share` = A_l x_l, shape (d,), of a node l that left to the inherited shares of the k-th hosted node."""
         own_flows = self.node_flows[k]
         own_flows.inherited = share.copy() if own_flows.inherited is None else own_flows.inherited + share
 

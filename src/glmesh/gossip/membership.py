@@ -72,24 +72,24 @@ class MembershipView:
 
 @dataclass(slots=True)
 class Membership:
-    """Part of a message: a digest of the sender's membership view, and its counters if the receiver's may differ."""
+    """Content of a message: a digest of the sender's membership view, and its counters if the receiver's may differ."""
 
     digest: int  # of the sender's view
     counts: Indices | None = None  # (K,) counters of the view; None: not sent
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the part counts as: 8 of digest, and 4 per counter that is sent."""
+        """Return the bytes that this content counts as in a message: 8 of digest, and 4 per counter that is sent."""
         return DIGEST_BYTES + (0 if self.counts is None else 4 * len(self.counts))
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the part as bytes: the digest, and the counters, if sent, as whole numbers of 8 bytes."""
+        """Return this content as bytes: the digest, and the counters, if sent, as whole numbers of 8 bytes."""
         body = () if self.counts is None else (self.counts.astype("<i8").tobytes(),)
         return Packed(_DIGEST.pack(self.digest), len(body), body)
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the part that `pack` made bytes of; raise Violation for a negative counter."""
+        """Return the Membership whose `pack` gave these bytes; raise Violation for a negative counter."""
         counts = body.array("<i8", layout.n_nodes).astype(np.int64) if flags else None
         if counts is not None and (counts < 0).any():
             raise Violation("a view of the members with a negative count")

@@ -34,7 +34,7 @@ _FLOOR = 1e-3  # least curvature of a unit under row weights, relative to its cu
 
 @kernel
 def _compare(r, w):
-    """Return the Euclidean norms (of r - w, of w) of two vectors of shape (d,), each summed in four partial sums."""
+    """Return (norm(r - w), norm(w)), Euclidean norms for two vectors of shape (d,), each in four partial sums."""
     j, end = ZERO, np.uint64(w.size)
     a0 = a1 = a2 = a3 = s0 = s1 = s2 = s3 = 0.0
     while j + FOUR <= end:
@@ -57,11 +57,11 @@ def _compare(r, w):
 
 @kernel
 def _weighted_curvature(design, j, h):
-    """Return the curvature of the subproblem in unit j (a column or a group) under row weights h, divided by q.
+    """Return the curvature of the subproblem in unit j (a column or a group) under row weights h, (d,), divided by q.
 
-    For a column it is sum_i h_i a_ij^2. For a group A_j it is an upper bound of the squared spectral norm of
+    For a column that is sum_i h_i a_ij^2. For a group A_j it is an upper bound of the squared spectral norm of
     diag(h)^(1/2) A_j: the smaller of the squared Frobenius norm and norm(A_j)^2 times the largest h_i of a row with an
-    entry. It is at least `_FLOOR` times the squared norm without weights.
+    entry. The result is at least `_FLOOR` times the squared norm without weights.
     """
     indptr, indices, data, norm = design.indptr, design.indices, design.data, design.norms[j]
     total = top = 0.0
@@ -88,7 +88,8 @@ def _move(design, node, i, change):
 def _column_step(design, node, x, i, curvature):
     """Minimise the node's subproblem over the variable x_i alone; update x and the residual in place.
 
-    Return (change of x_i, move of the slope at which x_i leaves its kink or bound; -1 if it moved or is at none).
+    Return (change of x_i, margin): the margin is the move of the slope at which x_i leaves its kink or bound, and -1 if
+    x_i moved or is at none.
     """
     slope, row, old = dot(design.indptr, design.indices, design.data, i, node.r), row_of(design.table, i), x[i]
     if design.kind == LOGISTIC_DUAL:
@@ -108,8 +109,8 @@ def _column_step(design, node, x, i, curvature):
 def _group_step(design, node, x, j, curvature, slopes):
     """Make one proximal step on group j, in place: x_j <- max(1 - weight/norm(z), 0) z/curvature; update the residual.
 
-    z = curvature x_j - A_j^T r is kept in `slopes`, shape (columns,). Return (Euclidean length of the move, move of the
-    slopes at which a group at zero leaves zero; -1 if it is not there).
+    z = curvature x_j - A_j^T r is kept in `slopes`, shape (columns,). Return (Euclidean length of the change of x_j,
+    margin): the margin is the move of the slopes at which a group at zero leaves zero, and -1 if x_j is not zero.
     """
     begin, end = design.bounds[j], design.bounds[j + ONE]
     weight, norm, moved, at_zero = design.table[begin, 0], 0.0, 0.0, True
@@ -177,7 +178,10 @@ def _pass(design, task, memory, scratch, node, pass_):
 
 @kernel
 def _begin(design, task, memory, scratch, k):
-    """Prepare node k for a round: set its residual r_k = w_k and its scratch arrays; return its `NodeView`."""
+    """Prepare node k for a round: set its residual r_k = w_k and its scratch arrays; return its `NodeView`.
+
+    A `NodeView` is a tuple of views on the arrays of node k.
+    """
     first, last = design.unit_starts[k], design.unit_starts[k + ONE]
     weighted = task.rows.size > 0
     w, r = task.w[k if task.w.shape[0] > 1 else ZERO], memory.r[k]
@@ -201,8 +205,9 @@ def _begin(design, task, memory, scratch, k):
 def _finish(design, task, memory, scratch, node):
     """Add step_k q_k A_k D_k to the estimate of node k, and shorten its update D_k to gamma D_k if gamma is not 1.
 
-    q_k A_k D_k is r_k - w_k, rounded like w_k; or it is recomputed from the columns, where it is small beside w_k
-    (`Task.afresh`) or where rows without weight hide it from the residual.
+    D_k is the change of x_k in this round. q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed
+    from the columns, where it is small beside w_k (`Task.afresh`) or where rows without weight hide it from the
+    residual.
     """
     k, w, r, x, before = node.k, node.w, node.r, task.x, scratch.before
     begin, end, out = design.starts[k], design.starts[k + ONE], task.estimate[k]
@@ -225,10 +230,10 @@ def _finish(design, task, memory, scratch, node):
 
 @kernel
 def _solve_node(design, task, memory, scratch, k):
-    """Solve the subproblem of node k by passes over its units.
+    """Solve the subproblem of node k by passes over its units (columns or groups); return nothing.
 
-    It ends at the cap of passes, the target accuracy Theta, or a pass in which nothing moves. Writes x_k, the node's
-    estimate, task.theta[k] (the accuracy reached) and task.visited[k].
+    The passes end at their cap, at the target accuracy Theta, or with a pass in which nothing moves. Writes x_k, the
+    node's estimate, task.theta[k] (the accuracy reached) and task.visited[k] (nonzeros visited).
     """
     node, target, old_terms = _begin(design, task, memory, scratch, k), task.target[k], 0.0
     if target >= 0.0:
@@ -253,7 +258,8 @@ def _solve_node(design, task, memory, scratch, k):
 def solve_nodes(design, task, memory, scratch):
     """Decrease the subproblem of every node k by an update D_k: x_k += gamma D_k and estimate_k += step_k q_k A_k D_k.
 
-    Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays.
+    `design` is a Design, `task` a Task, `memory` a Memory and `scratch` a Scratch (`glmesh.kernels.subproblem`). Writes
+    task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
     """
     for k in range(np.uint64(design.starts.size) - ONE):
         task.visited[k] = ZERO

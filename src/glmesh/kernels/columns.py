@@ -11,7 +11,10 @@ from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, inlined, kernel
 
 @inlined
 def _row(indices, begin, j):
-    """Return the row of the stored entry j of a column whose entries begin at `begin`; no `indices`: dense."""
+    """Return the row number of the stored entry j of a column whose entries begin at `begin`.
+
+    That is indices[j], or j - begin where `indices` is empty because the matrix is dense.
+    """
     return np.uint64(indices[j]) if indices.size > 0 else j - begin
 
 
@@ -45,7 +48,7 @@ def add(indptr, indices, data, i, factor, r):
 
 @inlined
 def weighted_square(indptr, indices, data, i, h):
-    """Return sum_j h_j a_ij^2, the squared norm of column i under row weights h of shape (d,), in four partial sums."""
+    """Return sum_j h_j a_ij^2, the squared norm of column i under row weights h of shape (d,); j runs over the rows."""
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
     while j + FOUR <= end:
@@ -71,7 +74,7 @@ def weighted_add(indptr, indices, data, i, factor, h, r):
 
 @kernel
 def transposed_products(starts, indptr, indices, data, row_of_node, w, out):
-    """Write out_i = <a_i, w_k> for the columns i of every node k; w_k is the row row_of_node[k] of w.
+    """Write out_i = <a_i, w_k> for every column a_i of every node k; w_k is row row_of_node[k] of w.
 
     Node k has the columns starts[k]..starts[k + 1]; `out` has shape (columns,), `w` rows of length d.
     """

@@ -8,7 +8,7 @@ from glmesh.kernels.jit import ONE, ZERO, kernel
 
 @kernel
 def minimise_each(H, slopes, points, l1, l2, bounds, n_free, ahead, out, space, panel, work, face, limits):
-    """Write the minimiser w + e of b.e + e.(H + diag(l2)) e/2 + l1 abs(w + e) in the box to each row of `out`.
+    """Write to each row of `out` the minimiser u = w + e of b.e + e.(H + diag(l2)) e/2 + sum_i l1_i abs(u_i) in a box.
 
     `slopes` (b), `points` (w), `l1`, `l2` and `out` have shape (n, d), a row per model; H has shape (d, d), `bounds`
     (2, d) the least and largest values. The first `n_free` coordinates have neither l1 nor bounds. With `ahead` each

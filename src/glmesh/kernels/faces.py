@@ -18,7 +18,9 @@ OPTIMAL = 1e-13  # [largest slope] violation of the optimality conditions that i
 
 @kernel
 def eliminate(S, n, floor, panel):
-    """Factor the first n columns of S in place: L there, and the Schur complement of the others in the lower triangle.
+    """Factor the first n columns of a symmetric matrix S, shape (d, d), in place by Cholesky's method.
+
+    The lower triangle then holds the factor L in those columns, and the Schur complement in the others.
 
     Only the lower triangle of S is read and written. A column whose pivot is at most floor[k] becomes zero: its
     coordinate has no curvature of its own. `panel` has shape (8, d) and is written to.
@@ -55,7 +57,10 @@ def eliminate(S, n, floor, panel):
 
 @kernel
 def forward(L, n, x):
-    """Replace the first n entries of x by L^-1 x; entries of columns without a pivot become 0."""
+    """Overwrite x[:n] with L^-1 x[:n] for a lower triangular factor L of `eliminate`.
+
+    Entry k becomes 0 where L has no pivot (L_kk = 0).
+    """
     for k in range(n):
         total = x[k]
         for j in range(k):
@@ -65,7 +70,10 @@ def forward(L, n, x):
 
 @kernel
 def backward(L, n, x):
-    """Replace the first n entries of x by L^-T x; entries of columns without a pivot become 0."""
+    """Overwrite x[:n] with L^-T x[:n] for a lower triangular factor L of `eliminate`.
+
+    Entry k becomes 0 where L has no pivot (L_kk = 0).
+    """
     for back in range(n):
         k = n - ONE - back
         x[k] = x[k] / L[k, k] if L[k, k] > 0.0 else 0.0
@@ -111,7 +119,10 @@ def _step(u, slope, curvature, l1, lo, hi):
 
 @inlined
 def _piece(t, l1, lo, hi):
-    """Return a number that says on which piece of the penalty t is: -2 at lo, 2 at hi, 0 at the kink, else its sign."""
+    """Return on which piece of the penalty l1 abs(t) + bounds a number t lies, as an int.
+
+    -2: at lo; 2: at hi; 0: at the kink t = 0 of l1; -1 and 1: between, by the sign of t; 3: between, without l1.
+    """
     if t == lo:
         return -2
     if t == hi:
@@ -123,7 +134,10 @@ def _piece(t, l1, lo, hi):
 
 @kernel
 def _move(L, first, u, rho, i, new):
-    """Set u_i = new, and add to the slopes rho what that changes: rho += L_i (new - u_i), L the Schur complement."""
+    """Set u_i = new and update the slopes rho of the model, in place: rho_j += L_ij (new - u_i) for all j >= first.
+
+    L is the Schur complement, shape (d, d), the matrix of the model without its first `first` coordinates.
+    """
     change = new - u[i]
     u[i] = new
     row = L[i]
@@ -133,7 +147,10 @@ def _move(L, first, u, rho, i, new):
 
 @kernel
 def _descend(L, first, limits, u, rho, curve):
-    """Make passes of coordinate descent over the coordinates from `first` on, until no one changes its piece."""
+    """Make passes of coordinate descent over the coordinates from `first` on, until none changes its `_piece`.
+
+    Write the point u and the slopes rho, both of shape (d,), in place. At most PASSES passes are made.
+    """
     d = np.uint64(rho.size)
     for turn in range(PASSES):
         changes = 0
@@ -150,7 +167,7 @@ def _descend(L, first, limits, u, rho, curve):
 
 @kernel
 def _violation(first, limits, u, rho, curve):
-    """Return the largest amount by which a slope violates the conditions of a minimiser."""
+    """Return the largest amount >= 0 by which the slope of a coordinate from `first` on violates optimality."""
     worst = 0.0
     for i in range(first, np.uint64(rho.size)):
         new = _step(u[i], rho[i], curve[i], limits[0, i], limits[1, i], limits[2, i])
@@ -160,7 +177,10 @@ def _violation(first, limits, u, rho, curve):
 
 @kernel
 def _factor_face(L, first, limits, u, floor, M, face, panel, least):
-    """Write the coordinates between kink and bounds to `face` and the factor of their part of L to M; return n."""
+    """Write the face (coordinates neither at the kink nor at a bound) and the Cholesky factor of its matrix.
+
+    Write the n coordinates to face[:n], and the factor of L restricted to them to M[:n, :n]; return n.
+    """
     n = ZERO
     for i in range(first, np.uint64(u.size)):
         if abs(_piece(u[i], limits[0, i], limits[1, i], limits[2, i])) % 2 == 1:
@@ -177,10 +197,10 @@ def _factor_face(L, first, limits, u, floor, M, face, panel, least):
 
 @kernel
 def _face_step(L, first, limits, u, rho, M, face, n, delta, change):
-    """Go to the minimiser on the face, or less far; return whether all of the way was gone.
+    """Move u towards the minimiser of the model over the n coordinates of the face; return whether u arrived there.
 
     Coordinates that would cross the kink or a bound are put there if the model falls by that; else the step ends where
-    the first of them crosses. `delta` and `change` are written to.
+    the first of them crosses. u and the slopes rho are updated in place; `delta` and `change` are scratch arrays.
     """
     d = np.uint64(rho.size)
     for a in range(n):
@@ -230,7 +250,7 @@ def _face_step(L, first, limits, u, rho, M, face, n, delta, change):
 
 @inlined
 def _end(u, delta, l1, lo, hi):
-    """Return u + delta, or the kink or bound that lies between."""
+    """Return u + delta, cut at the kink 0 (if l1 > 0 and the sign changes) and at the bounds lo and hi."""
     t = u + delta
     if l1 > 0.0 and t * u < 0.0:
         t = 0.0
@@ -239,7 +259,9 @@ def _end(u, delta, l1, lo, hi):
 
 @kernel
 def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
-    """Write the minimiser w + e to u, which holds a first guess; return whether the conditions of a minimiser hold.
+    """Write the minimiser u of b.(u - w) + (u - w).S (u - w)/2 + sum_i l1_i abs(u_i) on lo <= u <= hi, in place.
+
+    u holds a first guess. Return whether the conditions of a minimiser hold, a bool.
 
     S, shape (d, d), is symmetric; b, w and u have shape (d,); `limits` has the rows l1, lo and hi, shape (3, d). The
     first `n_free` coordinates have neither l1 nor bounds. L and M, shape (d, d), `panel` (8, d), `work` (7, d) and
@@ -287,7 +309,10 @@ def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
 
 @kernel
 def _back(S, b, limits, w, u, n_free, L, M, y, face, n, work):
-    """Solve for the free coordinates, given the others, and refine them and the face twice against S itself."""
+    """Set the first `n_free` coordinates of u to their minimisers, given the others, in place.
+
+    Then refine them and the n coordinates of `face` twice, against the matrix S itself instead of its factors L and M.
+    """
     d = np.uint64(b.size)
     rho, delta, change = work[0], work[4], work[5]
     for k in range(n_free):

@@ -29,7 +29,10 @@ def add_flow(flow, drift, mine, theirs, weight, coast, push):
 
 @kernel
 def _stir(digest, word, flip):
-    """Return the 64-bit digest after one more float, of the bits `word`, its sign flipped by `flip`; -0 counts as 0."""
+    """Return the 64-bit digest after one more float, whose bits are `word`.
+
+    `flip` is xored into the sign, and -0 counts as 0.
+    """
     word = ZERO if word << ONE == ZERO else word ^ flip
     digest = (digest ^ word) * _FACTOR
     return digest ^ (digest >> _SHIFT)

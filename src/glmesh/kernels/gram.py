@@ -33,7 +33,10 @@ def add_gram(indptr, indices, data, h, position, found, values, out):
 
 @kernel
 def pack_triangle(matrix, factors, out):
-    """Write the upper triangle of diag(factors) matrix diag(factors), row by row, to `out`, shape (n (n + 1) / 2,)."""
+    """Write the upper triangle of diag(factors) M diag(factors), row by row, to `out`, shape (n (n + 1) / 2,).
+
+    M is `matrix`, symmetric of shape (n, n); `factors` has shape (n,).
+    """
     n, t = np.uint64(factors.size), ZERO
     for i in range(n):
         row, factor = matrix[i], factors[i]
@@ -65,7 +68,10 @@ def add_sums(matrix, vectors, gram, moments):
 
 @kernel
 def add_products(matrix, vectors, out):
-    """Add X vectors, shape (p, r), to `out`, shape (m, r); `matrix` is (indptr, indices, values) of X in CSR form."""
+    """Add X V, shape (m, r), to `out` in place, V = `vectors` of shape (p, r).
+
+    `matrix` is (indptr, indices, values) of X, shape (m, p), in CSR form.
+    """
     indptr, indices, values = matrix
     r = np.uint64(vectors.shape[1])
     for i in range(np.uint64(out.shape[0])):
@@ -77,7 +83,7 @@ def add_products(matrix, vectors, out):
 
 @kernel
 def unpack_triangle(packed, out):
-    """Write a packed upper triangle, shape (d (d + 1)/2,), to both triangles of `out`, shape (d, d)."""
+    """Write a symmetric matrix to `out`, shape (d, d), from its upper triangle `packed`, shape (d (d + 1)/2,)."""
     at = np.uint64(0)
     for i in range(np.uint64(out.shape[0])):
         for j in range(i, np.uint64(out.shape[0])):

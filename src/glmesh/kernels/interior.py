@@ -19,7 +19,11 @@ KEPT = 0.1  # share of a multiplier that a step leaves at least, because at 0 it
 
 
 class Losses(NamedTuple):
-    """Losses of m rows: l1, l2, linear, lo, hi of each one's dual function, and what all have in common."""
+    """Losses of m rows, as kernels read them: the table of their dual functions and four numbers that all rows share.
+
+    Row i of `table` is (l1, l2, linear, lo, hi) of the dual of the loss of row i, a function with kinks in the
+    prediction.
+    """
 
     table: Matrix  # (m, 5)
     shift: float  # subtracted from where the kinks are
@@ -29,7 +33,10 @@ class Losses(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A step of m rows from multipliers `before`, and the weight of the barriers after it."""
+    """Input of `step_rows`: a step of an interior-point method on m rows, from the multipliers `before` to new ones.
+
+    `mu` is the weight of the logarithmic barriers after the step; J is 2 if a loss has two kinks, else 1.
+    """
 
     before: Matrix  # (m, J, 4) z, v, p, q of each piece
     predictions: Matrix  # (m, 4) at the point, and along the step, the restoring and the affine one
@@ -39,7 +46,10 @@ class Move(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What is computed of m rows, all of it zero before."""
+    """Output arrays of `step_rows`, which its caller fills with zeros: multipliers, vectors and sums of m rows.
+
+    J is 2 if a loss has two kinks, else 1; n is the number of step lengths in `Move.lengths`.
+    """
 
     after: Matrix  # (m, J, 4) multipliers
     vectors: Matrix  # (m, 12) D, right, pull, and (positive, negative, room) of theta, restored and affine
@@ -52,7 +62,11 @@ class Outcome(NamedTuple):
 
 @kernel
 def step_rows(losses, move, out):
-    """Set the multipliers, vectors and sums of `out` for all rows; rows without a weight are left out."""
+    """Make the step `move` (a Move) on the rows of `losses` (a Losses).
+
+    Write all arrays of `out` (an Outcome), in place. Rows without a weight (lo = hi) are skipped: their entries stay
+    zero.
+    """
     n_lengths = np.uint64(move.lengths.size)
     out.products[0, :] = 1.0
     for i in range(np.uint64(move.predictions.shape[0])):
@@ -72,7 +86,11 @@ def step_rows(losses, move, out):
 
 @inlined
 def _step_piece(losses, move, out, where, piece):
-    """Set the multipliers of one piece (k, lo, hi) and add what it contributes."""
+    """Make the step on one piece of a row's loss: write its multipliers to `out.after`, add its terms to `out`.
+
+    A piece is the function max over lo <= theta <= hi of theta (prediction - k), given as (k, lo, hi); `where` is (row,
+    number of the piece in the row).
+    """
     i, j = where
     k, lo, hi = piece
     width = hi - lo
@@ -112,14 +130,22 @@ def _step_piece(losses, move, out, where, piece):
 
 @inlined
 def _centre(g, m, width):
-    """Return the smaller of z and v at the centre."""
+    """Return the smaller of the distances z and v = width - z of theta from its two bounds, at a piece's centre.
+
+    There m/z - m/v = g, where m is the weight of the barriers and g the prediction minus the kink.
+    """
     scaled = abs(g) * width
     return 2.0 * m * width / (2.0 * m + scaled + np.sqrt(scaled * scaled + 4.0 * m * m))
 
 
 @inlined
 def _move(out, where, before, step):
-    """Set the multipliers after theta moved by `step` at most, each cut by itself, where g is the new one."""
+    """Write the multipliers (z, v, p, q) of a piece after a step to out.after[i, j], where (i, j) = where.
+
+    `before` are the multipliers (z, v, p, q) before the step, `step` is (change of theta, g after the step, weight m of
+    the barriers, width hi - lo). A multiplier keeps the share KEPT of itself at least, and stays within a factor REACH
+    of its value at the centre.
+    """
     i, j = where
     z, v, p, q = before
     move, g, m, width = step
@@ -142,7 +168,10 @@ def _move(out, where, before, step):
 
 @inlined
 def _add_point(out, where, piece, theta):
-    """Add theta of a piece to the sums and vectors of a dual point."""
+    """Add the dual variable theta of one piece (k, lo, hi) to the sums and to the vectors of a dual point, in place.
+
+    `where` is (row, number of the dual point: 0 the new one, 1 the restored one, 2 the affine one).
+    """
     i, point = where
     k, lo, hi = piece
     room = min(hi - theta, theta - lo)
@@ -160,7 +189,11 @@ def _add_point(out, where, piece, theta):
 
 @inlined
 def _add_smoothed(move, out, line, piece):
-    """Add the smoothed piece at all lengths; logarithms of the same weight are taken of products."""
+    """Add the smoothed loss of one piece, at every step length t of move.lengths, to out.losses[2 + t], in place.
+
+    `line` is (prediction minus kink, its change per unit of length), `piece` is (lo, hi, weight m of the barriers).
+    Logarithms are taken of products, which out.products keeps, as long as m stays the same.
+    """
     before, along = line
     lo, hi, m = piece
     n_lengths, smallest = np.uint64(move.lengths.size), 1.0
@@ -184,7 +217,7 @@ def _add_smoothed(move, out, line, piece):
 
 @kernel
 def best_share(slopes, l1, l2, bisections):
-    """Return the share s in [0, 1] that maximises the dual objective on the line from one feasible point to another.
+    """Return the s in [0, 1], a float, that maximises the dual objective between two feasible points.
 
     `slopes` has rows c of the first point and its change to the other one, shape (2, p), and in the last column k of
     both; the objective is -k - sum_j (abs(c_j) - l1_j)_+^2 / (2 l2_j).

@@ -9,7 +9,7 @@ _CHUNK = np.uint64(2048)  # [numbers] 16 KiB of the output stay in the first-lev
 
 @kernel
 def mix(pointers, neighbours, weights, rows, out):
-    """Write the weighted means out_k = sum_l W_kl rows_l of every node k, in ascending order of the ids l (k included).
+    """Write the weighted mean out_k = sum_l W_kl rows_l for every node k, l ascending (k included).
 
     The entries pointers[k]..pointers[k + 1] of `neighbours` (rows l) and `weights` (W_kl) belong to node k.
     """
@@ -29,7 +29,10 @@ def mix(pointers, neighbours, weights, rows, out):
 
 @kernel
 def extrapolate(rows, before, theta):
-    """Overwrite before_k with rows_k + theta_k (rows_k - before_k), the extrapolated row, for every node k."""
+    """Overwrite before_k with rows_k + theta_k (rows_k - before_k) for every node k, in place.
+
+    `rows` and `before` have shape (n, d), `theta` shape (n,).
+    """
     width = np.uint64(rows.shape[1])
     for k in range(np.uint64(rows.shape[0])):
         new, old, push = rows[k], before[k], theta[k]

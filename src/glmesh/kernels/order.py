@@ -20,7 +20,7 @@ def hash64(a, b):
 
 @kernel
 def shuffle(order, key):
-    """Permute `order` in place (Fisher-Yates, drawing from the hashes of `key`)."""
+    """Permute `order` in place (Fisher-Yates); draws are hashes of the uint64 `key`, so equal keys permute alike."""
     for i in range(ONE, np.uint64(order.size)):
         key = hash64(key, i)
         j = key % (i + ONE)

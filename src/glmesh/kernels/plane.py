@@ -18,7 +18,10 @@ def _largest(values):
 
 @kernel
 def plane_terms(starts, table, x, p, d, a, b, out):
-    """Write the penalty g near x, along the directions p and d, for every node k into row k of `out`.
+    """Write the penalty g of every node k near x, on the plane of the directions p and d, to row k of `out`.
+
+    x, p and d have shape (columns,), a and b hold the coordinates of a grid on the plane; node k has the columns
+    starts[k]..starts[k + 1]; rows of `table` are (l1, l2, linear, lo, hi).
 
     out_k[:6] = g(x), its slopes along p and d and its curvatures pp, pd, dd. out_k[7:] is g minus that quadratic model
     at the points x + a_i p + b_j d, i slower: what columns add that cross zero; infinite where one crosses a bound.

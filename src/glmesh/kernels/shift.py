@@ -12,7 +12,11 @@ _NEAR = 1e-8  # length of a Newton step on the logistic loss after which the err
 
 @inlined
 def _derivatives(kind, y, c, delta, z):
-    """Return the (first, second) derivative in z of c loss(y, z), the weighted loss of one sample."""
+    """Return the (first, second) derivative in z of c loss(y, z), the weighted loss of one sample.
+
+    y is the target or label, c the weight, z the prediction; `kind` is LOGISTIC, HUBER (of width `delta`) or
+    SQUARED_HINGE.
+    """
     if kind == LOGISTIC:
         small = math.exp(-abs(z))  # of the probabilities of both labels the smaller is small/(1 + small)
         wrong = small / (1.0 + small) if y * z > 0 else 1.0 / (1.0 + small)
@@ -26,9 +30,11 @@ def _derivatives(kind, y, c, delta, z):
 
 @kernel
 def _slope(kind, y, c, delta, e, v, b):
-    """Return the derivatives at b of sum_i c_i loss(y_i, v_i + b e_i): (first, size of its terms, second).
+    """Return (first derivative, size, second derivative) of sum_i c_i loss(y_i, v_i + b e_i) in the intercept b.
 
-    The first is summed with twice the digits (Kahan); the size of its terms is the scale of its rounding error.
+    y are targets, c weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
+    `size` is the sum of the absolute terms of the first derivative, the scale of its rounding error; that one is summed
+    with twice the digits (Kahan).
     """
     slope = lost = size = bend = 0.0
     for i in range(np.uint64(v.size)):
@@ -47,9 +53,10 @@ def _slope(kind, y, c, delta, e, v, b):
 
 @kernel
 def _mean_step(kind, y, c, e, v, b):
-    """Return the move of the intercept b that makes the weighted mean of y - v - b e zero; NaN if all weights are zero.
+    """Return the change of the intercept b after which the weighted mean of y - v - b e is zero.
 
-    Losses of labels take y = 0 here.
+    NaN if all weights are zero. y are targets (taken as 0 for losses of labels), c weights, v predictions without
+    intercept, e the factors of the intercept, each of shape (m,).
     """
     pull = weight = 0.0
     for i in range(np.uint64(v.size)):
@@ -61,6 +68,8 @@ def _mean_step(kind, y, c, e, v, b):
 @kernel
 def best_shift(kind, y, c, delta, e, v, near):
     """Return the intercept b that minimises sum_i c_i loss(y_i, v_i + b e_i), starting at the guess `near`.
+
+    y are targets, c weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
 
     `delta` is the width of Huber's loss. Newton's method while its steps halve at least; else steps that grow until the
     root is bracketed, then bisection.

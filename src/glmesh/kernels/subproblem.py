@@ -24,7 +24,7 @@ from glmesh.types import Matrix, Unsigned, Vector
 
 
 class Design(NamedTuple):
-    """Columns and penalty terms of n consecutive nodes, as the kernels read them."""
+    """Columns of A and penalty terms g_i of n consecutive nodes, as arrays that the kernels read."""
 
     starts: Unsigned  # (n + 1,) columns of node k: starts[k]..starts[k + 1]
     unit_starts: Unsigned  # (n + 1,) units of node k: unit_starts[k]..unit_starts[k + 1]
@@ -38,7 +38,7 @@ class Design(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Subproblems of n nodes in one round: what a solver is given, and the arrays that it writes its solutions to."""
+    """Subproblems of n nodes in one round: their data, and the arrays that a solver writes solutions to ("out:")."""
 
     x: Vector  # (columns,) in: x; out: x + gamma D
     w: Matrix  # (n, d) gradients w_k, or (1, d): one for all nodes
@@ -59,7 +59,10 @@ class Task(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Residuals and sleeping units of n nodes, which a solver keeps from round to round."""
+    """Residuals r_k of n nodes, and which of their units (columns or groups) sleep; a solver keeps both between rounds.
+
+    A unit at a kink or a bound sleeps, that is passes skip it, until the residual has moved far enough to let it move.
+    """
 
     r: Matrix  # (n, d) residual that the last pass ended with
     wake: Vector  # (units,) unit j sleeps while path_k < wake_j; 0: awake, inf: for ever
@@ -67,7 +70,7 @@ class Memory(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Uninitialised arrays to work in; a node uses the entries of its own columns and units."""
+    """Uninitialised arrays for intermediate results of a solver; node k uses the entries of its columns and units."""
 
     before: Vector  # (columns,) x at the start of the round
     pulls: Vector  # (columns,) -A^T r, or the slopes of a group
@@ -76,7 +79,7 @@ class Scratch(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """Arrays and numbers of one node in one round: views that its passes read and write."""
+    """Numbers and views of arrays of one node in one round: gradient w, residual r, row weights h, curvature q."""
 
     k: np.uint64  # position of the node among the n nodes
     first: np.uint64  # units first..last - 1

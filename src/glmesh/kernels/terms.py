@@ -74,7 +74,10 @@ def logistic_step(row, x, slope, curvature):
 
 @inlined
 def pinned_margin(row, x, slope):
-    """Return how far the slope may move before x leaves the kink or bound where it is; -1 if it is at none."""
+    """Return how far `slope`, the derivative of the smooth part, may move before x leaves its kink or bound.
+
+    The margin is >= 0 at a minimiser. Return -1 if x is at no kink and no bound. `row` is (l1, l2, linear, lo, hi).
+    """
     low, high = -math.inf, math.inf  # x stays put while low <= -slope - linear - l2 x <= high
     at_kink = x == 0.0 and row[0] > 0.0
     if not (at_kink or x == row[3] or x == row[4]):
@@ -124,7 +127,10 @@ def conjugate(kind, row, u):
 
 @kernel
 def ray_limit(row, u):
-    """Return the largest s >= 0 with s u in the domain of g_i*, the conjugate of a table row; -1 if 0 is outside."""
+    """Return the largest s >= 0 with s u in the domain of g_i*, the conjugate of a table row's g_i; maybe infinite.
+
+    Return -1 if not even 0 is in the domain. `row` is (l1, l2, linear, lo, hi).
+    """
     limit = math.inf
     if row[1] == 0.0:
         if row[4] == math.inf:

@@ -19,7 +19,7 @@ ONE_ROW = np.zeros(1, dtype=np.uint64)
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A d x n matrix A stored by columns, compressed sparse or dense.
+    """A d x n matrix A stored by columns, compressed sparse or dense, in float64.
 
     Whatever the input (dense, CSR, CSC, float32, 32- or 64-bit indices), the arrays have one type each, so kernels
     compile once.
@@ -35,7 +35,7 @@ class Columns:
     def of(matrix: Data, *, rows: bool = False, name: str = "X") -> Columns:
         """Return a matrix stored by columns or, with `rows=True`, its transpose stored by columns.
 
-        Raises InvalidData for what is no matrix of finite real numbers; the message calls it `name`.
+        Raises InvalidData for what is no matrix of finite real numbers; the message calls the matrix `name`.
         """
         if sp.issparse(matrix):
             if matrix.dtype.kind not in "biuf":
@@ -64,10 +64,10 @@ class Columns:
         return columns
 
     def _check_values(self, rows: bool, name: str) -> None:
-        """Raise InvalidData, which names row and column of the matrix `name`, for the first value that cannot be used.
+        """Raise InvalidData for the first value that is NaN, infinite, or so large that its square is not finite.
 
-        That is NaN, infinity, or a value whose square is not finite. `rows` says that the columns held here are the
-        rows of the user's matrix.
+        The message gives row and column of the value in the user's matrix, called `name`. `rows` says that the columns
+        held here are the rows of the user's matrix.
         """
         if are_usable(self.data):
             return
@@ -94,7 +94,7 @@ class Columns:
 
     @cached_property
     def nonzeros(self) -> Indices:
-        """Number of entries of each column that are not zero, shape (n,), whether it is stored dense or sparse."""
+        """Number of entries of each column that are not zero, shape (n,); zeros that are stored do not count."""
         so_far = np.concatenate([[0], np.cumsum(self.data != 0)])[self.indptr.astype(np.int64)]
         return np.asarray(np.diff(so_far), dtype=np.int64)
 
@@ -113,7 +113,7 @@ class Columns:
 
     @property
     def _starts(self) -> Indices:
-        """Return the position in `data` of the first entry of each column that has any."""
+        """Return the position in `data` of the first entry of each column, for the columns that have any entry."""
         return self.indptr[:-1][self.counts > 0].astype(np.int64)
 
     def take(self, order: Indices) -> Columns:
@@ -145,7 +145,7 @@ class Columns:
         return Columns(self.d, self.indptr, self.indices, data, self.dense)
 
     def widen(self, d: int) -> Columns:
-        """Return the matrix with zero rows appended, d rows in all."""
+        """Return the matrix with zero rows appended at the end, d rows in all; itself if it has d rows already."""
         if d == self.d:
             return self
         if self.dense:
@@ -191,7 +191,10 @@ class Columns:
 
     @staticmethod
     def join(parts: list[Columns]) -> Columns:
-        """Return the matrices side by side as one; sparse if any part is."""
+        """Return one matrix with the columns of all parts, in turn; all parts have d rows.
+
+        The result is sparse if any part is sparse.
+        """
         dense = all(part.dense for part in parts)
         parts = parts if dense else [part._sparse() for part in parts]
         offsets = np.cumsum([0] + [part.nnz for part in parts]).astype(np.uint64)
@@ -205,7 +208,7 @@ class Columns:
         )
 
     def _sparse(self) -> Columns:
-        """Return this matrix in sparse storage."""
+        """Return this matrix with compressed sparse columns; itself if it is not dense."""
         return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
 
 
@@ -219,7 +222,10 @@ def check_indices(matrix: sp.sparray | sp.spmatrix, name: str) -> None:
 
 
 def _dense(matrix: Data, name: str) -> npt.NDArray[np.float64]:
-    """Return a matrix of real numbers as float64, or raise InvalidData that says what it is."""
+    """Return a two-dimensional array of real numbers as float64.
+
+    Raise InvalidData, which calls it `name`, for anything else.
+    """
     refuse_masks(matrix, name)
     try:
         array = np.asarray(matrix)

@@ -76,11 +76,11 @@ OnTotals = TotalMethod[Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What the choice depends on of a problem: kinds and sizes, which all nodes know before the first exchange."""
+    """Kinds and sizes of a problem on which the choice of an acceleration depends, known before the first exchange."""
 
     split: Split
-    length: int  # of Ax: coefficients split by samples, samples split by features
-    n_rows: int  # of all nodes
+    length: int  # length of Ax: coefficients split by samples, samples split by features
+    n_rows: int  # samples of all nodes
     on_totals: OnTotals | None  # method on totals that suits nodes with rows; None: there is none
     smooth: bool  # whether the loss has no kinks
     quadratic: bool  # whether the loss is squared, so that its Hessian is summed once
@@ -92,7 +92,7 @@ class Task:
 
     @staticmethod
     def of(problem: Problem, processes: ProcessGroup = SINGLE_PROCESS) -> Task:
-        """Return what the choice depends on of a problem, equal in all processes that hold a part of its data."""
+        """Return the Task of a problem: its kinds and sizes, equal in all processes that hold a part of its data."""
         own = [(np.count_nonzero(c.data), c.d * c.n, c.n) for c in (part.columns for part in problem.parts)]
         counts = processes.all_gather(own) if isinstance(problem, Shard) else own
         nonzeros, entries, n = (sum(each) for each in zip(*counts, strict=True))
@@ -102,9 +102,10 @@ class Task:
 
     @staticmethod
     def on(spec: ProblemSpec, width: int, n_rows: int, *, sparse: bool = False) -> Task:
-        """Return the task of an objective on `n_rows` rows; `width` is the length of a column of A.
+        """Return the Task of an objective on `n_rows` rows; `width` is the length of a column of A.
 
-        That is the number of features split by samples, and of samples split by features.
+        The width is the number of features split by samples, and of samples split by features. `sparse`: at most SPARSE
+        of the data is not zero.
         """
         by_samples = spec.split == "samples"
         penalties = spec.penalty if isinstance(spec.penalty, list) else [spec.penalty]
@@ -129,30 +130,30 @@ class Task:
 
 
 def _is_bounded(g: Separable) -> bool:
-    """Return whether a variable of g that can move has a bound."""
+    """Return whether some variable of g has a finite bound and is not fixed by equal bounds."""
     table = g.as_table()
     return table is not None and bool(((table.lo < table.hi) & (np.isfinite(table.lo) | np.isfinite(table.hi))).any())
 
 
 def _is_kinked(g: Separable) -> bool:
-    """Return whether g is not quadratic: it has kinks, groups, or the entropy of a logistic loss."""
+    """Return whether g is not quadratic, because it has L1 penalties, groups, or the entropy of a logistic loss."""
     table = g.as_table()
     return table is None or bool((table.l1 > 0).any())
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Exchanges and seconds that messages take on a network."""
+    """Cost model of a network: the exchanges and seconds that messages take."""
 
     info: NetworkInfo
     network: Network
 
     def exchange(self, numbers: int) -> float:
-        """Return the seconds of one exchange in which every node sends so many numbers to all its neighbours."""
+        """Return the seconds of one exchange in which every node sends `numbers` numbers to each neighbour."""
         return self.network.latency + self._seconds(self.degree * numbers)
 
     def total(self, numbers: int) -> tuple[int, float]:
-        """Return (exchanges, seconds) of a total of so many numbers per node, flooded or along the spanning tree.
+        """Return (exchanges, seconds) of a total of `numbers` numbers per node, flooded or along the spanning tree.
 
         Flooding, a node passes all contributions on; along the tree it sends a sum up and the total to its children.
         """
@@ -169,24 +170,24 @@ class Messages:
 
     @cached_property
     def degree(self) -> int:
-        """Neighbours of the node that has most of them."""
+        """Largest number of neighbours that a node has."""
         return int(np.diff(self.info.mixing.matrix.indptr).max()) - 1
 
     @property
     def condition(self) -> float:
-        """Largest over smallest positive eigenvalue of I - W; 1 of a single node."""
+        """Largest over smallest positive eigenvalue of I - W, W the mixing matrix; 1 for a single node."""
         mixing = self.info.mixing
         return mixing.top / (1.0 - mixing.lambda2) if mixing.top > 0 and mixing.lambda2 < 1 else 1.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run with one acceleration is expected to cost."""
+    """Expected cost of a run with one acceleration: rounds, exchanges per round, and seconds of all messages."""
 
-    name: str  # in the table above
-    rounds: int  # expected
-    exchanges: int  # of one round
-    seconds: float  # of the messages of all rounds
+    name: str  # name of the acceleration, in the table above
+    rounds: int  # expected number of rounds
+    exchanges: int  # exchanges of one round
+    seconds: float  # seconds of the messages of all rounds
 
     def __str__(self) -> str:
         each = "an exchange" if self.exchanges == 1 else f"{self.exchanges} exchanges"
@@ -194,17 +195,17 @@ class Estimate:
 
 
 def estimates(task: Task, info: NetworkInfo, network: Network | None = None) -> list[Estimate]:
-    """Return the expected cost of every acceleration that suits a task on a network that stands still, cheapest first.
+    """Return an Estimate for every acceleration that suits a task on a network that stands still, cheapest first.
 
-    Without a `network` messages cost what they do on a `Network()`. The list is empty if nothing suits. Of equal costs
-    the earlier row of the table comes first.
+    `network` None is `Network()`. The list is empty if nothing suits. Of equal costs the earlier row of this module's
+    table comes first.
     """
     messages = Messages(info, Network() if network is None else network)
     return sorted(_rows_of_table(task, messages), key=lambda one: one.seconds)
 
 
 def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
-    """Yield the estimates of the accelerations that suit a task, in the order of the table."""
+    """Yield an Estimate for each acceleration that suits a task, in the order of this module's table."""
     if task.on_totals is not None:
         yield _of_totals(task, messages)
     if not task.gossips:
@@ -219,7 +220,7 @@ def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
 
 
 def _of_totals(task: Task, messages: Messages) -> Estimate:
-    """Return the expected cost of the method on totals of a task; a further method has its line here."""
+    """Return the Estimate of a run with the method on totals that suits the task; there must be one."""
     q, m = task.length, task.n_rows + row_space.SPARE
     if isinstance(task.on_totals, LimitedMemory):
         exchanges, seconds = messages.total(2 * q)

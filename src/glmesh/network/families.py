@@ -279,7 +279,10 @@ def positive_int(n: object, name: str = "n_nodes") -> int:
 
 
 def simple(n: int, tails: NDArray[np.intp], heads: NDArray[np.intp]) -> nx.Graph:
-    """Return the graph with edges tails[i] ~ heads[i], each once, self-loops left out."""
+    """Return the graph on 0, ..., n - 1 with the edges tails[i] ~ heads[i].
+
+    Repeated edges count once, self-loops not at all.
+    """
     apart = tails != heads
     graph = nx.empty_graph(n)
     graph.add_edges_from(zip(tails[apart].tolist(), heads[apart].tolist(), strict=True))
@@ -287,14 +290,17 @@ def simple(n: int, tails: NDArray[np.intp], heads: NDArray[np.intp]) -> nx.Graph
 
 
 def _circulant(n: int, offsets: Iterable[int]) -> nx.Graph:
-    """Return the graph with edges k ~ k + offset mod n for all offsets."""
+    """Return the graph on 0, ..., n - 1 with the edges k ~ k + offset mod n, for every k and every offset."""
     k = np.arange(positive_int(n))[:, None]
     steps = np.fromiter(offsets, dtype=np.intp)
     return simple(n, k + 0 * steps, (k + steps) % n)
 
 
 def _most_square(n: int) -> NDArray[np.intp]:
-    """Return 0, ..., n - 1 as rows x cols, with rows the largest divisor of n up to its square root."""
+    """Return an array of shape (rows, cols) with 0, ..., n - 1 row by row.
+
+    rows is the largest divisor of n up to sqrt(n).
+    """
     n = positive_int(n)
     rows = next(r for r in range(math.isqrt(n), 0, -1) if n % r == 0)
     return np.arange(n).reshape(rows, -1)

@@ -14,7 +14,7 @@ INDEX = np.int32  # one index type, whatever scipy would choose, so that kernels
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
-    """A mixing matrix W and its spectrum.
+    """A mixing matrix W, shape (K, K), symmetric and doubly stochastic, with its eigenvalues λ_1 = 1 >= ... >= λ_K.
 
     Made by `metropolis`, `best_constant`, `optimal`, `uniform` or `from_matrix`, which vouch for W; or by `sequence`,
     of which a single one may be disconnected: it has λ_2 = β = 1 and a consensus gap of 0.
@@ -74,12 +74,15 @@ class Mixing:
 
     @cached_property
     def top(self) -> float:
-        """Upper bound of the largest eigenvalue 1 - λ_K of I - W: exact up to rounding, or up to a thousandth."""
+        """Upper bound of 1 - λ_K, the largest eigenvalue of I - W, λ_K the smallest of W.
+
+        The bound is exact up to rounding for few nodes, up to a thousandth for many.
+        """
         return spectrum.laplacian_bound(self.matrix)
 
 
 def assemble(n: int, rows: NDArray[np.intp], cols: NDArray[np.intp], weights: NDArray[np.float64]) -> Mixing:
-    """Return the n x n mixing matrix W with these weights at (rows, cols), averaged with their transpose.
+    """Return the n x n mixing matrix W with weights[i] at (rows[i], cols[i]), averaged with the transpose.
 
     W is exactly symmetric, and its diagonal is 1 minus the sums of the rows. A link that is given once counts half.
     """

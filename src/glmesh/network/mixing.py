@@ -46,7 +46,7 @@ _OPTIMAL_LINKS = 1024  # half of all pairs of 64 nodes
 
 
 def metropolis(graph: nx.Graph) -> Mixing:
-    """Return Metropolis weights: W_kl = 1 / (1 + max(d_k, d_l)) on the edges, the rest on the diagonal.
+    """Return Metropolis weights: W_kl = 1 / (1 + max(d_k, d_l)) on the edges, d the degrees; rows sum to one.
 
     Nodes need the degrees of their neighbours only, and every connected graph has them.
 
@@ -187,7 +187,7 @@ def uniform(n: int) -> Mixing:
 
 
 def from_matrix(matrix: ArrayLike | sp.sparray, graph: nx.Graph | None = None, *, tol: float = 1e-10) -> Mixing:
-    """Return W = (M + Mᵀ)/2 off the diagonal, the rest on it, for an M that is a mixing matrix up to `tol`.
+    """Return W = (M + Mᵀ)/2 off the diagonal, with rows that sum to one, for an M that is a mixing matrix up to `tol`.
 
     Parameters
     ----------
@@ -267,7 +267,10 @@ def _gossip_scale(lowest: float, highest: float, degree: float) -> float:
 
 
 def _as_square(matrix: ArrayLike | sp.sparray) -> sp.coo_array:
-    """Return the matrix as float64 triplets without duplicates; InvalidNetwork for one that is empty or not square."""
+    """Return a matrix of shape (K, K) as float64 triplets without duplicates.
+
+    InvalidNetwork if it is empty or not square.
+    """
     array = matrix if isinstance(matrix, sp.sparray | sp.spmatrix) else np.asarray(matrix)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise InvalidNetwork(f"a mixing matrix is square, one row per node; got shape {array.shape}")
@@ -305,7 +308,7 @@ def _check_entries(given: sp.coo_array, tol: float) -> None:
 
 
 def _is_bipartite(matrix: sp.csr_array) -> bool:
-    """Return whether a connected graph is bipartite: every edge joins an even and an odd distance from node 0."""
+    """Return whether a connected graph, given by the nonzeros of a matrix, is bipartite: no cycle has odd length."""
     parity = csgraph.shortest_path(matrix, unweighted=True, indices=0) % 2
     links = matrix.tocoo()
     return bool(np.all((parity[links.row] != parity[links.col]) | (links.row == links.col)))

@@ -12,7 +12,11 @@ _CLOSE = 5e-4  # part of the best ratio that `GraphLaplacian.best` may miss; hal
 
 @dataclass(frozen=True)
 class GraphLaplacian:
-    """The links of a connected graph of n > 2 nodes, and the Laplacian L that weights (links,) on them have."""
+    """The links of a connected graph of n > 2 nodes.
+
+    Its methods take weights of shape (links,) and study their Laplacian L. L has minus the weight of link (k, l) at (k,
+    l) and (l, k), and rows that sum to zero.
+    """
 
     n: int  # number of nodes
     tails: NDArray[np.intp]  # (links,) one end of each link, which is given once
@@ -27,7 +31,7 @@ class GraphLaplacian:
         return incidence
 
     def degrees(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the diagonal of L, shape (n,): the sum of the weights of each node's links."""
+        """Return the diagonal of the Laplacian of these weights, shape (n,): each node's sum of weights."""
         both = np.r_[self.tails, self.heads]
         return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
 
@@ -38,21 +42,24 @@ class GraphLaplacian:
         return matrix
 
     def ends(self, weights: NDArray[np.float64]) -> tuple[float, float]:
-        """Return (λ_2, λ_max), the second smallest and the largest eigenvalue of L."""
+        """Return (λ_2, λ_max), the second smallest and the largest eigenvalue of the Laplacian of these weights."""
         spectrum = np.linalg.eigvalsh(self.laplacian(weights))
         return float(spectrum[1]), float(spectrum[-1])
 
     def ratio(self, weights: NDArray[np.float64]) -> float:
-        """Return λ_2/λ_max of L, which gossip with momentum is as fast as."""
+        """Return λ_2/λ_max of the Laplacian L of these weights, in (0, 1].
+
+        Gossip with momentum is faster where it is larger.
+        """
         lowest, highest = self.ends(weights)
         return lowest / highest
 
     def best(self, weights: NDArray[np.float64], cap: int = 200) -> NDArray[np.float64]:
-        """Return weights (links,) with the largest t such that t <= L <= 1 on the vectors of mean zero.
+        """Return weights (links,) that maximise λ_2(L) subject to λ_max(L) <= 1, L their Laplacian.
 
-        At most `cap` Newton steps from `weights` on the barrier -τt - log det(L - t) - log det(1 - L) - Σ log w. It has
-        its minimum within ν/τ of the optimum, with ν = 2(n - 1) + links, and far from zero weights: none is below about
-        _CLOSE/(2ν).
+        At most `cap` Newton steps are made on the barrier -τt - log det(L - t) - log det(1 - L) - Σ log w, where t
+        bounds λ_2 from below. Its minimum is within ν/τ of the optimum, with ν = 2(n - 1) + links, and far from zero
+        weights: none is below about _CLOSE/(2ν).
         """
         lowest, highest = self.ends(weights)
         point = np.append(weights, lowest / 2.0) / (2.0 * highest)
@@ -77,12 +84,17 @@ class GraphLaplacian:
         return point[:-1]
 
     def _slacks(self, point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (L - t I, I - L) at point = (weights, t), both (n, n), made the identity on the constant vectors."""
+        """Return (L - t I, I - L), both (n, n), for point = (weights, t), L the Laplacian of the weights.
+
+        On the constant vectors, where L is zero, both are made the identity.
+        """
         laplacian, t, mean = self.laplacian(point[:-1]), point[-1], 1.0 / self.n
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Return the barrier -tau t - log det(L - t) - log det(1 - L) - sum log w at point = (w, t).
+        """Return the barrier -tau t - log det(L - t) - log det(1 - L) - sum log w, L the Laplacian of w, a float.
+
+        `point` is (w, t), of links + 1 entries.
 
         Determinants are those on vectors of mean zero. The value is infinite where a logarithm is not defined.
         """
@@ -95,7 +107,7 @@ class GraphLaplacian:
         return float(-tau * point[-1] - 2.0 * np.log(roots).sum() - np.log(point[:-1]).sum())
 
     def _derivatives(self, point: NDArray[np.float64], tau: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (gradient, Hessian) of `_barrier` at point = (weights, t), which has links + 1 entries."""
+        """Return the gradient (links + 1,) and Hessian (links + 1, links + 1) of `_barrier` at point = (w, t)."""
         weights, a = point[:-1], self.incidence
         below, above = (np.linalg.inv(slack) for slack in self._slacks(point))
         at_below, at_above = a.T @ (below @ a), a.T @ (above @ a)
@@ -108,9 +120,9 @@ class GraphLaplacian:
         return np.append(slopes, below.trace() - 1.0 - tau), hessian
 
     def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
-        """Return the first of 1, 1/2, 1/4, ... by which `step` lowers the barrier by a tenth of what its slope says.
+        """Return the first s of 1, 1/2, 1/4, ... for which point + s step lowers `_barrier` enough; 0 if none of 40.
 
-        0 if none of 40 does.
+        Enough is a tenth of s times `slope`, the derivative of the barrier along `step`.
         """
         before = self._barrier(point, tau)
         lengths = (0.5**halvings for halvings in range(40))

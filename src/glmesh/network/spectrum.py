@@ -23,7 +23,10 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 def second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return λ_2, the second largest eigenvalue of W; 0 for exact averaging and one node, 1 if W is disconnected."""
+    """Return λ_2, the second largest eigenvalue of the mixing matrix W; 0 for exact averaging, 1 if disconnected.
+
+    For one node 0 too. Up to `dense_limit` nodes all eigenvalues are computed, beyond λ_2 by Lanczos' method.
+    """
     n = matrix.shape[0]
     if is_averaging(matrix):
         return 0.0
@@ -39,7 +42,10 @@ def second_eigenvalue(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> f
 
 
 def absolute_eigenvalue(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return β = max(λ_2, -λ_K), the second largest absolute eigenvalue of W, given λ_2; 0 for exact averaging."""
+    """Return β = max(λ_2, -λ_K), the second largest absolute eigenvalue of the mixing matrix W; 0 for exact averaging.
+
+    `lambda2` is λ_2. Up to `dense_limit` nodes eigenvalues are computed densely, beyond by Lanczos' method.
+    """
     if is_averaging(matrix):
         return 0.0
     if 1.0 - 2.0 * matrix.diagonal().min() <= lambda2:  # Gershgorin: λ_K >= 2 min W_kk - 1
@@ -51,9 +57,10 @@ def absolute_eigenvalue(matrix: sp.csr_array, lambda2: float, dense_limit: int =
 
 
 def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT) -> float:
-    """Return σ_max(P - 11ᵀ/K) of the product P of all factors, the first one applied first.
+    """Return σ_max(P - 11ᵀ/K) of the product P of all mixing matrices `factors`, the first one applied first.
 
-    It is the factor, at most 1, by which these exchanges in a row shrink the distance from the mean.
+    That largest singular value, at most 1, is the factor by which these exchanges in a row shrink the distance from the
+    mean. Up to `dense_limit` nodes it is computed densely.
     """
     n = factors[0].shape[0]
     if n <= dense_limit:
@@ -114,12 +121,12 @@ def consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE
 
 
 def proven_gap(matrix: sp.csr_array, gap: float) -> float:
-    """Return `gap` less rounding, if λ_2 <= 1 - gap is proven; else 0.
+    """Return `gap` less rounding if the second largest eigenvalue λ_2 of the matrix W is proven to be <= 1 - gap.
 
-    A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1 - gap) I - W
-    = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1. The factors are
-    exact for a matrix that is off by a few r eps abs(L) abs(U), with r the longest row of L, and no eigenvalue moves by
-    more than that.
+    Otherwise 0. A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1
+    - gap) I - W = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1.
+    The factors are exact for a matrix that is off by a few r eps abs(L) abs(U), with r the longest row of L, and no
+    eigenvalue moves by more than that.
     """
     try:
         factors = _factor(matrix, 1.0 - gap)
@@ -133,13 +140,16 @@ def proven_gap(matrix: sp.csr_array, gap: float) -> float:
 
 
 def is_averaging(matrix: sp.csr_array) -> bool:
-    """Return whether W = 11ᵀ/K up to rounding; its other eigenvalues are then 0, as ‖W - 11ᵀ/K‖ bounds them."""
+    """Return whether W = 11ᵀ/K up to rounding: one exchange makes all nodes' values equal to their mean.
+
+    All eigenvalues of W but the largest are then 0, as ‖W - 11ᵀ/K‖ bounds them.
+    """
     n = matrix.shape[0]
     return bool(matrix.nnz == n * n and abs(matrix.data - 1.0 / n).reshape(n, n).sum(axis=1).max() <= ROUNDING)
 
 
 def _is_disconnected(matrix: sp.csr_array) -> bool:
-    """Return whether the graph of W is disconnected."""
+    """Return whether the graph whose edges are the nonzeros of a mixing matrix W is disconnected."""
     return bool(csgraph.connected_components(matrix, directed=False, return_labels=False) > 1)
 
 
@@ -158,7 +168,10 @@ def _start(n: int) -> NDArray[np.float64]:
 
 
 def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start: NDArray[np.float64]) -> float:
-    """Return the second largest eigenvalue of a mixing matrix W, given as x -> W x; raise ArpackNoConvergence."""
+    """Return the second largest eigenvalue of a mixing matrix W, given as x -> W x, by Lanczos' method from `start`.
+
+    `start` has mean zero, shape (n,). Raise ArpackNoConvergence if the method does not converge.
+    """
     n = len(start)
     # W - 2·11ᵀ/K has the eigenvalues of W, with -1, below all others, in the place of 1
     deflated = splinalg.LinearOperator((n, n), lambda x: apply(x) - 2.0 * x.mean(), dtype=np.float64)
@@ -167,9 +180,9 @@ def _lanczos(apply: Callable[[NDArray[np.float64]], NDArray[np.float64]], start:
 
 
 def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> float:
-    """Return 1 - λ_2 as 1 / λ_max of the inverse of I - W on the vectors of mean zero.
+    """Return 1 - λ_2, λ_2 the second largest eigenvalue of a mixing matrix W, by Lanczos on the inverse of I - W.
 
-    For graphs that mix slowly: those have small cuts, and so a cheap factorisation.
+    `start` has mean zero, shape (n,). For graphs that mix slowly: those have small cuts, and so a cheap factorisation.
     """
     n = matrix.shape[0]
     # with x_0 = 0 the rest of (I - W) x = b is positive definite, and b has mean zero, so row 0 follows

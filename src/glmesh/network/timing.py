@@ -63,7 +63,10 @@ class Clock:
         self._sent: Vector = np.zeros(n)  # [s] at which a node's link is free again
 
     def compute(self, nonzeros: Vector) -> None:
-        """Advance every node's clock by the seconds that it takes to visit `nonzeros` entries of data, shape (n,)."""
+        """Advance node k's clock by the seconds in which it works through nonzeros[k] entries of data.
+
+        `nonzeros` is (n,).
+        """
         self.times = self.times + nonzeros / self.speeds
 
     def wait(self, seconds: Vector) -> None:
@@ -84,14 +87,14 @@ class Clock:
         self.times = arrivals
 
     def state(self) -> list[Vector]:
-        """Return [times of the nodes, times at which their links are free again], for `restore`."""
+        """Return [times of the nodes, times at which their links are free again], both (n,), in virtual seconds."""
         return [self.times, self._sent]
 
     def restore(self, state: list[Vector]) -> None:
-        """Set the clocks to what `state` returned."""
+        """Set the clocks to a list that `state` returned earlier."""
         self.times, self._sent = state
 
     @property
     def seconds(self) -> float:
-        """Virtual seconds at which the last node is done."""
+        """Virtual seconds at which the slowest node is done: the largest of all clocks."""
         return float(self.times.max())

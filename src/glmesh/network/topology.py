@@ -266,7 +266,7 @@ def check_connected(linked: sp.csr_array, labels: Sequence[object], what: str = 
 
 
 def _by_name(name: str, n: int, seed: int) -> nx.Graph:
-    """Return the graph on n nodes with one of `names()`; `seed` is that of the random ones."""
+    """Return the graph on n nodes that is called `name`, one of `names()`; `seed` is used by the random ones."""
     if name in _FIXED:
         return _FIXED[name](n)
     if match := re.fullmatch(r"(\d+)-cycle", name):
@@ -278,13 +278,13 @@ def _by_name(name: str, n: int, seed: int) -> nx.Graph:
 
 
 def check_name(name: str) -> None:
-    """Raise InvalidInput unless `build` knows a name; whether it fits a number of nodes is left to `build`."""
+    """Raise InvalidInput unless `name` is one that `build` knows; whether it fits a number of nodes is not checked."""
     if name not in (*_FIXED, "erdos-renyi") and not re.fullmatch(r"\d+-cycle|random-(\d+-)?regular", name):
         raise InvalidInput(f"{unknown('topology', name, names())} (with any integer in k-cycle and random-k-regular)")
 
 
 def _read(topology: object) -> nx.Graph:
-    """Return a networkx graph of whatever networkx can read; a directed one is refused, not made undirected."""
+    """Return the networkx graph of any object that networkx can convert; raise InvalidNetwork if that is directed."""
     if getattr(topology, "is_directed", bool)():
         raise InvalidNetwork("the graph is directed, but both ends of an edge talk; use graph.to_undirected()")
     if isinstance(topology, nx.Graph):

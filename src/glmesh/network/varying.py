@@ -119,7 +119,10 @@ def _window(matrices: Sequence[sp.csr_array], start: int, window: int) -> list[s
 
 
 def _unreached_node(matrices: Sequence[sp.csr_array]) -> int | None:
-    """Return the first node that all graphs together do not connect with node 0; None if they connect all."""
+    """Return the smallest node that the links of all matrices together do not connect with node 0.
+
+    None if there is none.
+    """
     links = [matrix.tocoo() for matrix in matrices]
     rows, cols = np.concatenate([link.row for link in links]), np.concatenate([link.col for link in links])
     _, piece = csgraph.connected_components(sp.coo_array((np.ones(len(rows)), (rows, cols)), shape=links[0].shape))
@@ -137,7 +140,10 @@ def _check_connects(matrices: Sequence[sp.csr_array], window: int | None = None)
         )
 
     def first_cut(length: int) -> tuple[int, int] | None:
-        """Return (start, a node out of reach) of the first window of that length that is disconnected; else None."""
+        """Return (start, node) of the first window of `length` exchanges that leaves node and node 0 unconnected.
+
+        None if all windows connect all nodes.
+        """
         reached = ((t, _unreached_node(_window(matrices, t, length))) for t in range(period))
         return next(((t, node) for t, node in reached if node is not None), None)
 

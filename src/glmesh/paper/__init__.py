@@ -37,9 +37,10 @@ def run(
     pictures: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Findings]:
-    """Run experiments by name; write their files, and the page of all that is in the folder; return their findings.
+    """Run experiments by name and write their files; return the findings of each, in the order of `names`.
 
-    `pictures` draws panels too; `say` takes a text about each experiment when it is done.
+    After each experiment report.md is written, with all experiments whose files are in the folder. `pictures` draws
+    panels too; `say` is called with a text about each experiment when it is done.
     """
     findings = []
     for name in names:
@@ -52,7 +53,7 @@ def run(
 
 
 def write_page(folder: Path) -> Path:
-    """Write report.md, one page of all experiments whose files are in a folder, whenever run; return its path."""
+    """Write report.md, one page of all experiments whose files are in `folder`; return its path."""
     parts = [folder / f"{name}.md" for name in EXPERIMENTS]
     text = "\n".join(part.read_text(encoding="utf-8") for part in parts if part.exists())
     seen, not_seen = text.count("\n- Seen: "), text.count("\n- Not seen: ")

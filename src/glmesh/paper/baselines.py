@@ -21,7 +21,7 @@ Entrant = tuple[str, Split, Make]  # name, split of the problem, and the method
 
 
 def ridge_baselines(settings: Settings) -> Findings:
-    """Compare printed CoLA, rivals and our default on ridge regression (URL, ring of 16); return the findings."""
+    """Compare the published CoLA, rivals and our default on ridge regression (URL, ring of 16); return the findings."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("CoLA dual", "samples", Cola.printed),
@@ -36,7 +36,7 @@ def ridge_baselines(settings: Settings) -> Findings:
 
 
 def lasso_baselines(settings: Settings) -> Findings:
-    """Compare printed CoLA, rivals and our default on the Lasso (webspam or news20, ring of 16); return findings."""
+    """Compare the published CoLA, rivals and our default on the Lasso (webspam or news20); return the findings."""
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("DIGing", "features", lambda: Diging("auto", subgradients=True)),
@@ -50,7 +50,7 @@ def lasso_baselines(settings: Settings) -> Findings:
 
 
 def consensus(settings: Settings) -> Findings:
-    """Follow the consensus violation of printed CoLA on the problems of both comparisons; return the findings."""
+    """Follow the consensus violation of the published CoLA, sum_k ``|v_k - Ax|^2``; return the findings."""
     url, spam = settings.load("url"), settings.load("webspam", "news20")
     cases: list[tuple[str, DataSet, Problem]] = [
         ("ridge, primal", url, _problem("ridge", url, RIDGE[0], "features")),
@@ -80,7 +80,7 @@ def consensus(settings: Settings) -> Findings:
 
 
 def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem:
-    """Return ridge regression or the Lasso, by `kind`, on a data set; `strength` is lambda per sample."""
+    """Return the Problem of ridge regression or the Lasso, by `kind`; `strength` is lambda per sample."""
     penalty = "l2" if kind == "ridge" else "l1"
     return Problem.glm(data.X, data.y, penalty=penalty, alpha=strength * len(data.y), split=split)
 
@@ -88,7 +88,10 @@ def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem
 def _baselines(
     settings: Settings, kind: str, data: DataSet, strengths: tuple[float, ...], entrants: list[Entrant]
 ) -> Findings:
-    """Compare all entrants on `kind` ("ridge" or "lasso") at each strength of the penalty; return the findings."""
+    """Compare all entrants on `kind` ("ridge" or "lasso") and a data set; return the findings.
+
+    They are compared once for each of `strengths`, weights lambda of the penalty per sample.
+    """
     panels, claims, proven = [], [], []
     for strength in strengths:
         best = reference(_problem(kind, data, strength, "features"), tol=1e-8, max_rounds=settings.pick(200, 500))
@@ -133,9 +136,10 @@ def verdicts(traces: Sequence[Trace], strength: float) -> list[Claim]:
 
 
 def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: str, what: str) -> Claim:
-    """Return the verdict on CoLA against DIGing and D-ADMM as in the paper, with the cost of tuned D-ADMM beside it.
+    """Return the verdict on whether CoLA needs less than DIGing and D-ADMM, as the paper says.
 
-    The cost is `key`, called `what` in the text, when `of_start` came down to the goal.
+    Tuned D-ADMM is told too. What is compared is `key` (a name of KEYS, called `what` in the text) when `of_start`, the
+    suboptimality relative to that at zero, came down to `goal`.
     """
     costs = {trace.name: cost(trace, goal, key) for trace in traces}
     best_cola = min(costs[name] for name in _COLA if name in costs)
@@ -153,7 +157,7 @@ def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: 
 
 
 def _against_newer(traces: Sequence[Trace], strength: float, goal: float) -> Claim:
-    """Return the verdict on printed CoLA and our default among all methods in communications; no claim of the paper."""
+    """Return our own claim, not the paper's: the published CoLA or our default needs the fewest communications."""
     costs = {trace.name: cost(trace, goal, "communications") for trace in traces}
     sent = {trace.name: cost(trace, goal, "bytes") for trace in traces}
     winner, thrifty = min(costs, key=lambda name: costs[name]), min(sent, key=lambda name: sent[name])

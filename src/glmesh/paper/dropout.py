@@ -25,17 +25,20 @@ CHANCES = (0.5, 0.7, 0.9, 1.0)  # p, the probability that a node takes part in a
 
 
 def dropout(settings: Settings) -> Findings:
-    """Follow printed CoLA when nodes are away at random and keep their variables ("freeze"); return the findings."""
+    """Follow the published CoLA when nodes are away at random and keep their variables; return the findings."""
     return _dropout(settings, "freeze")
 
 
 def dropout_reset(settings: Settings) -> Findings:
-    """Follow printed CoLA when nodes are away at random and lose their variables ("reset"); return the findings."""
+    """Follow the published CoLA when nodes are away at random and lose their variables; return the findings."""
     return _dropout(settings, "reset")
 
 
 def _dropout(settings: Settings, model: str) -> Findings:
-    """Follow printed CoLA for each probability in CHANCES; `model` says what nodes lose that are away."""
+    """Follow the published CoLA for each probability in CHANCES that a node takes part in a round.
+
+    Return the findings. `model` is "freeze" or "reset": nodes that are away keep their variables, or lose them.
+    """
     data = settings.load("url")
     problem = Problem.glm(data.X, data.y, alpha=LAMBDA * len(data.y))
     best = reference(problem, tol=1e-8, max_rounds=settings.pick(200, 500))
@@ -59,7 +62,10 @@ def _dropout(settings: Settings, model: str) -> Findings:
 
 
 def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
-    """Return the verdicts on nodes that keep their variables: a monotone decrease, and faster with a larger p."""
+    """Return two verdicts on nodes that keep their variables while away: monotone decrease, and faster with a larger p.
+
+    The probability that a node takes part in a round is p.
+    """
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]
     listed = ", ".join(f"{trace.name}: {told(value)}" for trace, value in zip(traces, rounds, strict=True))
@@ -71,7 +77,10 @@ def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
 
 
 def _claim_of_resetting(traces: Sequence[Trace]) -> Claim:
-    """Return the verdict on nodes that lose their variables: it oscillates, and is slow; the last trace has p = 1."""
+    """Return the verdict on nodes that lose their variables while away: the error oscillates, and falls slowly.
+
+    The last of the traces is that without absences, p = 1.
+    """
     *shaken, steady = traces
     oscillates = all(rises(trace) > 0 for trace in shaken)
     slow = all(np.nanmin(trace.history["of_start"]) > steady.last["of_start"] for trace in shaken)
@@ -80,7 +89,7 @@ def _claim_of_resetting(traces: Sequence[Trace]) -> Claim:
 
 
 def _figures(traces: Sequence[Trace]) -> str:
-    """Return a text with the largest rise of each trace in a round, and its suboptimality at the end."""
+    """Return a text with each trace's largest rise of `of_start` in a round, and its value at the end."""
     up = ", ".join(f"{trace.name}: {rises(trace):.1e}" for trace in traces)
     ends = ", ".join(f"{trace.name}: {trace.last['of_start']:.1e}" for trace in traces)
     return f"Largest rise in a round, of the start: {up}. At the end: {ends}."

@@ -27,14 +27,17 @@ NODES = 16
 
 @dataclass(frozen=True)
 class Settings:
-    """Size of the experiments, and the folder of their data."""
+    """Settings of all experiments: quick or full, the folder of data sets, and the seed."""
 
     quick: bool = False  # stand-ins and few rounds, for a minute
     folder: str | PathLike[str] | None = None  # of the user's data sets
     seed: int = 0  # of all that is random
 
     def load(self, *names: str) -> DataSet:
-        """Return the first of these data sets that there is a file of; else, or if quick, the stand-in of the first."""
+        """Return the first of the named data sets of which `folder` has a file.
+
+        If there is none, or if `quick`, the small random stand-in of the first name is returned.
+        """
         if not self.quick:
             for name in names:
                 if data.find(data.ENTRIES[name], self.folder) is not None:
@@ -42,13 +45,13 @@ class Settings:
         return data.load(names[0], real=False)
 
     def pick(self, quick: int, full: int) -> int:
-        """Return `quick` for quick experiments, else `full`."""
+        """Return `quick` if these are the settings of quick experiments, else `full`."""
         return quick if self.quick else full
 
     def follow(
         self, problem: Problem, method: Method[Any, Any], best: Reference, watch: Watch, name: str, **options: Any
     ) -> Trace:
-        """Run a method over NODES nodes, by default on a ring, on the clock of NETWORK; return its trace.
+        """Run a method over NODES nodes, by default on a ring, on the clock of NETWORK; return its costs and errors.
 
         `best` is the optimum, `watch` says when the run ends, `options` are those of `Run`.
         """
@@ -72,7 +75,7 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """Results of an experiment: verdicts on claims, pictures and a table, which `publish` writes."""
+    """Results of an experiment: verdicts on claims, pictures and a table, which `publish` writes to files."""
 
     name: str  # of its files, without the ending
     title: str
@@ -109,14 +112,17 @@ def falls(values: Sequence[float]) -> bool:
 
 
 def rises(trace: Trace, key: str = "of_start", slack: float = 1e-9) -> float:
-    """Return the largest rise of `key` between two successive measurements, less `slack` of its maximum; 0: never."""
+    """Return the largest rise of `key` (a name of KEYS) between two successive looks; 0 if there is none.
+
+    Rises of up to `slack` times the largest absolute value do not count.
+    """
     values = trace.history[key]
     top = np.nanmax(np.abs(values))
     return float(max(np.diff(values).max(initial=0.0) - slack * top, 0.0))
 
 
 def cost(trace: Trace, goal: float, key: str) -> float:
-    """Return `key` (a name of KEYS) when `of_start` first was at or below the goal; infinite if it never was."""
+    """Return `key` (a name of KEYS) at the first look with `of_start` <= goal; infinite if there is none."""
     hit = trace.first(goal, "of_start")
     return np.inf if hit is None else hit[key]
 
@@ -127,7 +133,10 @@ def told(value: float) -> str:
 
 
 def common_goal(traces: Sequence[Trace], least: float = 1e-8) -> float:
-    """Return the lowest `of_start` of the form 1, 2 or 5 times a power of ten, at least `least`, that all reached."""
+    """Return the lowest goal that all traces reached: 1, 2 or 5 times a power of ten, and at least `least`.
+
+    The goal is one of `of_start`, the suboptimality relative to that at zero.
+    """
     reached = max(max(float(np.nanmin(trace.history["of_start"])) for trace in traces), least)
     power = 10.0 ** np.floor(np.log10(reached))
     return float(next(part * power for part in (1, 2, 5, 10) if part * power >= reached))

@@ -18,14 +18,14 @@ LAMBDA = 1e-6  # per sample, as in the paper
 
 @cache
 def weak_lasso(settings: Settings) -> tuple[DataSet, Problem, Reference]:
-    """Return (data, problem, optimum) of the Lasso on RCV1 that `local-passes` and `topologies` share."""
+    """Return (data, problem, proven optimum) of the Lasso on RCV1 that `local-passes` and `topologies` share."""
     data = settings.load("rcv1")
     problem = Problem.glm(data.X, data.y, penalty="l1", alpha=LAMBDA * len(data.y))
     return data, problem, reference(problem, tol=1e-7, max_rounds=settings.pick(200, 300))
 
 
 def local_passes(settings: Settings) -> Findings:
-    """Compare printed CoLA with kappa = 1, 2, 4, ... passes over a node's data a round: Lasso on RCV1, ring of 16."""
+    """Compare the published CoLA with kappa = 1, 2, 4, ... passes over a node's data a round; return the findings."""
     data, problem, best = weak_lasso(settings)
     kappas = (1, 4, 16, 64) if settings.quick else (1, 2, 4, 8, 16, 32)
     watch = Watch(max_communications=settings.pick(300, 250))
@@ -44,9 +44,9 @@ def local_passes(settings: Settings) -> Findings:
 
 
 def verdicts(kappas: Sequence[int], traces: Sequence[Trace]) -> list[Claim]:
-    """Return the verdicts on local passes: more passes need fewer rounds, and time is a trade-off.
+    """Return two verdicts on local passes: more of them need fewer rounds, and a middle number the least time.
 
-    kappas[i] is the number of passes a round of traces[i].
+    The run of traces[i] makes kappas[i] passes a round.
     """
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]

@@ -21,7 +21,7 @@ from glmesh.paper.passes import LAMBDA, weak_lasso
 
 
 def topologies(settings: Settings) -> Findings:
-    """Compare printed CoLA on five graphs with Metropolis weights: Lasso on RCV1, 16 nodes; return the findings."""
+    """Compare the published CoLA on five graphs of 16 nodes, Lasso on RCV1; return the findings."""
     data, problem, best = weak_lasso(settings)
     graphs = {
         "ring": topology.ring(NODES),

@@ -14,7 +14,10 @@ R = TypeVar("R")
 
 @cache
 def _controller() -> Any:
-    """Return the libraries that this process has loaded; finding them takes milliseconds."""
+    """Return threadpoolctl's controller of the BLAS libraries that this process has loaded.
+
+    Finding them takes milliseconds.
+    """
     return ThreadpoolController()
 
 

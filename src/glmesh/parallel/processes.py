@@ -28,21 +28,33 @@ class ProcessGroup:
     simulates = True  # whether the network is simulated within this process
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """Return the ids of the nodes of each block of this process, ascending, at most `n_blocks` blocks."""
+        """Return the ids of the nodes of each block that this process hosts: at most `n_blocks` ascending arrays."""
         return [part for part in np.array_split(np.arange(n_nodes), n_blocks) if len(part)]
 
     def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> Any:
-        """Return the transport to the nodes of other processes, or None if this process hosts all nodes."""
+        """Return the transport to the nodes of other processes; None if this process hosts all nodes.
+
+        local_blocks[i] are the ids of the nodes of this process's block i.
+        """
         return None
 
     def refuse(self, *, network: Network | None, plan: Plan) -> None:
-        """Raise InvalidInput for an option that these processes do not support; a single process supports all."""
+        """Raise InvalidInput for a virtual clock (`network`) or fault plan that these processes do not support.
+
+        A single process supports all.
+        """
 
     def hurry(self, seconds: float = math.inf) -> None:
-        """Give up waiting for other processes after so many seconds from now; a single process waits for none."""
+        """Give up waiting for other processes `seconds` seconds from now.
+
+        Does nothing here, where there is a single process.
+        """
 
     def all_gather(self, parts: Sequence[T]) -> list[T]:
-        """All-gather: return the entries of all processes, in node order."""
+        """All-gather: return the list of the entries of all processes, in node order.
+
+        `parts` are this process's entries.
+        """
         return list(parts)
 
     def all_gather_rows(self, parts: Sequence[npt.NDArray[D]]) -> npt.NDArray[D]:
@@ -50,11 +62,14 @@ class ProcessGroup:
         return np.concatenate(list(parts))
 
     def gather(self, parts: list[T]) -> list[T] | None:
-        """Gather: return the entries of all processes, in node order, at rank 0 and None elsewhere."""
+        """Gather: return the list of the entries of all processes, in node order, at rank 0; None at other ranks."""
         return parts
 
     def scatter(self, parts: list[T] | None) -> list[T]:
-        """Scatter: return this process's share of `parts`, one entry per block; `parts` is read at rank 0 only."""
+        """Scatter: return the entries of `parts` that belong to this process, one per block.
+
+        `parts` is read at rank 0 only.
+        """
         assert parts is not None
         return parts
 
@@ -71,11 +86,14 @@ class ProcessGroup:
         return flag
 
     def fold_in(self, carry: Vector) -> Vector:
-        """Begin this rank's step of a fold: return `carry` at rank 0, elsewhere what the rank before passed on."""
+        """Begin this rank's step of a fold over ranks: return `carry` at rank 0, else the vector passed on to here."""
         return carry
 
     def fold_out(self, carry: Vector) -> Vector:
-        """End this rank's step of a fold: pass `carry` on to the next rank; return the last rank's, at all ranks."""
+        """End this rank's step of a fold over ranks: pass the vector `carry` on to the next rank.
+
+        Return the `carry` of the last rank, at all ranks.
+        """
         return carry
 
 

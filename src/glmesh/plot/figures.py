@@ -144,7 +144,7 @@ def topology(graph: nx.Graph, *, path: Path | None = None, title: str | None = N
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """Return an empty figure of `width` by `height` inches; ImportError says what to install."""
+    """Return an empty figure of `width` by `height` inches; raise ImportError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -162,14 +162,17 @@ def _finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
 
 
 def save(figure: "Figure", path: Path, **options: Any) -> None:
-    """Write a figure whole or not at all, in the format that the name ends in; a name without one gets .png."""
+    """Write a figure to a file whole or not at all, in the format of the name's ending.
+
+    A name without one gets .png.
+    """
     path = pathlib.Path(path)
     path = path if path.suffix else path.with_name(f"{path.name}.png")
     write_atomically(path, lambda stream: figure.savefig(stream, format=path.suffix[1:], **options))
 
 
 def _relative(history: Mapping[str, Vector], key: str) -> Vector:
-    """Return history[key] / abs(objective), shape (n_looks,); not finite where the objective is 0."""
+    """Return history[key] / abs(objective) at each record, shape (n_records,); not finite where the objective is 0."""
     with np.errstate(all="ignore"):
         return np.asarray(history[key]) / np.abs(history["objective"])
 
@@ -177,9 +180,10 @@ def _relative(history: Mapping[str, Vector], key: str) -> Vector:
 def _panel(
     axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vector], label: str, goal: float | None = None
 ) -> None:
-    """Draw curves against communications with a log scale: the first as a line, the second as points.
+    """Draw one or two curves (label -> values) against communications, y on a log scale: a line, then points.
 
-    `label` is the heading; ticks show communications, and the bytes sent by then.
+    `label` is the heading, `goal` a horizontal line (None: none). Ticks show communications, and the bytes sent by
+    then.
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -214,7 +218,7 @@ def _panel(
 
 
 def _say_agreed(axes: "Axes", histories: Sequence[Mapping[str, Vector]]) -> None:
-    """Replace a panel of consensus violations by a sentence where nodes hold one model and there are none: NaN."""
+    """Replace a panel of consensus violations by "all nodes hold the same model" if all violations are NaN."""
     if all(np.isnan(history["consensus"]).all() for history in histories):
         for text in list(axes.texts):
             text.remove()
@@ -223,14 +227,15 @@ def _say_agreed(axes: "Axes", histories: Sequence[Mapping[str, Vector]]) -> None
 
 
 def _above(values: Vector, floor: float) -> Vector:
-    """Return values as a log axis can show them: zeros at the floor, all within what float64 has logarithms of."""
+    """Return values >= 0 as a log axis can show them: zeros become `floor`, others are clipped to [1e-300, 1e300]."""
     return np.where(values > 0, values.clip(1e-300, 1e300), floor)
 
 
 def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> float:
     """Give axes a log scale that spans all curves and the goal in whole decades; draw the goal; return the floor.
 
-    The floor is where zeros lie: a decade below all else, and marked 0. There is none (nan) where no value is zero.
+    The floor is the y at which zeros are drawn: a decade below all else, and marked 0. NaN is returned where no value
+    is zero.
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -262,7 +267,7 @@ def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> flo
 
 
 def _end(axes: "Axes", x: float, drawn: float, value: float) -> None:
-    """Mark the end of a curve with a dot and its value."""
+    """Mark the end of a curve, at (x, drawn), with a dot and the text of `value`."""
     axes.scatter([x], [drawn], s=36, color=BLUE, edgecolors="white", linewidths=0.8, zorder=5, clip_on=False)
     axes.annotate(
         f"{value:.2g}", (x, drawn), xytext=(7, 0), textcoords="offset points", color=BLUE, fontsize=9, ha="left",
@@ -321,7 +326,7 @@ def _shares(flags: Flags, edges: Vector) -> Matrix:
 
 
 def _layout(graph: nx.Graph) -> dict[Hashable, Vector]:
-    """Return the (x, y) of each node.
+    """Return node -> array (x, y) of its place in a drawing.
 
     Rings, chains and what contains them in order lie on a circle, a star around its hub, all else by springs.
     """
@@ -340,7 +345,7 @@ def _layout(graph: nx.Graph) -> dict[Hashable, Vector]:
 
 
 def _circle(nodes: list[Hashable]) -> dict[Hashable, Vector]:
-    """Return the (x, y) of each node, evenly spaced on the unit circle, from the top and clockwise."""
+    """Return node -> array (x, y), evenly spaced on the unit circle, from the top and clockwise."""
     angles = 2 * np.pi * np.arange(len(nodes)) / max(len(nodes), 1)
     return {node: np.array([np.sin(angle), np.cos(angle)]) for node, angle in zip(nodes, angles, strict=True)}
 

@@ -141,22 +141,26 @@ class _LogScale(NamedTuple):
 
     @staticmethod
     def of(y: Vector, aims: list[float]) -> "_LogScale":
-        """Return the axis that spans all y >= 0, shape (m,), and aims > 0; zeros lie a decade below all else."""
+        """Return the axis that spans all y >= 0, shape (m,), and all aims > 0; zeros lie a decade below all else."""
         spans = np.log10([*y[y > 0], *aims] or [1e-16]).clip(-99, 99)  # labels reach no further
         zero = bool((y == 0).any())
         low, high = float(np.floor(spans.min())) - 1 if zero else float(spans.min()), float(spans.max())
         return _LogScale(low, high, zero) if high - low >= 1e-6 else _LogScale(low - 0.5, high + 0.5, zero)
 
     def logs(self, y: Vector) -> Vector:
-        """Return the exponents of ten at which y >= 0 is drawn, of the shape of y."""
+        """Return log10(y), in the shape of y, clipped to [-99, 99]; the lower end of the axis where y is 0."""
         return np.where(y > 0, np.log10(np.where(y > 0, y, 1.0)).clip(-99, 99), self.low)
 
     def up(self, exponents: Vector | float) -> Vector:
-        """Return how far up the axis these exponents of ten are: 0 at its lower end, 1 at the upper one."""
+        """Return how far up the axis powers of ten with these exponents are: 0 at its lower end, 1 at the upper one."""
         return (np.asarray(exponents, dtype=np.float64) - self.low) / (self.high - self.low)
 
     def marks(self, height: int) -> list[tuple[float, str]]:
-        """Return (exponent of ten, label) for the marks: at decades, thinned out to every other of `height` rows."""
+        """Return [(exponent of ten, label)] of the marks on an axis of `height` rows.
+
+        Marks are at decades, at most one in two rows; an axis with fewer than two decades has its ends and middle
+        marked.
+        """
         first, last = ceil(self.low), floor(self.high)
         step = max(ceil(2 * (last - first + 1) / height), 1)
         decades = [decade for decade in range(first, last + 1) if decade % step == 0]
@@ -177,12 +181,12 @@ class _Canvas:
         self._below: dict[tuple[int, int], str] = {}  # shown where there is no dot
 
     def dot(self, x: float, y: float) -> Dot:
-        """Return the dot (from the top, from the left) at the point x, y of [0, 1]², origin at the bottom left."""
+        """Return the dot (row from the top, column from the left) at the point (x, y) of the unit square, y upwards."""
         rows, columns = self._dots.shape
         return round((1 - y) * (rows - 1)), round(x * (columns - 1))
 
     def cell(self, dot: Dot) -> tuple[int, int]:
-        """Return the line and the column of the character that holds a dot."""
+        """Return (line, column) of the character that holds a dot."""
         return dot[0] // self._bits.shape[0], dot[1] // self._bits.shape[1]
 
     def line(self, y: Vector) -> int:
@@ -197,7 +201,7 @@ class _Canvas:
             self._dots[down.round().astype(int), across.round().astype(int)] = True
 
     def rule(self, line: int, word: str) -> None:
-        """Draw a broken line below all else, with a word at its left end, where curves have not come down yet."""
+        """Draw a broken horizontal line with `word` at its left end, shown only where the canvas has no dots."""
         self._below |= {(line, column): "-" if self._ascii else "╌" for column in range(0, self.width, 2)}
         self._below |= {(line, i): letter for i, letter in enumerate(f"{word} "[: self.width])}
 

@@ -21,10 +21,10 @@ Offers = Mapping[str, Contract]
 
 
 def named_matrix(X: Data, name: str) -> tuple[Data, Names]:
-    """Return (X, names of its columns); a data frame becomes a float64 array, anything else is returned as it is.
+    """Return (X, names of its columns); names is None if X is no data frame, or its columns are not named by texts.
 
-    InvalidData names the column of a data frame that is doubled or holds text, a missing value or infinity; `name` is
-    what messages call X.
+    A data frame becomes a float64 array, anything else is returned as it is. InvalidData names the column of a data
+    frame that is doubled or holds text, a missing value or infinity; `name` is what messages call X.
     """
     if not hasattr(X, "columns") or not hasattr(X, "to_numpy"):
         refuse_masks(X, name)
@@ -48,7 +48,10 @@ def named_matrix(X: Data, name: str) -> tuple[Data, Names]:
 
 
 def _numbers(values: Array, name: str, columns: Iterable[object]) -> Matrix:
-    """Return the values of a data frame as float64, NaN where one is missing; refuse what is no number, by column."""
+    """Return the values of a data frame as float64, shape (m, p), NaN where one is missing.
+
+    Raise InvalidData, which names X (`name`), row and column, for a value that is no number.
+    """
     out = np.empty(values.shape)
     for k, column in enumerate(columns):
         for row, value in enumerate(values[:, k].tolist()):
@@ -87,9 +90,9 @@ def check_finite(X: SampleMatrix, name: str, names: Sequence[str] | None) -> Non
 
 
 def check_known(values: object, name: str) -> None:
-    """Raise InvalidData with the row of the first missing or infinite value of targets, labels or weights.
+    """Raise InvalidData if targets, labels or weights have a missing or infinite value.
 
-    Other shapes than (m,) or (m, 1) are left to whoever uses the values.
+    The message gives `name` and row. Only values of shape (m,) or (m, 1) are checked.
     """
     refuse_masks(values, name)
     array = np.asarray(values)
@@ -107,9 +110,10 @@ def check_known(values: object, name: str) -> None:
 
 
 def check_rows(parts: Sequence[tuple[object, object]], split: str) -> None:
-    """Raise InvalidData if X_k and y_k, or X_k and X_0 split by features, have the same row names in another order.
+    """Raise InvalidData if row names that belong together are in different orders; parts[k] is (X_k, y_k).
 
-    Row names are the index of a pandas object; what has none, or names of its own, goes by position.
+    Compared are X_k with y_k and, split by features, X_k with X_0. Row names are the index of a pandas object; objects
+    without, or with other row names, go by position.
     """
     for k, (X, y) in enumerate(parts):
         _refuse_permuted(X, y, f"y of part {k}", f"X of part {k}")
@@ -118,7 +122,7 @@ def check_rows(parts: Sequence[tuple[object, object]], split: str) -> None:
 
 
 def _refuse_permuted(first: object, second: object, what: str, whose: str) -> None:
-    """Raise InvalidData if two pandas objects have the same index in another order; messages call the second `what`."""
+    """Raise InvalidData if two pandas objects have equal indexes but for the order; messages say `whose` and `what`."""
     here, there = _row_names(first), _row_names(second)
     if here and here != there and sorted(map(repr, here)) == sorted(map(repr, there)):
         row = next(k for k, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
@@ -129,19 +133,19 @@ def _refuse_permuted(first: object, second: object, what: str, whose: str) -> No
 
 
 def _row_names(values: object) -> list[object]:
-    """Return the index of a pandas object; empty for anything else, also a list, whose `index` is a method."""
+    """Return the index of a pandas object as a list; an empty list for any other object."""
     index = getattr(values, "index", None)
     return index.tolist() if index is not None and hasattr(index, "tolist") else []
 
 
 def target_name(y: object) -> str:
-    """Return the name that targets came with, as a column of a data frame has one; "" if they have none."""
+    """Return the attribute `name` of y, as a column of a data frame has one, if that is a text; else ""."""
     name = getattr(y, "name", None)
     return name if isinstance(name, str) else ""
 
 
 def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split: str) -> list[tuple[Data, Names]]:
-    """Return (X_k, names) of all parts with the columns in the order of the first part, by name.
+    """Return a list of (X_k, names of its columns), a pair per part, with columns in the order of the first part.
 
     Split by features each part has columns of its own, whose names must be distinct over the parts. Mismatch names the
     parts that do not fit, and lists the names of both sides; `targets` are the names of y_k, "" without. Parts none of
@@ -159,10 +163,11 @@ def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split:
 
 
 def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dict[str, Contract]:
-    """Return the contract that each part would keep, by "part k": columns[k] are its names, targets[k] is that of y_k.
+    """Return {"part k": contract that part k would keep}.
 
-    A target made from a column, as in frame["age"] > 60, keeps that column's name, which says nothing of the target;
-    where one does, or has no name, no offer names its target.
+    columns[k] are the names of the columns of part k, None without; targets[k] is the name of y_k, "" without. A target
+    that is computed from a column keeps that column's name, which says nothing of the target; where one does, or has no
+    name, no offer names its target.
     """
     features = {name for names in columns for name in names or ()}
     known = all(name and name not in features for name in targets)
@@ -177,7 +182,7 @@ def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dic
 
 
 def _refuse_shared(columns: Sequence[tuple[str, ...]]) -> None:
-    """Raise Mismatch if two parts have a column of one name; columns[k] are the names of those of part k."""
+    """Raise Mismatch if a column name occurs in two parts; columns[k] are the names of the columns of part k."""
     homes: dict[str, int] = {}
     for k, names in enumerate(columns):
         for name in names:
@@ -189,7 +194,10 @@ def _refuse_shared(columns: Sequence[tuple[str, ...]]) -> None:
 
 
 def arranged(X: Data, names: Names, wanted: Names) -> Data:
-    """Return X with its columns in the order of `wanted`, its names in another order; X itself without names."""
+    """Return X with its columns, called `names`, in the order of `wanted`, which holds the same names.
+
+    X itself is returned if the orders agree, or either is None.
+    """
     if names == wanted or names is None or wanted is None:
         return X
     places = {name: k for k, name in enumerate(names)}
@@ -197,7 +205,7 @@ def arranged(X: Data, names: Names, wanted: Names) -> Data:
 
 
 def check_labels(labels: Sequence[Sequence[object] | Array], advice: str) -> None:
-    """Raise Mismatch if the parts' labels do not fit each other; labels[k] are the distinct ones of part k.
+    """Raise Mismatch if the parts' labels do not fit each other; labels[k] are the distinct labels of part k.
 
     A part may lack a class. Of more than two labels in all, each must be held by more than half of the parts that have
     samples; the parts with other labels are named. `advice` says what would do.
@@ -219,7 +227,10 @@ def check_labels(labels: Sequence[Sequence[object] | Array], advice: str) -> Non
 
 
 def refuse(offers: Offers, advice: str, *, classifies: bool = False) -> None:
-    """Raise Mismatch that names the parts whose offers do not fit those of most others; `advice` says what would do."""
+    """Raise Mismatch if the offers, {part: contract that it would keep}, do not agree; the message names the odd parts.
+
+    `advice` is the remedy that the message ends with; with `classifies` the labels are compared too.
+    """
     culprits = agree(offers, classifies=classifies, advice=advice).culprits if offers else {}
     if culprits:
         first, words = next(iter(culprits.items()))

@@ -35,7 +35,7 @@ class NodeData:
     """Data of one node, or of all nodes pooled, as the user has it: columns of X, targets and sample weights.
 
     `m` is the number of samples and `p` that of features held here; `where` names the node in error messages. `names`
-    are those of the features, None without: a data frame brings its own.
+    are the names of the features, None if they have none.
     """
 
     def __init__(
@@ -57,7 +57,10 @@ class NodeData:
         self._set_targets(y, sample_weight)
 
     def _set_targets(self, y: ArrayLike | None, sample_weight: ArrayLike | None) -> None:
-        """Check and keep targets and sample weights, one of each per sample; without weights they are 1."""
+        """Set `y` and `weight`, both of shape (m,); weights are 1 if `sample_weight` is None.
+
+        Raise InvalidData for another length, for values that are not finite, and for negative weights.
+        """
         where = self.where
         self.y = _vector(y, f"y{where}")
         if len(self.y) != self.m:
@@ -69,7 +72,7 @@ class NodeData:
             raise InvalidData(f"sample_weight{where} has a negative value at {int(np.argmax(self.weight < 0))}")
 
     def with_targets(self, y: ArrayLike, sample_weight: ArrayLike) -> NodeData:
-        """Return this data with other targets and sample weights, both of shape (m,); its columns are shared."""
+        """Return a copy of this data with other targets and sample weights, each of shape (m,); columns are shared."""
         new = copy.copy(self)
         new._set_targets(y, sample_weight)
         return new
@@ -78,7 +81,7 @@ class NodeData:
     def restored(
         spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str, names: Names = None
     ) -> NodeData:
-        """Return node data of columns, targets and weights that were checked before, without another check."""
+        """Return a NodeData of these columns, targets and weights, which were checked earlier, without a check."""
         data = NodeData.__new__(NodeData)
         data.spec, data.columns, data.y, data.weight, data.where = spec, columns, y, weight, where
         data.names = None if names is None else tuple(names)
@@ -87,15 +90,18 @@ class NodeData:
         return data
 
     def with_spec(self, spec: ProblemSpec) -> NodeData:
-        """Return this data under another specification with the same split; the arrays are shared."""
+        """Return a copy of this data under another specification (loss, penalty) with an equal split.
+
+        The arrays are shared.
+        """
         new = copy.copy(self)
         new.spec = spec
         return new
 
     def summary(self) -> DataSummary:
-        """Return what the other nodes must know of this data: its width, the range of y, the sum of the weights.
+        """Return the DataSummary that the other nodes must know: width of the data, range of y, sum of weights.
 
-        Split by features, where all nodes must have the same y and weights, also a digest of them.
+        Split by features, where all nodes must have equal y and weights, also a digest of them.
         """
         if self.spec.split == "samples":
             return DataSummary.of(self.p, self.y, self.weight)
@@ -103,7 +109,10 @@ class NodeData:
         return DataSummary.of(self.m, self.y, self.weight, y_digest=int.from_bytes(digest, "little"))
 
     def grown(self, X: Data, y: ArrayLike | None, sample_weight: ArrayLike | None) -> NodeData:
-        """Return this data with more columns at its end: new features, or new samples with their labels and weights."""
+        """Return this data with X appended: new features (columns), or new samples (rows) with labels and weights.
+
+        y and sample_weight must be None for features; for samples y is needed, and weights are 1 if None.
+        """
         where = f"{self.where} (new)" if self.where else " (new)"
         if self.spec.split == "features":
             if y is not None or sample_weight is not None:
@@ -124,9 +133,9 @@ class NodeData:
         return NodeData.restored(self.spec, columns, labels, weights, self.where, self.names)
 
     def _in_order(self, X: Data, name: str) -> tuple[Data, Names]:
-        """Return (X, names of its columns), split by samples with the columns in the order of this data, by name.
+        """Return (X, names of its columns); split by samples, with the columns put in the order of this data's names.
 
-        Messages call X `name`.
+        names is None if X has none. Messages call X `name`.
         """
         X, names = named_matrix(X, name)
         if not (names and self.names and self.spec.split == "samples"):
@@ -135,24 +144,26 @@ class NodeData:
         return fit_features(DataTable(name, np.asarray(X), names), contract).table.X, self.names
 
     def shrunk(self, kept: Indices) -> NodeData:
-        """Return this data with the columns of the indices `kept` only, in that order."""
+        """Return this data with only the columns (samples or features, by the split) `kept`, in that order."""
         by_samples = self.spec.split == "samples"
         rows = kept if by_samples else slice(None)
         names = self.names if by_samples or self.names is None else tuple(self.names[k] for k in kept)
         return NodeData.restored(self.spec, self.columns.take(kept), self.y[rows], self.weight[rows], self.where, names)
 
     def compose(self, summary: DataSummary, node: int | None = None) -> CompositeObjective:
-        """Return the objective f(Ax) + g(x) over the columns held here; `summary` is that of all nodes' data, merged.
+        """Return the objective f(Ax) + g(x) over the columns held here, a CompositeObjective.
 
-        `node` chooses the penalty where each node has its own; None: the pooled data.
+        `summary` is the merged summary of all nodes' data; `node` chooses the penalty where each node has its own, None
+        for pooled data.
         """
         self._check(summary)
         return CompositeObjective(self.matrix(summary), *self.functions(summary, node))
 
     def check(self, summary: DataSummary, node: int | None = None) -> None:
-        """Raise InvalidData or InvalidInput if this data and the penalty make no problem with that of other nodes.
+        """Raise InvalidData or InvalidInput if this data, the other nodes' and the penalty do not make one problem.
 
-        `summary` and `node` are those of `compose`.
+        `summary` is the merged summary of all nodes' data; `node` chooses the penalty where each node has its own, None
+        for pooled data.
         """
         self._check(summary)
         self.targets(summary)
@@ -160,12 +171,18 @@ class NodeData:
         self.spec.penalty_of(node).check_size(summary.width if by_samples else self.columns.n)
 
     def targets(self, summary: DataSummary) -> Vector:
-        """Return y, shape (m,), with -1 and 1 for the labels of a classification; `summary` is that of all nodes."""
+        """Return the targets y, shape (m,); in a classification as -1 and 1.
+
+        The smaller label of all nodes becomes -1, the larger 1. `summary` is the merged summary of all nodes' data.
+        """
         spec = self.spec
         return _signs(self.y, *summary.classes, spec.loss.name, self.where) if spec.loss.classifies else self.y
 
     def loss_at(self, coef: Vector, intercept: float, summary: DataSummary) -> float:
-        """Return the sum of the weighted losses at coefficients (p,) and an intercept, split by samples."""
+        """Return the weighted sum of the losses of this node's samples at coefficients (p,) and intercept.
+
+        `summary` is the merged summary of all nodes' data.
+        """
         z = self.columns.transposed_dot(np.ascontiguousarray(coef[: self.p])) + intercept
         return self.spec.loss.total(self.targets(summary), z, self.weight)
 
@@ -184,7 +201,7 @@ class NodeData:
             )
 
     def matrix(self, summary: DataSummary) -> Columns:
-        """Return the columns of A that are held here, shape (d, n).
+        """Return the columns of A that are held here, shape (d, n); `summary` is the merged summary of all nodes' data.
 
         They are the data's columns, scaled by roots of weights (by features), or with a row for the intercept (by
         samples).
@@ -198,15 +215,16 @@ class NodeData:
     def _root(self) -> Vector | None:
         """Square roots of the sample weights, shape (m,), by which the rows of a weighted squared loss are scaled.
 
-        Then tau = 1 whatever the weights. None where all weights are 1, or the loss is another.
+        Then tau = 1 whatever the weights. None where all weights are 1, or the loss is not the squared one.
         """
         weighted = self.spec.loss.scales_rows and (self.weight != 1.0).any()
         return np.sqrt(self.weight) if weighted else None
 
     def _intercept_entry(self, summary: DataSummary) -> float:
-        """Return the entry that every sample has in the intercept's row of A (split by samples).
+        """Return the number that every sample has in the row of A for the intercept (split by samples).
 
-        With this size the anchor holds the intercept a tenth as much as the losses do.
+        With that number the anchor holds the intercept a tenth as much as the losses do. `summary` is that of all
+        nodes' data.
         """
         spread = summary.y_max - summary.y_min
         slopes_only = not self.spec.loss.classifies and not self.spec.loss.is_curved
@@ -214,7 +232,11 @@ class NodeData:
         return float(np.sqrt(10.0 * self.spec.row_l2() / bend)) if bend > 0 else 1.0
 
     def functions(self, summary: DataSummary, node: int | None = None) -> tuple[Smooth, Separable]:
-        """Return the functions (f, g) of the columns held here; `summary` and `node` are those of `compose`."""
+        """Return the functions (f, g) of the objective f(Ax) + g(x) over the columns held here.
+
+        `summary` is the merged summary of all nodes' data; `node` chooses the penalty where each node has its own, None
+        for pooled data.
+        """
         spec, y = self.spec, self.targets(summary)
         penalty = spec.penalty_of(node)
         if spec.split == "samples":
@@ -237,7 +259,10 @@ class NodeData:
 
 
 def _vector(values: Data, name: str) -> Vector:
-    """Return values as a float64 vector; raise InvalidData, which calls them `name`, unless finite, one per sample."""
+    """Return `values` as a float64 vector of shape (m,), one entry per sample.
+
+    Raise InvalidData, which calls the values `name`, for another shape or a value that is not a finite number.
+    """
     array = values.toarray() if sp.issparse(values) else np.asarray(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

@@ -31,11 +31,11 @@ class Partition:
         return len(self.starts) - 1
 
     def columns_of(self, node: int) -> Indices:
-        """Return the columns of a node, by their numbers in the user's matrix."""
+        """Return the columns that a node holds, as indices into the user's matrix, in the node's order."""
         return self.order[self.starts[node] : self.starts[node + 1]]
 
     def to_user(self, values: Vector) -> Vector:
-        """Return values (n,), given in the order of nodes, one per column, in the user's order."""
+        """Return `values`, shape (n,), one per column and given node after node, in the order of the user's columns."""
         out = np.empty_like(values)
         out[self.order] = values
         return out
@@ -97,9 +97,10 @@ def partition(problem: Problem, n_nodes: int, how: str | ArrayLike = "shuffled",
 
 
 def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: str = "columns") -> Partition:
-    """Return a partition of len(loads) units (columns or samples) over nodes; unit i has loads[i] nonzeros.
+    """Return a Partition of len(loads) units (columns or samples) over nodes; unit i has loads[i] nonzeros.
 
-    `how` and `seed` are those of `partition`; `what` names the units in error messages.
+    `how` ("shuffled", "contiguous", "balanced", node of each unit, or units of each node) and `seed` are those of
+    `partition`; `what` names the units in error messages.
     """
     if how is None:
         raise InvalidInput(f"partition must be one of {', '.join(HOW)}, or your own; got None")
@@ -119,13 +120,16 @@ def spread(loads: Indices, n_nodes: int, how: str | ArrayLike, seed: int, what: 
 
 
 def _group_order(penalty: Separable, split: str) -> Indices | slice:
-    """Return the order of a node's columns by group, which the kernels expect; without groups, all as they are."""
+    """Return indices that sort a node's columns by group, as the kernels expect.
+
+    Return slice(None), which keeps the order, if the penalty has no groups.
+    """
     labels = penalty.group_labels if split == "features" else None
     return slice(None) if labels is None else np.argsort(labels, kind="stable")
 
 
 def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
-    """Return the units of each node: heaviest unit first, each to the node with the least load so far.
+    """Return the units of each node, K index arrays: heaviest unit first, each to the node with the least load.
 
     Among nodes with equal loads, to the one with the fewest units.
     """
@@ -139,7 +143,10 @@ def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
 
 
 def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
-    """Return the user's own partition; raise InvalidInput unless it holds each of n units exactly once."""
+    """Return the Partition that the user gave: the node of each of n units, or a list with the units of each node.
+
+    Raise InvalidInput unless each unit occurs exactly once; `what` names the units in messages.
+    """
     by_node = len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1
     result = Partition.of_lists(_listed(how, what) if by_node else _labelled(how, n, n_nodes, what))
     order = result.order
@@ -153,14 +160,20 @@ def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
 
 
 def _listed(how: Any, what: str) -> list[Indices]:
-    """Return the units of each node from K lists of units; raise InvalidInput unless they are whole numbers."""
+    """Return a list of index arrays, one per node, from the user's K lists of units.
+
+    Raise InvalidInput, which calls the units `what`, unless all entries are whole numbers.
+    """
     if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
         raise InvalidInput(f"the {what} of a node must be whole numbers")
     return [np.asarray(part, dtype=np.int64) for part in how]
 
 
 def _labelled(how: ArrayLike, n: int, n_nodes: int, what: str) -> list[Indices]:
-    """Return the units of each node from an array with the node of each of n units; refuse nodes that do not exist."""
+    """Return a list of index arrays, the units of each node, from an array with the node of each of n units.
+
+    Raise InvalidInput for another length, or a node outside 0, ..., n_nodes - 1; `what` names the units in messages.
+    """
     nodes = np.asarray(how)
     if nodes.shape != (n,) or nodes.dtype.kind not in "iu":
         raise InvalidInput(f"a partition is one node for each of {n} {what}, or {n_nodes} lists of {what}")

@@ -209,7 +209,7 @@ class Problem:
         return Problem(spec, checked, pooled=False)
 
     def check(self) -> None:
-        """Raise InvalidData or InvalidInput if the parts and the penalty make no problem together."""
+        """Raise InvalidData or InvalidInput if the nodes' data and the penalty do not make one problem together."""
         if self.spec.split == "features":
             _ = self.composite
         else:
@@ -219,9 +219,9 @@ class Problem:
 
     @property
     def composite(self) -> CompositeObjective:
-        """The objective f(Ax) + g(x) over all columns, in the user's order; only a simulation has all of them.
+        """CompositeObjective f(Ax) + g(x) over all columns, in the user's order; only a simulation has all of them.
 
-        Raise UnsuitablePair for loss and penalty that have no such form with this split.
+        Raise UnsuitablePair for loss and penalty that cannot be written f(Ax) + g(x) with this split.
         """
         if self._composite is None:
             summary = self.summary
@@ -233,9 +233,9 @@ class Problem:
 
     @cached_property
     def primal(self) -> CompositeObjective:
-        """The objective f(Xw) + g(w) of a smooth loss over the rows of all nodes, split by samples; g is the penalty.
+        """CompositeObjective f(Xw) + g(w) over the rows of all nodes, split by samples: f the loss, g the penalty.
 
-        Only a simulation has all rows; a free intercept is not in it.
+        Only a simulation has all rows. An intercept that is not penalised is left out.
         """
         summary = self.summary
         rows = Columns.join([part.columns.widen(summary.width) for part in self.parts])
@@ -246,9 +246,10 @@ class Problem:
         return CompositeObjective(Columns.of(rows.to_scipy().T), f, self.spec.penalty_of(None))
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return f(Ax) + g(x) over the columns `own` (in the user's order) of a node.
+        """Return the CompositeObjective f(Ax) + g(x) over the columns of one node.
 
-        `summary` is what the nodes have agreed on where data is apart; None: the data is pooled.
+        `own` are their indices in the user's order. `summary` is the merged summary of all nodes' data where data is
+        apart; None: the data is pooled.
         """
         if summary is None:
             whole = self.composite
@@ -257,7 +258,10 @@ class Problem:
         return held if order is None else CompositeObjective(held.columns.take(order), held.f, held.g.take(order))
 
     def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
-        """Return (f, g) of what `node_composite` returns, without making its columns."""
+        """Return the functions (f, g) of f(Ax) + g(x) over the columns `own` of one node, without making the matrix.
+
+        `summary` is the merged summary of all nodes' data where data is apart; None: the data is pooled.
+        """
         if summary is None:
             return self.composite.f, self.composite.g.take(own)
         f, g = self.parts[node].functions(summary, node)
@@ -265,17 +269,17 @@ class Problem:
         return f, g if order is None else g.take(order)
 
     def _order(self, own: Indices) -> Indices | None:
-        """Return the permutation that sorts a node's stored columns as `own`, or None if it is the identity."""
+        """Return the permutation that puts a node's stored columns in the order `own`; None if it is the identity."""
         order = own - own.min(initial=self.n)
         return None if np.array_equal(order, np.arange(len(order))) else order
 
     def node_data(self, node: int, own: Indices) -> NodeData:
-        """Return the data of a node whose columns are `own`."""
+        """Return the data of one node, whose columns have the indices `own` in the user's order."""
         return self.parts[0].shrunk(own) if self.pooled else self.parts[node]
 
     @property
     def summary(self) -> DataSummary:
-        """Summary of the data of all nodes, merged: width, range of y, weights."""
+        """DataSummary of all nodes' data, merged: width, range of y, sample weights."""
         return DataSummary.merge([part.summary() for part in self.parts])
 
     @property
@@ -304,7 +308,7 @@ class Problem:
         sample_weight: ArrayLike | None = None,
         penalty: Separable | None = None,
     ) -> Problem:
-        """Return the problem with more columns at the end of a part; this problem is left as it is.
+        """Return a new Problem with more columns at the end of part number `part`, a node's or the pooled data.
 
         X holds new columns of X split by features, new rows split by samples; y and sample_weight are those of new
         samples. `penalty` is that of new features, before alpha; None: that of the old ones.
@@ -317,21 +321,21 @@ class Problem:
         return self._with(part, after, grown)
 
     def _check_labels(self, labels: Vector) -> None:
-        """Raise InvalidData for labels of new samples that are none of the problem's classes."""
+        """Raise InvalidData if labels of new samples are not among the two classes of a classification."""
         classes = self.classes
         strange = [] if classes is None else [label for label in labels if label not in classes]
         if classes is not None and strange:
             raise InvalidData(f"new labels hold {strange[0]:g}; the classes are {classes[0]:g}, {classes[1]:g}")
 
     def shrunk(self, part: int, kept: Indices) -> Problem:
-        """Return the problem in which a part keeps the columns `kept` only (indices into the part's columns)."""
+        """Return a new Problem in which part number `part` keeps only its columns with the indices `kept`."""
         new = self._with(part, self.parts[part].shrunk(kept), self.spec.shrunk_penalty(part, kept))
         if new.n == 0:
             raise InvalidInput("no column would be left")
         return new
 
     def _with(self, part: int, data: NodeData, penalty: Separable) -> Problem:
-        """Return the problem with other data and another penalty in one part; this problem is left as it is."""
+        """Return a new Problem with other data and another penalty in part number `part`; this one does not change."""
         spec = self.spec.with_penalty(part, penalty, None if self.pooled else len(self.parts))
         parts = [(data if k == part else other).with_spec(spec) for k, other in enumerate(self.parts)]
         new = Problem(spec, parts, self.pooled)
@@ -391,11 +395,11 @@ class Problem:
         return new
 
     def anchored(self, intercept: float) -> Problem:
-        """Return the problem with its free intercept held near another value (split by samples)."""
+        """Return a copy of the problem whose unpenalised intercept is held near `intercept` (split by samples)."""
         return self._respecified(replace(self.spec, anchor=float(intercept)))
 
     def _respecified(self, spec: ProblemSpec) -> Problem:
-        """Return the problem with this one's matrix A, and the functions f and g of another specification."""
+        """Return a copy of the problem with the matrix A that it has and the functions f and g of another `spec`."""
         new = Problem(spec, [part.with_spec(spec) for part in self.parts], self.pooled)
         if self._composite is None:
             return new
@@ -472,7 +476,7 @@ class Problem:
         return True
 
     def in_common(self) -> dict[str, object]:
-        """Return what all processes of a run must have alike, by name: shapes, names of features, and the data."""
+        """Return {name: value} of what all processes of a run must have equal: shapes, feature names, and the data."""
         shapes = [(part.columns.d, part.columns.n) for part in self.parts]
         return {
             "parts": len(shapes),
@@ -505,7 +509,10 @@ class Problem:
 
 
 def _check_parts(parts: Sequence[tuple[Data, ...]], spec: ProblemSpec) -> None:
-    """Raise InvalidData or InvalidInput unless parts are (X, y) or (X, y, weights), as many as there are penalties."""
+    """Raise InvalidData unless there is a part, and each of `parts` is (X, y) or (X, y, weights).
+
+    Raise InvalidInput if each node has a penalty of its own, but there are not as many penalties as parts.
+    """
     if not len(parts):
         raise InvalidData("parts is empty: give one (X, y) per node")
     if isinstance(spec.penalty, list) and len(spec.penalty) != len(parts):

@@ -33,26 +33,26 @@ class Shard(Problem):
 
     @property
     def holds_all(self) -> bool:
-        """Whether this process holds the data of all nodes: False, other processes hold parts of it."""
+        """False: other processes hold the data of other nodes."""
         return False
 
     def in_common(self) -> dict[str, object]:
-        """Return what all processes of a run must have alike, by name: the number of variables and the partition."""
+        """Return {name: value} of what all processes must have equal: the number of variables and the partition."""
         return {"variables": self.n, "partition": [self.dealt.order, self.dealt.starts]}
 
     @property
     def n(self) -> int:
-        """Number of variables, those that other processes hold included."""
+        """Number n of variables of the whole problem, including those that other processes hold."""
         return len(self.dealt.order)
 
     @property
     def n_nodes(self) -> int:
-        """Number K of nodes of all processes."""
+        """Number K of nodes, over all processes."""
         return self.dealt.n_nodes
 
     @property
     def summary(self) -> DataSummary:
-        """Summary of the data of all nodes of all processes, merged."""
+        """DataSummary of the data of all nodes of all processes, merged."""
         return self._summary
 
     def _place(self, node: int) -> tuple[int, int]:
@@ -61,16 +61,19 @@ class Shard(Problem):
         return int(starts[node] - starts[self.first]), int(starts[node + 1] - starts[self.first])
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return f(Ax) + g(x) over the columns of a node of this process; `own` and `summary` are not needed."""
+        """Return the CompositeObjective f(Ax) + g(x) over the columns of a node of this process.
+
+        `own` and `summary` are not read.
+        """
         a, b = self._place(node)
         return CompositeObjective(self.composite.columns.between(a, b), *self.node_functions(node, own, summary))
 
     def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
-        """Return (f, g) of a node of this process; `own` and `summary` are not needed."""
+        """Return the functions (f, g) over the columns of a node of this process; `own` and `summary` are not read."""
         return self.composite.f, self.composite.g.take(np.arange(*self._place(node)))
 
     def node_data(self, node: int, own: Indices) -> NodeData:
-        """Return the data of a node of this process; `own` is not needed."""
+        """Return the NodeData of a node of this process; `own` is not read."""
         return self.parts[0].shrunk(np.arange(*self._place(node)))
 
     def _respecified(self, spec: ProblemSpec) -> Problem:
@@ -81,7 +84,7 @@ class Shard(Problem):
         return new
 
     def with_targets(self, targets: Sequence[ArrayLike], weights: Sequence[ArrayLike]) -> Problem:
-        """Raise InvalidInput: what other processes hold would not be known to have changed."""
+        """Raise InvalidInput: a process cannot change the targets of rows that other processes hold."""
         raise InvalidInput("this process holds a part of the data only; scatter the rows with their other targets")
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:

@@ -44,7 +44,7 @@ class ProblemSpec:
         split: str,
         fit_intercept: bool,
     ) -> ProblemSpec:
-        """Return the specification for options as users write them.
+        """Return the specification for options as users write them; their meaning is that in `Problem.glm`.
 
         Raise UnsuitablePair for loss and penalty that no method can minimise with this split.
         """
@@ -66,7 +66,10 @@ class ProblemSpec:
         return self.split == "features" or self.penalty_of(None).strong_convexity > 0
 
     def require_form(self) -> None:
-        """Raise UnsuitablePair, which says what would do, if there is no form f(Ax) + g(x) with a smooth f."""
+        """Raise UnsuitablePair if loss and penalty cannot be written f(Ax) + g(x) with a smooth f.
+
+        The message says what to change.
+        """
         if self.has_form:
             return
         what = {"l1": "a plain L1 penalty", "elasticnet": "an elastic net without L2 part"}.get(
@@ -78,13 +81,16 @@ class ProblemSpec:
         )
 
     def penalty_of(self, node: int | None) -> Separable:
-        """Return the penalty of the columns of `node`; None: of the pooled data."""
+        """Return the penalty, alpha included, of the columns of `node`; None: of the columns of the pooled data."""
         if isinstance(self.penalty, list):
             return self.penalty[node or 0]
         return self.penalty
 
     def with_penalty(self, node: int, penalty: Separable, n_nodes: int | None) -> ProblemSpec:
-        """Return the specification with another penalty (alpha included) of one of n_nodes nodes; None: pooled data."""
+        """Return a copy of the specification with another penalty, alpha included, for one of n_nodes nodes.
+
+        n_nodes is None for pooled data, which has one penalty.
+        """
         if isinstance(self.penalty, list):
             return replace(self, penalty=[*self.penalty[:node], penalty, *self.penalty[node + 1 :]])
         if n_nodes is not None and penalty is not self.penalty and self.split == "features":
@@ -92,12 +98,12 @@ class ProblemSpec:
         return replace(self, penalty=penalty)
 
     def row_l2(self) -> float:
-        """Return the factor l2 of half the squares that the intercept's row of A is scaled for, split by samples."""
+        """Return the factor l2 of half the squares for which the intercept's row of A is scaled, split by samples."""
         l2 = self.penalty_of(None).strong_convexity if self.intercept_l2 is None else self.intercept_l2
         return l2 if np.isfinite(l2) else 1.0
 
     def with_alpha(self, alpha: float) -> ProblemSpec:
-        """Return the specification with another factor of the penalty; the matrix A, and its intercept row, stays."""
+        """Return a copy of the specification with another factor alpha of the penalty; the matrix A does not change."""
         if not isinstance(alpha, int | float | np.number) or not 0 < float(alpha) < np.inf or not self.alpha > 0:
             raise InvalidInput(f"alpha must be a finite number > 0, before and after; got {self.alpha!r} and {alpha!r}")
         factor = float(alpha) / self.alpha
@@ -107,9 +113,9 @@ class ProblemSpec:
         return replace(self, alpha=float(alpha), penalty=self.penalty.scaled(factor), intercept_l2=row_l2)
 
     def grown_penalty(self, node: int, penalty: Separable | None, n: int, more: int) -> Separable:
-        """Return the penalty of a node that gets `more` columns behind its n; `penalty` is that of the new columns.
+        """Return the penalty of a node's n old columns and `more` new ones behind them.
 
-        None gives new columns the penalty of the old ones.
+        `penalty` is that of the new columns, before alpha; None: that of the old ones.
         """
         old = self.penalty_of(node)
         if penalty is not None and (self.split == "samples" or type(penalty) is not type(old)):
@@ -129,7 +135,10 @@ class ProblemSpec:
         return old
 
     def shrunk_penalty(self, node: int, kept: Indices) -> Separable:
-        """Return the penalty of a node that keeps the columns `kept` only; raise InvalidInput if that cuts a group."""
+        """Return the penalty of a node that keeps only its columns with the indices `kept`.
+
+        InvalidInput if that cuts a group.
+        """
         penalty = self.penalty_of(node)
         if self.split == "samples":
             return penalty
@@ -194,7 +203,10 @@ def _check_pair(loss: Loss, penalties: list[Separable], split: str) -> None:
 def refusals(
     loss: str | Loss, penalty: str | Separable, alpha: float, l1_ratio: float | None, fit_intercept: bool
 ) -> dict[Split, UnsuitablePair | None]:
-    """Return for either split why loss and penalty have no form f(Ax) + g(x), or None where they have one."""
+    """Return {split: error} for both splits: why loss and penalty cannot be written f(Ax) + g(x), or None if they can.
+
+    The options are those of `Problem.glm`.
+    """
     found: dict[Split, UnsuitablePair | None] = {}
     for split in SPLITS:
         try:

@@ -12,10 +12,10 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class DataSummary:
-    """Extremes of the data of one node, or of several nodes merged.
+    """Width, range of targets, and weights of the data of one node, or their extremes over several nodes.
 
     `to_vector` orders the seven numbers so that merging is their element-wise maximum: any network that can flood a
-    maximum can merge summaries. Extremes that must be equal at all nodes are kept from both ends.
+    maximum can merge summaries. Numbers that must be equal at all nodes are kept as largest and least.
     """
 
     width: int  # [features] split by samples, [samples] split by features; the largest of the nodes merged
@@ -28,7 +28,11 @@ class DataSummary:
 
     @staticmethod
     def of(width: int, y: Vector, weight: Vector, *, y_digest: int = 0) -> DataSummary:
-        """Return the summary of data of this width with targets y and sample weights, both of shape (m,)."""
+        """Return the summary of one node's data with targets y and sample weights, both of shape (m,).
+
+        `width` is the number of features split by samples, of samples split by features; `y_digest` a digest of y and
+        weights.
+        """
         low, high = (float(y.min()), float(y.max())) if len(y) else (np.inf, -np.inf)
         return DataSummary(width, width, y_digest, y_digest, low, high, float(weight.sum()))
 
@@ -39,18 +43,18 @@ class DataSummary:
 
     @staticmethod
     def from_vector(vector: Sequence[float] | Vector) -> DataSummary:
-        """Return the summary that a vector of `to_vector`, or the maximum of several such vectors, stands for."""
+        """Return the summary encoded in a vector of shape (7,), of `to_vector` or the maximum of several of those."""
         most, least, last, first, high, low, weight = (float(number) for number in vector)
         return DataSummary(int(most), int(-least), int(last), int(-first), -low, high, weight)
 
     @staticmethod
     def merge(summaries: Iterable[DataSummary]) -> DataSummary:
-        """Return the summary of the data of several nodes together."""
+        """Return the summary of several nodes' data together, from the summary of each."""
         return DataSummary.from_vector(np.max([summary.to_vector() for summary in summaries], axis=0))
 
     @property
     def same_width(self) -> bool:
-        """Whether all nodes have data of one width."""
+        """Whether the data of all merged nodes has one width: features split by samples, samples split by features."""
         return self.width == self.least_width
 
     @property
@@ -60,5 +64,5 @@ class DataSummary:
 
     @property
     def classes(self) -> tuple[float, float]:
-        """Labels (negative, positive) of a classification: the extremes of y."""
+        """Labels (negative, positive) of a classification: the smallest and the largest target of all merged nodes."""
         return self.y_min, self.y_max

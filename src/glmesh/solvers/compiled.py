@@ -20,7 +20,10 @@ _NO_ROWS = np.zeros((0, 0))
 
 @dataclass
 class DescentMemory:
-    """Residuals and sleeping units that coordinate descent keeps from round to round."""
+    """Memory of coordinate descent between rounds: residuals of the nodes, and which units (columns or groups) sleep.
+
+    A unit at a kink or a bound sleeps, that is passes skip it, until the residual has moved far enough to let it move.
+    """
 
     r: PerNode[Matrix]  # (n_hosted, d) residual w + q A_k D_k that a node's last pass ended with
     wake: PerUnit[Vector]  # (n_units,) a unit sleeps while its node's path is shorter; 0: awake
@@ -29,7 +32,7 @@ class DescentMemory:
 
 @dataclass(frozen=True)
 class CoordinateDescent:
-    """Coordinate descent over the whole catalogue, sparse or dense.
+    """Local solver by compiled coordinate descent, for all losses and penalties of glmesh, sparse or dense data.
 
     Columns that provably cannot move (at a kink or a bound) sleep; skipping them changes no bit of the result.
 
@@ -63,7 +66,7 @@ class CoordinateDescent:
             raise InvalidInput(f"order must be 'cyclic', 'shuffled' or 'symmetric', got {self.order!r}")
 
     def prepare(self, block: Block) -> DescentMemory:
-        """Return the memory of a new run, in which all residuals are zero and no unit sleeps."""
+        """Return the memory of a new run, in which all residuals are zero and no unit (column or group) sleeps."""
         return DescentMemory(np.zeros((block.size, block.d)), np.zeros(len(block.units[2])), np.zeros(block.size))
 
     def forget(self, block: Block, memory: DescentMemory, k: int) -> None:
@@ -72,7 +75,10 @@ class CoordinateDescent:
         memory.wake[int(unit_starts[k]) : int(unit_starts[k + 1])] = 0.0
 
     def moved(self, block: Block, memory: DescentMemory, changed: Flags) -> None:
-        """Wake the units of the columns with a flag in `changed`, shape (columns,): they were changed from outside."""
+        """Wake the units (columns or groups) of the columns that are true in `changed`, shape (columns,).
+
+        Their variables were changed from outside.
+        """
         if block.kind != GROUPS:
             memory.wake[changed] = 0.0
             return
@@ -83,7 +89,8 @@ class CoordinateDescent:
     def solve(self, block: Block, memory: DescentMemory, task: Subproblems) -> tuple[Vector, Vector]:
         """Decrease the subproblems of the hosted nodes by coordinate descent, in parallel; write task.x, task.estimate.
 
-        Returns (theta, visited) as `LocalSolver.solve` does.
+        Returns (theta, visited), both of shape (n,): the local accuracy reached (NaN if none was asked for) and the
+        nonzeros visited, as `LocalSolver.solve` says.
         """
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         n_columns, n_units = block.columns.n, len(block.units[2])

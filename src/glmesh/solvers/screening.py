@@ -12,7 +12,7 @@ from glmesh.types import Flags, Matrix, Vector
 
 @dataclass
 class Screening:
-    """State of screening: node k skips its subproblem while norm(w_k - anchor_k)^2 <= radius2_k.
+    """State of screening: hosted node k skips its subproblem while norm(w_k - anchor_k)^2 <= radius2_k.
 
     `Certificate.screening_radius2` gives a radius within which the subproblem can gain nothing that matters.
     """
@@ -28,19 +28,22 @@ class Screening:
         return Screening(np.zeros((block.size, block.d)), np.full(block.size, -1.0))
 
     def begin(self, k: int, w: Vector, radius2: float) -> None:
-        """Let node k skip its subproblem while its gradient is within a ball around w (d,); radius2 <= 0: solve it."""
+        """Let hosted node k skip its subproblem while norm(w_k - w)^2 <= radius2, w of shape (d,).
+
+        With radius2 <= 0 the node solves its subproblem in every round.
+        """
         self.radius2[k] = radius2
         if radius2 > 0:
             self.anchor[k] = w
 
     def invalidate(self, k: int) -> None:
-        """Let node k solve its subproblem from now on, until `begin` is called again."""
+        """Let hosted node k solve its subproblem in every round from now on, until `begin` is called for it again."""
         self.radius2[k] = -1.0
 
     def screened(self, w: Matrix) -> Flags:
-        """Return a mask of shape (n_hosted,), true for each node that skips this round; w has shape (n_hosted, d).
+        """Return a mask of shape (n_hosted,), true for each node that skips its subproblem in this round.
 
-        Nodes whose w_k left their ball are invalidated.
+        w are the gradients w_k, shape (n_hosted, d). A node whose w_k has left its ball is invalidated.
         """
         for k in np.flatnonzero(self.radius2 > 0):
             move = w[k] - self.anchor[k]

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Return RateConstants under its former name, with a DeprecationWarning."""
+    """Return the class RateConstants for its former name "Constants", with a DeprecationWarning."""
     if name == "Constants":
         warnings.warn("theory.Constants is now theory.RateConstants", DeprecationWarning, 2)
         return RateConstants

@@ -10,7 +10,7 @@ from glmesh.types import Vector
 
 
 class AveragedIterates:
-    """Averages of x, v'_k = sum_l W_kl v_l and w_k = grad f(v'_k), which Theorem 2 is about.
+    """Averages over rounds of x, v'_k = sum_l W_kl v_l and w_k = grad f(v'_k); Theorem 2 bounds their duality gap.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class AveragedIterates:
         self.w = np.zeros_like(self.v)
 
     def add(self) -> None:
-        """Update the averages with the run's present variables, mixed estimates and gradients."""
+        """Update the averages with x, v'_k and w_k of the run's present round."""
         self.count += 1
         mixed = self.run.estimates
         for _ in range(gossip_steps(self.run)):

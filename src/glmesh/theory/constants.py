@@ -79,7 +79,7 @@ class RateConstants:
 
 
 def mean_accuracy(theta: float = 0.0, *, p_max: float = 0.0, theta_max: float | None = None) -> float:
-    """Return Theta-bar = p_max + (1 - p_max) Theta_max of nodes that may be away.
+    """Return Theta-bar = p_max + (1 - p_max) Theta, the mean local accuracy of nodes that may be away.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _check_accuracy(theta: float) -> None:
 
 
 def gossip_steps(run: Run) -> int:
-    """Return the number of gossip steps a round of a run; raise UnsuitablePair if the theorems are not about it."""
+    """Return the number of gossip steps per round; raise UnsuitablePair for Chebyshev gossip or a varying number."""
     steps = run.method.gossip_steps
     if isinstance(steps, str) or run.method.gossip == "chebyshev":
         raise UnsuitablePair("the theory is about plain gossip with a fixed number of steps")
@@ -189,9 +189,9 @@ def constants(run: Run, beta: float | None = None) -> RateConstants:
 
 
 def support_bound(run: Run) -> float:
-    """Return L, the largest abs(x_i) at which g is finite; infinite if there is no bound.
+    """Return L, a bound of abs(x_i) over all i: where g is finite, or for L1 where the solution lies; infinite if none.
 
-    Split by features at most f(0)/l1, for f >= 0 and g >= 0 = g(0).
+    For L1 penalties, split by features, the bound is f(0)/l1, since f >= 0 and g >= 0 = g(0).
     """
     form = run.problem.composite
     n = form.columns.n

@@ -21,25 +21,31 @@ PATIENCE = 8
 
 @dataclass
 class DelayedMail:
-    """A message that a fault plan delays."""
+    """A message that a fault plan delays, with the number of the exchange in which it arrives."""
 
-    due: int  # number of the exchange in which it arrives
+    due: int  # number of the exchange in which the message arrives
     mail: Mail
 
 
 @dataclass
 class OpenTotals:
-    """Totals of a round that was not finished: those that were made are kept, and the last one is gone on with."""
+    """Totals of a round that ended before every member held them all, to be gone on with in the next round.
 
-    number: int = 0  # of the next total
-    open: RoutedTotal | None = None  # that the last round ended without; None: it had all its totals
+    Totals that were made are kept, and messages about the last one that had arrived still count.
+    """
+
+    number: int = 0  # number of the next total, which its messages carry
+    open: RoutedTotal | None = None  # total that the last round ended without; None: it had all
     done: list[Unsigned] = field(default_factory=list)  # totals that the unfinished round had made
     turn: int = 0  # totals that the present round has asked for
-    members: list[int] = field(default_factory=list)  # that all these totals are of
-    contributions: list[str] = field(default_factory=list)  # digests of those to each of these totals, in turn
+    members: list[int] = field(default_factory=list)  # ids of the nodes over which these totals go
+    contributions: list[str] = field(default_factory=list)  # digest of all contributions to each total, in turn
 
     def begin_round(self, members: Flags) -> None:
-        """Go on with the totals of the round before if it was not finished and had the same members, or begin anew."""
+        """Begin a round; `members` is a mask of shape (K,).
+
+        Totals of the round before are kept if it was not finished and had the same members, else dropped.
+        """
         listed = np.flatnonzero(members).tolist()
         if self.open is None or listed != self.members:
             self.members = listed
@@ -47,10 +53,10 @@ class OpenTotals:
         self.turn = 0
 
     def kept(self, rows: Unsigned) -> Unsigned | None:
-        """Return the next total that this round asks for, if the round was begun before and had made it, else None.
+        """Return the next total that this round asks for, shape (N,), if an unfinished round had made it; else None.
 
-        `rows` are the contributions. If they are others than before, because rows or penalty have changed since, that
-        total and those after it are given up.
+        `rows` are the contributions of all nodes, shape (K, N). If they are others than in the unfinished round,
+        because data or penalty have changed since, that total and those after it are dropped.
         """
         at, digest = self.turn, blake2b(np.ascontiguousarray(rows).data, digest_size=12).hexdigest()
         self.turn += 1
@@ -61,22 +67,22 @@ class OpenTotals:
         return self.done[at] if at < len(self.done) else None
 
     def _give_up(self, first: int) -> None:
-        """Drop all totals from the `first` on; messages of one that was given up count for no other."""
+        """Drop all totals from number `first` of the round on; messages about them are ignored from now on."""
         self.open, self.done, self.contributions = None, self.done[:first], self.contributions[:first]
         self.number += 1
 
     def close(self, total: Unsigned) -> Unsigned:
-        """Keep a total that all members hold, until the round is over, and return it."""
+        """Store a total, shape (N,), that all members hold, until the round is over, and return it."""
         self.done, self.open, self.number = [*self.done, total], None, self.number + 1
         return total
 
 
 class FaultyTransport(LocalTransport):
-    """The simulator's transport under a fault plan: rows and mail cross only links that the plan leaves standing.
+    """The simulator's transport under a fault plan: messages cross only links that the plan leaves standing.
 
     Weights adapt at once and locally: a link that fails leaves its weight on the diagonals of both ends, so the mixing
-    matrix of an exchange stays symmetric and doubly stochastic as long as links fail both ways. A message lost one way
-    spoils that, and with it the mean of rows; push-flow gossip, which sends mail, repairs itself.
+    matrix of an exchange stays symmetric and doubly stochastic while links fail both ways. A message lost one way
+    changes the mean of all rows; push-flow gossip, which sends mail, repairs that.
     """
 
     fails = True
@@ -109,30 +115,35 @@ class FaultyTransport(LocalTransport):
         self._received: Flags = self._alive  # links whose message was not lost
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Begin round number `round`: exchanges from now on belong to it, and fail as this plan says."""
+        """Begin round number `round`: its exchanges, from now on, fail as `plan` says."""
         self.plan, self.round = plan, round
         self.totals.begin_round(plan.members(round, self.n_nodes))
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over all members modulo 2^64, shape (N,), by messages that are sent until they arrive.
+        """Return the sums over all members modulo 2^64, shape (N,), of the blocks' (n_hosted, N) contributions.
 
-        Raise `Unfinished` if not all members hold the sums when the round ends.
+        Messages are sent again until they arrive. Raise `Unfinished` if not all members hold the sums when the round
+        ends.
         """
         if self.round is None or not self.plan.loses_messages:
             return super().add(contributions)
         return self._total(np.concatenate(contributions), largest=False)
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over all members, shape (n,), by messages that are sent until they arrive.
+        """Return the maxima over all members, shape (n,), of the blocks' (n_hosted, n) whole numbers.
 
-        Raise `Unfinished` if not all members hold the maxima when the round ends.
+        Messages are sent again until they arrive. Raise `Unfinished` if not all members hold the maxima when the round
+        ends.
         """
         if self.round is None or not self.plan.loses_messages:
             return super().maximise(numbers)
         return self._total(np.concatenate(numbers).view(np.uint64), largest=True).view(np.int64)
 
     def _total(self, rows: Unsigned, *, largest: bool) -> Unsigned:
-        """Return the total of the members' rows, shape (K, N), found by messages, or kept from a round before."""
+        """Return the sums or maxima over the members, shape (N,), of the nodes' `rows`, shape (K, N).
+
+        Messages are sent until all members hold them; Unfinished is raised if they do not in this round.
+        """
         kept = self.totals.kept(rows)
         if kept is not None:
             return kept
@@ -151,7 +162,11 @@ class FaultyTransport(LocalTransport):
         return self.totals.close(total.result(int(np.flatnonzero(members)[0])))
 
     def _begin_total(self, rows: Unsigned, members: Flags, *, largest: bool) -> RoutedTotal:
-        """Return a new total: along the tree if that is shorter, all are members and no link is gone for good."""
+        """Return a new RoutedTotal of `rows`, shape (K, N), over `members`, a mask of shape (K,).
+
+        Along the spanning tree if rows are too long to flood, all nodes are members and no link is gone for good; else
+        by flooding.
+        """
         numbers, number = rows.shape[1], self.totals.number
         stands = members.all() and not self.plan.graphs and not self.plan.gone(self.round or 0, self._place)
         if stands and not self.routes.floods(numbers):
@@ -159,7 +174,7 @@ class FaultyTransport(LocalTransport):
         return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest)
 
     def state(self) -> dict[str, object]:
-        """Return all that changes from exchange to exchange, messages on their way included, for a checkpoint."""
+        """Return a dict for a checkpoint: traffic, clock, exchanges made, delayed messages and unfinished totals."""
         return super().state() | {
             "exchanges": self.exchanges,
             "delayed": self.delayed,
@@ -167,7 +182,7 @@ class FaultyTransport(LocalTransport):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` of another transport returned, messages on their way included."""
+        """Replace counters, clock, delayed messages and unfinished totals by those that `state` returned."""
         super().restore(state)
         self.exchanges, self.delayed = state["exchanges"], state["delayed"]
         self.totals = state.get("totals") or OpenTotals()  # files of earlier releases have none
@@ -191,9 +206,9 @@ class FaultyTransport(LocalTransport):
         return arrived
 
     def _arrivals(self, mail: list[Mail], places: list[int]) -> list[Mail]:
-        """Return the mail that arrives now: what is in time, then second copies, then what was delayed before.
+        """Return the mail that arrives in this exchange: messages in time, second copies, then delayed ones.
 
-        Late messages come last, which is hardest for receivers. `places` are the indices of each message's link.
+        Late messages come last, which is hardest for receivers. `places` has the index of each message's link.
         """
         assert self.round is not None
         senders, receivers = self.links
@@ -209,15 +224,18 @@ class FaultyTransport(LocalTransport):
         return arrived
 
     def _due(self) -> list[Mail]:
-        """Take the delayed messages out that are due in this exchange; return those whose link stands."""
+        """Remove the delayed messages that are due in this exchange; return those whose link stands.
+
+        The others are lost.
+        """
         due = [delayed.mail for delayed in self.delayed if delayed.due <= self.exchanges]
         self.delayed = [delayed for delayed in self.delayed if delayed.due > self.exchanges]
         return [one for one in due if self._alive[self._place[one.sender, one.receiver]]]
 
     def _data(self, weights: Vector) -> Vector:
-        """Return the entries of a mixing matrix, shape (nnz,), with these weights on the links.
+        """Return the nonzero entries of the mixing matrix, shape (nnz,), with `weights` on the directed links.
 
-        What is left of each row is on the diagonal.
+        The diagonal is set so that each row sums to 1.
         """
         n = self.mixing.n_nodes
         data = np.empty(self.mixing.matrix.nnz)
@@ -226,7 +244,10 @@ class FaultyTransport(LocalTransport):
         return data
 
     def weights_now(self) -> list[Vector]:
-        """Return each block's mixing weights in this exchange, in its halo's order; 0 for rows that did not arrive."""
+        """Return an array of mixing weights per block for this exchange, ordered as its halo's neighbours.
+
+        0 for rows that did not arrive.
+        """
         if self.round is None:
             return super().weights_now()
         data, pointers = self._data(self._graph * self._received), self.mixing.matrix.indptr
@@ -234,9 +255,9 @@ class FaultyTransport(LocalTransport):
 
     @property
     def effective(self) -> sp.csr_array:
-        """Mixing matrix of the last exchange, (K, K), made of the links that worked both ways.
+        """Mixing matrix of the last exchange, (K, K), of the links that worked both ways; the others have 0.
 
-        It is symmetric and doubly stochastic.
+        The matrix is symmetric and doubly stochastic.
         """
         matrix = self.mixing.matrix
         data = self._data(self._graph * (self._received & self._received[self._back]))

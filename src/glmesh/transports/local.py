@@ -12,9 +12,9 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 
 class LocalTransport:
-    """The transport between blocks of one process, which share arrays: rows stay where they are.
+    """The transport between blocks of one process, which share arrays: an exchange mostly copies no rows.
 
-    `blocks` are the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
+    `blocks` has the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
     """
 
     carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, totals=True, parts=None)
@@ -42,8 +42,8 @@ class LocalTransport:
     def allocate(self, block: int, width: int) -> Matrix:
         """Return a zeroed (n_hosted, width) array for a block's rows.
 
-        It is a view of one (K, width) array that all blocks share if all ask in one order; then no exchange copies
-        rows.
+        The array is a view of one (K, width) array that all blocks share, provided they all ask in one order; then no
+        exchange copies rows.
         """
         turn = self._taken[block]
         self._taken[block] += 1
@@ -53,10 +53,10 @@ class LocalTransport:
         return self._shared[turn][int(ids[0]) : int(ids[-1]) + 1]
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Do nothing: no exchange fails."""
+        """Do nothing: no exchange of this transport fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Deliver all outboxes; return halos that refer to the rows of all nodes, not only of the neighbours."""
+        """Deliver all outboxes, one per block; return a Halo per block, which refers to the rows of all K nodes."""
         vectors = self._together([outbox.vectors for outbox in outboxes])
         scalars = self._together([outbox.scalars for outbox in outboxes])
         mail: list[list[Mail]] = [[] for _ in outboxes]
@@ -75,17 +75,23 @@ class LocalTransport:
         return self.mixing.n_nodes
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over all nodes modulo 2^64, shape (N,); counted are the messages that nodes would send."""
+        """Return the sums over all nodes modulo 2^64, shape (N,), of the blocks' (n_hosted, N) contributions.
+
+        Traffic is counted as if nodes sent messages to their neighbours.
+        """
         self._count_total(contributions[0].shape[1])
         return np.asarray(sum(rows.sum(axis=0) for rows in contributions), dtype=np.uint64)
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over all nodes, shape (n,); counted are the messages that nodes would send."""
+        """Return the maxima over all nodes, shape (n,), of the blocks' (n_hosted, n) whole numbers.
+
+        Traffic is counted as if nodes sent messages to their neighbours.
+        """
         self._count_total(numbers[0].shape[1])
         return np.asarray(np.max([rows.max(axis=0) for rows in numbers], axis=0))
 
     def _count_total(self, numbers: int) -> None:
-        """Count the exchanges of a total of so many numbers, and advance the clock by them."""
+        """Count the exchanges and bytes of a total of `numbers` numbers per node, and advance the virtual clock."""
         legs = self.routes.legs(numbers)
         if self.clock is None:
             self.traffic.communications += len(legs)
@@ -98,18 +104,21 @@ class LocalTransport:
             self._count(*ends, np.concatenate([nothing, leg.sizes(numbers)]), [])
 
     def state(self) -> dict[str, object]:
-        """Return counters of traffic and times of the virtual clock, as plain data, for a checkpoint."""
+        """Return {"communications", "bytes", "clock"}, exchanges, bytes and times of the virtual clock so far."""
         clock = None if self.clock is None else self.clock.state()
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": clock}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from the traffic and the times that `state` of another transport returned."""
+        """Replace the counters and the virtual clock's times by those that `state` of another transport returned."""
         self.traffic = Traffic(state["communications"], state["bytes"])
         if self.clock is not None:
             self.clock.restore(state["clock"])
 
     def row_sizes(self, vectors: Matrix | None, scalars: Matrix | None) -> Vector:
-        """Return the bytes of the row (vector and scalars) that each node sends to each neighbour, shape (K,)."""
+        """Return the bytes of the row (vector and scalars) that each node sends to each neighbour, shape (K,).
+
+        Scalars that are minus infinity are not sent, and count 0.
+        """
         sizes = np.zeros(self.mixing.n_nodes)
         if vectors is not None:
             sizes += 8 * vectors.shape[1]
@@ -118,11 +127,14 @@ class LocalTransport:
         return sizes
 
     def weights_now(self) -> list[Vector]:
-        """Return each block's mixing weights in this exchange, in the order of its halo's neighbours."""
+        """Return an array of mixing weights per block, in the order of its halo's neighbours."""
         return [weights for _, _, weights, _ in self._graphs]
 
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
-        """Count the rows and the mail that are sent; return the mail that arrives, here all of it."""
+        """Count the rows and the mail that are sent; return the mail that arrives, here all of it.
+
+        `row_sizes` are the bytes of each node's row, shape (K,).
+        """
         senders, receivers = self.links
         self._count(senders, receivers, row_sizes[senders], mail)
         return mail
@@ -131,7 +143,10 @@ class LocalTransport:
         """Do nothing: no resource is held."""
 
     def _count(self, senders: Indices, receivers: Indices, sizes: Vector, mail: list[Mail]) -> None:
-        """Count an exchange of mail and of rows, with `sizes` bytes for each sender and receiver; advance the clock."""
+        """Count one exchange of mail and of rows, and advance the virtual clock.
+
+        `sizes` are the bytes of the rows from senders[i] to receivers[i], all of shape (n,).
+        """
         if mail and self.clock is None:
             self.traffic.bytes += sum([one.nbytes for one in mail])
         elif mail:
@@ -145,7 +160,7 @@ class LocalTransport:
 
     @cached_property
     def links(self) -> tuple[Indices, Indices]:
-        """Nodes (senders, receivers) of all directed links, each of shape (n_links,)."""
+        """(senders, receivers) of all directed links: ids of nodes, each of shape (n_links,)."""
         matrix = self.mixing.matrix.tocoo()
         apart = matrix.row != matrix.col
         return matrix.col[apart].astype(np.int64), matrix.row[apart].astype(np.int64)

@@ -106,7 +106,10 @@ class ProblemPart:
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
     def model(self) -> ProblemSpec:
-        """Return the specification of the objective; raise UnsuitablePair or InvalidInput if peers cannot train it."""
+        """Return the loss, penalty and split of the file as a ProblemSpec.
+
+        Raise UnsuitablePair or InvalidInput if peers cannot train it.
+        """
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
         if self.by_totals:
@@ -122,11 +125,14 @@ class ProblemPart:
 
     @property
     def by_totals(self) -> bool:
-        """Whether sites make masked totals; otherwise they gossip."""
+        """Return whether sites train by masked totals; False: by gossip."""
         return self.method == "totals" or (self.method == "" and self.split == "samples")
 
     def _require_totals(self, spec: ProblemSpec) -> None:
-        """Raise UnsuitablePair, which says what would do, unless there is a method on totals for the objective."""
+        """Raise UnsuitablePair unless a method on totals can minimise `spec`.
+
+        The message names objectives that one can.
+        """
         if self.split != "samples":
             raise UnsuitablePair("method='totals' is for sites that hold rows; split by features use method='gossip'")
         if method_on_totals(spec.loss, spec.penalty_of(None), 1) is None:
@@ -175,12 +181,15 @@ class Federation:
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Federation:
-        """Read a federation file; raise UnreadableFile or InvalidInput that names what is wrong in it."""
+        """Read a federation file and return its content.
+
+        Raise UnreadableFile or InvalidInput that names what is wrong.
+        """
         return Federation.of(read_toml(path, "federation"), str(path))
 
     @staticmethod
     def of(tree: Mapping[str, object], where: str = "the federation") -> Federation:
-        """Return the federation that the tables of a file describe; `where` names their source in errors."""
+        """Return the Federation that the tables of a parsed TOML file describe; `where` names the file in errors."""
         check_keys(tree, ("name", "problem", "network", "data", "members"), where)
         members = tree.get("members", [])
         if not isinstance(members, list):
@@ -206,7 +215,10 @@ class Federation:
         write_atomically(path, lambda stream: tomli_w.dump(tree, stream))
 
     def check(self) -> None:
-        """Raise InvalidInput, InvalidNetwork or UnsuitablePair if this federation cannot run, saying what would do."""
+        """Raise InvalidInput, InvalidNetwork or UnsuitablePair if sites cannot train by this file.
+
+        The message has a remedy.
+        """
         self._check_settings()
         self._check_members()
         _ = self.mixing
@@ -217,7 +229,7 @@ class Federation:
             raise InvalidNetwork("those who are not late are not connected without those who are")
 
     def _check_settings(self) -> None:
-        """Raise InvalidInput or UnsuitablePair for values in [problem], [network] or [data] that cannot be."""
+        """Raise InvalidInput or UnsuitablePair if a value in [problem], [network] or [data] is not allowed."""
         part, network = self.problem, self.network
         part.model()
         if not part.tol > 0 or part.max_rounds < 1:
@@ -260,7 +272,7 @@ class Federation:
 
     @property
     def gone(self) -> str:
-        """What becomes of a member that is away: "wait" or "without" with totals, "freeze" or "reset" with gossip.
+        """Return what becomes of an absent member: "wait" or "without" with totals, "freeze" or "reset" with gossip.
 
         By default "wait" with totals, "freeze" split by features, and "reset" with gossip by samples.
         """
@@ -269,7 +281,10 @@ class Federation:
         return "without" if self.network.gone == "without" else "wait"
 
     def remarks(self) -> list[str]:
-        """Return sentences on what the file says that is read as something else."""
+        """Return a sentence on each setting of the file that is read as another value.
+
+        The list is empty if there is none.
+        """
         if self.problem.by_totals and self.network.gone in ("freeze", "reset"):
             return [f"gone = {self.network.gone!r} is for gossip; with totals it is read as 'wait'"]
         return []
@@ -282,9 +297,10 @@ class Federation:
         return names.index(name)
 
     def entries(self) -> dict[str, str]:
-        """Return all settings that members must agree on, as texts by key; addresses may differ by site.
+        """Return all settings that members must agree on: key, such as "problem.alpha" or "members.1", -> text.
 
-        They are told to neighbours before these have shown that they know them, so the salt is digested.
+        Addresses are left out, since they may differ by site. A node tells the settings to neighbours that have not
+        shown yet that they know them, so the salt is in them as a digest.
         """
         out: dict[str, str] = {}
         for title, part in (("problem", self.problem), ("network", self.network)):
@@ -299,11 +315,11 @@ class Federation:
 
     @property
     def digest(self) -> str:
-        """Return 32 bytes of BLAKE2b over all settings that members agree on, in hexadecimal."""
+        """Return 32 bytes of BLAKE2b over all settings of `entries`, as 64 hexadecimal digits."""
         return hashlib.blake2b(json.dumps(self.entries(), sort_keys=True).encode(), digest_size=32).hexdigest()
 
     def without(self, nodes: Collection[int]) -> Federation:
-        """Return the federation in which these members are late, so that nobody waits for them or counts them.
+        """Return a copy in which the members with these numbers are late, so that nobody waits for or counts them.
 
         InvalidInput or InvalidNetwork is raised if those that are left cannot train together.
         """
@@ -335,7 +351,7 @@ class Federation:
 
     @cached_property
     def mixing(self) -> Mixing:
-        """Return the Metropolis weights of the graph, which need nothing but degrees and stay right when links fail."""
+        """Return the Metropolis weights W of the graph, which depend on degrees only and stay right when links fail."""
         return mixing_module.metropolis(self.graph)
 
     @property
@@ -366,18 +382,18 @@ class Federation:
 
     @property
     def disclosure(self) -> str:
-        """Return what a neighbour can learn of a site's data from its messages, in sentences for those who decide."""
+        """Return sentences on what a neighbour can learn of a site's data from its messages."""
         if not self.problem.by_totals:
             return _LEARNED[self.problem.split]
         return _MASKED if self.is_masked else _REVEALED
 
     @property
     def is_masked(self) -> bool:
-        """Return whether nobody reads what a single site contributes."""
+        """Return whether masks hide what a single site contributes from all other members."""
         return self.problem.by_totals and not (self.network.reveal and len(self.members) < 3)
 
     def method(self) -> Cola:
-        """Return the method of all sites: CoLA with flow gossip, which survives lost messages and absent nodes."""
+        """Return the method that all sites gossip by: CoLA with flow gossip, which survives lost messages."""
         return Cola(gossip="flows")
 
 
@@ -391,7 +407,7 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | N
 
 
 def read_toml(path: str | PathLike[str], what: str) -> dict[str, object]:
-    """Return the content of a TOML file; errors say that a `what` file was expected (such as "federation")."""
+    """Return the tables of a TOML file as a dict; raise UnreadableFile, which says that a `what` file was expected."""
     path = Path(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -43,7 +43,7 @@ class Identity:
 
     @staticmethod
     def read(certificate: Path, key: Path, ca: Path) -> Identity:
-        """Read certificate, private key and authority.
+        """Read the PEM files of certificate, private key and authority; raise UnreadableFile if one is missing.
 
         InvalidInput is raised if other users can read the key, or if it is not that of the certificate.
         """
@@ -62,7 +62,7 @@ class Identity:
 
 
 def _is_pair(certificate: bytes, key: bytes) -> bool:
-    """Return whether a private key belongs to a certificate, both in PEM; raise UnreadableFile if one is neither."""
+    """Return whether a private key belongs to a certificate, both in PEM; raise UnreadableFile if either is no PEM."""
     try:
         shown = x509.load_pem_x509_certificate(certificate).public_key()
         own = serialization.load_pem_private_key(key, password=None).public_key()
@@ -145,7 +145,10 @@ def _certificate(
     signer: ec.EllipticCurvePrivateKey,
     days: int,
 ) -> bytes:
-    """Return a certificate of `name` in PEM, signed by `signer`; if issuer is None, that of the authority itself."""
+    """Return a certificate of `name` in PEM, signed by `signer`, valid for `days`.
+
+    `issuer` is the certificate of the authority; None makes that of an authority itself.
+    """
     now = datetime.datetime.now(datetime.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     ending = now + datetime.timedelta(days=days)

@@ -61,7 +61,7 @@ class NodeFile:
 
 @dataclass(frozen=True)
 class SiteRules:
-    """Table [rules] of a node file: what a site asks of its own data before it contributes to a total.
+    """Table [rules] of a node file: limits that a site's own data must keep before the site contributes to a total.
 
     Defaults are those of DataSHIELD (nfilter.glm 0.33) and vantage6 (10 rows, 5 of a class); the two about points
     let real data sets pass at every iterate and stop a member that steers towards one row.
@@ -90,7 +90,10 @@ class Site:
 
     @staticmethod
     def read(path: str | PathLike[str]) -> Site:
-        """Read and check a node file; raise UnreadableFile or InvalidInput that names what is wrong."""
+        """Read and check a node file and the federation file and certificates that it names.
+
+        UnreadableFile or InvalidInput, which names what is wrong, is raised for files that cannot be used.
+        """
         path = Path(path)
         tree = read_toml(path, "node")
         elsewhere = tree.pop("neighbours", {})
@@ -128,5 +131,5 @@ class Site:
 
     @property
     def data(self) -> Path:
-        """Return the path of the data file."""
+        """Return the path of the site's data file."""
         return self.folder / self.file.data

@@ -46,7 +46,10 @@ class Finding:
 
 
 def examine(path: str | PathLike[str]) -> Iterator[Finding]:
-    """Check the node of a node file and yield a Finding per check, up to an error that makes others useless."""
+    """Check the node that a node file describes.
+
+    Yield a Finding per check, and stop after an error that makes others useless.
+    """
     try:
         site = Site.read(path)
     except GlmeshError as error:
@@ -97,7 +100,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
 
 
 def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
-    """Yield Findings on a site whose federation makes masked totals: its rules, its messages and the time."""
+    """Yield Findings on a site whose federation makes masked totals: its rules, bytes of messages, time of a fit."""
     federation = site.federation
     for remark in federation.remarks():
         yield Finding("federation", remark, "warning")
@@ -115,9 +118,10 @@ def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
 
 
 def compare(path: str | PathLike[str], purpose: str, other: str) -> Iterator[Finding]:
-    """Compare names of rows with another site that does the same: where they part (ROWS), or what both have (DISTINCT).
+    """Compare the names of rows with those of site `other`, which calls this function at the same time; yield Findings.
 
-    What both learn from each other is the first Finding, before anything is sent.
+    `purpose` ROWS looks for the first row that differs, DISTINCT for names that both sites have. The first Finding says
+    what both sites learn from each other, before anything is sent.
     """
     try:
         site = Site.read(path)
@@ -138,7 +142,7 @@ def compare(path: str | PathLike[str], purpose: str, other: str) -> Iterator[Fin
 
 
 def _port(site: Site) -> Iterator[Finding]:
-    """Yield a Finding on whether this node can listen at its address; none if the address is not of this machine."""
+    """Yield one Finding: this node can listen at its address, runs there already, or cannot (an error)."""
     host, _, port = site.file.listen.rpartition(":")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -156,7 +160,7 @@ def _port(site: Site) -> Iterator[Finding]:
 
 
 def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> Iterator[Finding]:
-    """Yield Findings on how the data fits the contract, and on what looks wrong in it."""
+    """Yield a Finding on how a site's table fits the contract, and a warning for each column that looks wrong."""
     if site.federation.data is not None:
         yield Finding("contract", f"fits {listed(contract.names) or 'target and rows'}")
     elif own.table.names is not None:
@@ -173,7 +177,7 @@ def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> 
 
 
 def _check_labels(table: DataTable, spec: ProblemSpec) -> None:
-    """Raise Mismatch if a table has more than the two labels of a classification."""
+    """Raise Mismatch if the loss is one of classification and the table has more than two labels."""
     if spec.loss.classifies and len(table.labels) > 2:
         raise Mismatch(
             f"{table.where}: the target {table.target or ''!r} has the labels {spoken(table.labels)}, and the "
@@ -182,18 +186,21 @@ def _check_labels(table: DataTable, spec: ProblemSpec) -> None:
 
 
 def _state(store: Store) -> str:
-    """Return words on the checkpoint of a node; raise InvalidInput if it is one of other data or another file."""
+    """Return a sentence on whether the node goes on from a checkpoint.
+
+    Raise InvalidInput if its file is not this node's.
+    """
     saved = store.load()
     return "no checkpoint: a new run begins" if saved is None else f"goes on from {store.path}"
 
 
 def _alone(own: DataSummary) -> DataSummary:
-    """Return the summary of a node's data, widened to two labels if it has one: others may hold the second class."""
+    """Return a copy of a node's data summary with two labels if it has only one: other sites may have the second."""
     return replace(own, y_min=own.y_min - 1.0) if own.y_min == own.y_max else own
 
 
 def _certificates(site: Site) -> Iterator[Finding]:
-    """Yield a Finding each on when the certificates of the node and of the authority expire."""
+    """Yield two Findings: until when the certificates of the node and of the authority are valid."""
     now = datetime.datetime.now(datetime.UTC)
     for what, content in (("certificate", site.identity.certificate), ("authority", site.identity.ca)):
         end = expiry(content)

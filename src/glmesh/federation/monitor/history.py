@@ -8,7 +8,7 @@ from glmesh.errors import UnreadableFile
 
 
 class NeighbourFigures(TypedDict, total=False):
-    """Figures of one neighbour; from `deadline` on they are there once the node trains."""
+    """Figures of one neighbour, as JSON; keys from `deadline` on are missing until the node trains."""
 
     state: str  # "up", "down", "silent" or "finished"
     dropped: int  # [messages] MAIL that gave way to newer MAIL
@@ -19,7 +19,7 @@ class NeighbourFigures(TypedDict, total=False):
 
 
 class Figures(TypedDict, total=False):
-    """A node at a glance, as JSON has it; from `round` on the figures are there once the node trains."""
+    """Figures of a node at one time, as JSON; keys from `round` on are missing until the node trains."""
 
     time: float  # [s] since 1970
     node: str
@@ -52,7 +52,7 @@ class History:
         self._stream = path.open("a", encoding="utf-8")
 
     def add(self, figures: Figures) -> None:
-        """Append an entry to the file, as one line of JSON."""
+        """Append the figures of a node to the file, as one line of JSON."""
         self._stream.write(json.dumps(figures) + "\n")
         self._stream.flush()
 
@@ -62,12 +62,18 @@ class History:
 
 
 def lines_since(path: Path, since: float = 0.0) -> list[Any]:
-    """Return the entries, dicts, of a history or log file since a time [s since 1970]; none if there is no file."""
+    """Return the entries (dicts) of a history or log file from `since` [s since 1970] on.
+
+    The list is empty if there is no file.
+    """
     return [entry for entry in read_lines(path) if entry["time"] >= since] if path.is_file() else []
 
 
 def read_lines(path: Path) -> list[Any]:
-    """Return all entries, dicts, of a history or log file; a last line that a crash cut off is left out."""
+    """Return all entries (dicts) of a history or log file, oldest first.
+
+    A last line that a crash cut off is left out.
+    """
     if not path.is_file():
         raise UnreadableFile(f"{path}: no such file; a node writes it while it runs")
     entries = []

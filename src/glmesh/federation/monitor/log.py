@@ -19,12 +19,12 @@ _RECENT = 50  # [lines] kept for a live view, which shows the last ones
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Return the fields of a log record that were given as `extra`, by name."""
+    """Return name -> value of the fields of a log record that were given as `extra`."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
 def _node(record: logging.LogRecord) -> str:
-    """Return the name of the node whose logger made a record."""
+    """Return the name of the node whose logger made a log record."""
     return record.name.rpartition(".")[2]
 
 
@@ -32,7 +32,7 @@ class JsonFormatter(logging.Formatter):
     """Formats a log record as {"time": s since 1970, "node": name, "event": message, field: value, ...}."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line of JSON."""
+        """Return a log record as one line of JSON."""
         head = {"time": round(record.created, 3), "node": _node(record), "event": record.getMessage()}
         return json.dumps(head | _fields(record), default=str)
 
@@ -41,7 +41,7 @@ class LineFormatter(logging.Formatter):
     """Formats a log record as `HH:MM:SS node event field=value ...`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as a line for people."""
+        """Return a log record as the line `HH:MM:SS node event field=value ...`."""
         told = " ".join(f"{key}={_shown(value)}" for key, value in _fields(record).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         return f"{clock} {_node(record)} {record.getMessage()} {told}".rstrip()
@@ -56,7 +56,7 @@ def _shown(value: object) -> str:
 
 
 class RecentLines(logging.Handler):
-    """A log handler that keeps the last lines in memory, for a live view."""
+    """A log handler that keeps the last _RECENT (50) lines in memory, for a live view."""
 
     def __init__(self) -> None:
         super().__init__()

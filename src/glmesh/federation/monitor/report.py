@@ -36,13 +36,13 @@ Line = tuple[str, list[tuple[float, float]]]  # (name, points)
 
 
 def page(folders: Sequence[str]) -> str:
-    """Return an HTML page about the nodes with these state folders: a table, plots over time and last events."""
+    """Return an HTML page about the nodes whose state folders are given: a table, plots over time and last events."""
     runs = [(Path(folder), read_lines(Path(folder) / "history.jsonl")) for folder in folders]
     start = min((entries[0]["time"] for _, entries in runs if entries), default=0.0)
     names = [entries[-1]["node"] if entries else folder.name for folder, entries in runs]
 
     def lines(key: str) -> list[Line]:
-        """Return a line per node for `plot`: the figure `key` over seconds since the first entry of any node."""
+        """Return (name, [(seconds since the first entry of any node, figure `key`)]) for each node, for `plot`."""
         return [
             (name, [(e["time"] - start, e[key]) for e in entries if e.get(key) is not None])
             for name, (_, entries) in zip(names, runs, strict=True)
@@ -76,7 +76,7 @@ def _event(event: dict[str, Any]) -> str:
 
 
 def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
-    """Return an HTML table with the last figures of each node."""
+    """Return an HTML table with a row per node of its last figures: phase, rounds, gap, bytes sent, whose data."""
     rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds<th>whose data"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
@@ -96,7 +96,7 @@ def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
 
 
 def _heard(names: list[str], runs: list[tuple[Path, list[Figures]]], start: float) -> list[Line]:
-    """Return a line per node for `plot`: its number of neighbours that were up, over seconds since `start`."""
+    """Return (name, [(seconds since `start`, number of neighbours that were up)]) for each node, as `plot` takes it."""
     return [
         (
             name,
@@ -116,12 +116,12 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
 
 
 def _logarithms(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return (x, log10 y) of the points with y > 0."""
+    """Return the points (x, log10 y) for those of `points` (x, y) with y > 0."""
     return [(x, math.log10(y)) for x, y in points if y > 0]
 
 
 def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
-    """Return the SVG of curve `number` through these places, in pixels, and of its name in the legend."""
+    """Return the SVG of curve `number` through `places`, (x, y) in pixels, with its name in the legend."""
     colour, path = _COLOURS[number % len(_COLOURS)], " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     left, top = _LEFT + 160 * (number % 4), _H + 10 + 20 * (number // 4)
     return (
@@ -133,9 +133,10 @@ def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
 def plot(
     lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
 ) -> str:
-    """Return an SVG picture of lines over a common horizontal axis, which `across` names.
+    """Return SVG text of lines, (name, [(x, y)]) each, over a common horizontal axis, which `across` names.
 
-    `logarithmic` draws the vertical axis in powers of ten; `told` makes text of its numbers.
+    `logarithmic` draws the vertical axis in powers of ten; `told` makes text of its numbers. Without any point the text
+    is an HTML paragraph that says so.
     """
     shown = [(name, _logarithms(points) if logarithmic else points) for name, points in lines]
     drawn = [point for _, points in shown for point in points]
@@ -147,7 +148,7 @@ def plot(
     right = max(xs) or 1.0
 
     def place(x: float, y: float) -> tuple[float, float]:
-        """Return the pixels (from the left, from the top) of the point (x, y)."""
+        """Return (pixels from the left, pixels from the top) of the point (x, y) of the plot."""
         return (
             _LEFT + (_W - _LEFT - _RIGHT) * x / right,
             10 + (_H - _BOTTOM - 20) * (high - y) / (high - low),

@@ -45,7 +45,7 @@ def screen(now: Figures, recent: list[str], began: tuple[float, float] | None, c
 
 
 def _not_there(now: Figures) -> list[str]:
-    """Return lines on members that are not in the answer, and on those that are waited for, since and until when."""
+    """Return lines of text on members that are left out or refused, and on those that are waited for."""
     lines = []
     if now.get("without"):
         lines.append(f"               {without_text(now['members'], now['without'])}")

@@ -27,7 +27,7 @@ _NUMBERS = {
 
 
 def metrics(figures: Figures) -> str:
-    """Return the figures of a node in Prometheus' text format."""
+    """Return the figures of a node as text in the exposition format of Prometheus."""
     node, lines = figures["node"], []
     for key, (kind, text) in _NUMBERS.items():
         value = dict(figures).get(key)
@@ -49,7 +49,7 @@ class Server:
     def __init__(self, figures: Callable[[], Figures], site: Site) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                """Answer a request for the status or the metrics."""
+                """Answer GET /status with JSON, /metrics with the text of Prometheus, other paths with 404."""
                 if self.path not in ("/status", "/metrics"):
                     self.send_error(404)
                     return
@@ -84,7 +84,10 @@ class Server:
 
 
 def ask(site: Site) -> Figures | None:
-    """Return the figures of this site's node, which runs on this machine; None if it does not run."""
+    """Return the figures of this site's node, read from its status port on this machine.
+
+    None is returned if the node does not run.
+    """
     path = site.state / "status.port"
     try:
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # whatever the environment says
@@ -96,7 +99,7 @@ def ask(site: Site) -> Figures | None:
 
 
 def last_words(site: Site) -> Figures:
-    """Return what a node that does not run left in its state folder: `outcome`, `why` and the last figures.
+    """Return the last figures of a node that does not run, from its state folder, with `outcome` and `why` of its end.
 
     InvalidInput is raised if it never ran, or was killed before it could say how it ended.
     """

@@ -51,7 +51,7 @@ def _finite(value: float) -> float | None:
 
 
 def _neighbour(node: Node, peer: int) -> NeighbourFigures:
-    """Return the figures of one neighbour: state of its link, MAIL dropped, deadline [s], deadlines missed."""
+    """Return the figures of neighbour number `peer`: state of its link, MAIL dropped, deadline [s] and misses."""
     link = node.neighbourhood.links.links[peer]
     out: NeighbourFigures = {"state": "up" if link.up else "down", "dropped": link.dropped}
     if not link.up:

@@ -17,7 +17,7 @@ from glmesh.problem import DataSummary, NodeData
 
 @dataclass(frozen=True)
 class Agreed:
-    """Second phase of a node: all members' data fits together, so its state can be made or restored."""
+    """Second phase of a node: all members' data fits together, so the node's state can be made or restored."""
 
     neighbourhood: Neighbourhood
     federation: Federation  # in which members that were refused count as late
@@ -28,7 +28,7 @@ class Agreed:
     saved: dict[str, Any] | None  # the checkpoint that the node goes on from; None: there is none
 
     def prepare(self, *, patient: bool = False) -> Training:
-        """Make the node's state, or restore it from a checkpoint; return the last phase.
+        """Make the node's state, or restore it from a checkpoint; return the phase that trains by gossip.
 
         `patient`: wait for each neighbour without limit. InvalidData is raised if the node's data does not fit the
         summary.
@@ -45,5 +45,5 @@ class Agreed:
         return Training(participant, self.summary, self.fitted, resumed=self.saved is not None)
 
     def prepare_totals(self) -> Totalling:
-        """Return the last phase of a node whose sites make masked totals; raise Refusal if its own rules forbid it."""
+        """Return the phase that trains by masked totals; raise UnreadableFile if the memory on disk is damaged."""
         return Totalling(self.neighbourhood, self.federation, self.data, self.summary, self.fitted)

@@ -21,7 +21,10 @@ APART = 7  # [powers of two] between the scale of a column here and at another s
 
 
 def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
-    """Return the contract of the sites that made these offers, given in the order of the members, or the culprits."""
+    """Return a Verdict with the contract of the sites that made these offers, or with the culprits: site -> why.
+
+    `offers` are by name of the site, in the order of the members.
+    """
     loss = federation.problem.model().loss
     width = max((offer.width for offer in offers.values() if offer.open), default=0)
     contracts = {site: _contract(offer, federation, width) for site, offer in offers.items()}
@@ -37,7 +40,10 @@ def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
 
 
 def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
-    """Return the contract that the table of an offer keeps; tables that may lack columns at their end have `width`."""
+    """Return the contract that the table of an offer keeps.
+
+    A table that may lack columns at its end is given `width` columns.
+    """
     labels = tuple(one if isinstance(one, str) else float(one) for one in offer.labels)
     if federation.data is not None:
         named = federation.data.with_labels(federation.data.labels or labels)
@@ -54,7 +60,10 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
 
 
 def _other_bases(offers: Mapping[str, DataOffer]) -> dict[str, str]:
-    """Return the sites with svmlight text that may count from 0 as another site's does, or from 1 as presumed."""
+    """Return site -> why for sites whose svmlight text is presumed to count from 1 while another site's counts from 0.
+
+    The dict is empty if no site counts from 0, or if each site's base is certain.
+    """
     zero = next((site for site, offer in offers.items() if offer.index_base == "0"), None)
     presumed = [site for site, offer in offers.items() if offer.index_base == PRESUMED]
     why = (
@@ -65,7 +74,7 @@ def _other_bases(offers: Mapping[str, DataOffer]) -> dict[str, str]:
 
 
 def _shared(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str, str]:
-    """Return the sites that have a column of one name, split by features, each with the name and the other site."""
+    """Return site -> why, split by features, for each site that has a column of a name that another site has too."""
     if federation.problem.split != "features":
         return {}
     holders: dict[str, list[str]] = {}
@@ -86,7 +95,10 @@ def _shared(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str
 
 
 def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str, str]:
-    """Return the sites whose rows are not those of the others, split by features, with what is known of it."""
+    """Return site -> why, split by features, for each site whose rows are not those of most sites, by number or names.
+
+    The text names a site with other rows. The dict is empty if all rows agree, and split by samples.
+    """
     if federation.problem.split != "features":
         return {}
     counts = outliers({site: offer.rows for site, offer in offers.items()})
@@ -107,10 +119,10 @@ def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict
 
 
 def same_targets(sites: Collection[int], compared: Mapping[int, Mapping[int, bool]]) -> nx.Graph:
-    """Return a graph of these sites with an edge between two that hold the same targets, as far as was compared.
+    """Return a graph whose nodes are `sites`, with an edge between two that found their targets to be equal.
 
-    `compared[k]` says of some neighbours of k whether k found their targets to be its own; one end that found others is
-    enough for no edge.
+    `compared[k][l]` is whether site k found the targets of its neighbour l equal to its own; neighbours that k has not
+    compared are missing. An end that found them to differ removes the edge, whatever the other end found.
     """
     graph = nx.empty_graph(sites)
     for k, results in compared.items():
@@ -121,9 +133,10 @@ def same_targets(sites: Collection[int], compared: Mapping[int, Mapping[int, boo
 
 
 def uncompared(sites: Collection[int], links: nx.Graph, compared: Mapping[int, Mapping[int, bool]]) -> nx.Graph:
-    """Return the links between these sites whose ends have not compared their targets, as a graph.
+    """Return a graph of the links between `sites` of which neither end has compared its targets with the other's.
 
-    It is empty as soon as all sites are known to hold the same. `compared` is that of `same_targets`.
+    The graph is empty as soon as the comparisons that were made connect all sites, so that all hold the same targets.
+    `compared[k][l]` is whether site k found the targets of its neighbour l equal to its own; l is missing before that.
     """
     if nx.is_connected(same_targets(sites, compared)):
         return nx.Graph()
@@ -134,10 +147,11 @@ def uncompared(sites: Collection[int], links: nx.Graph, compared: Mapping[int, M
 
 
 def other_targets(same: nx.Graph, names: Mapping[int, str]) -> dict[str, str]:
-    """Return the sites whose targets or sample weights are not those of more than half of all, with what is known.
+    """Return site -> a sentence for each site whose targets or sample weights are not those of most sites.
 
-    `same` is the graph of `same_targets` after all neighbours were compared; sites that are connected in it hold the
-    same.
+    `same` is the graph of `same_targets` after all neighbours were compared: sites connected in it hold the same
+    targets and weights. `names` has the name of each site by its number. Without a group of more than half, all sites
+    are listed.
     """
     groups = {k: number for number, group in enumerate(nx.connected_components(same)) for k in group}
     values = {names[k]: groups[k] for k in sorted(groups)}
@@ -148,9 +162,10 @@ def other_targets(same: nx.Graph, names: Mapping[int, str]) -> dict[str, str]:
 
 
 def scale_warnings(own: str, offers: Mapping[str, DataOffer], contract: Contract) -> Iterator[str]:
-    """Yield a sentence for each column whose scale at the site `own` is far from the largest of all sites.
+    """Yield a sentence for each column whose largest value at site `own` is far from that of the other sites.
 
-    Where the contract has a range, the scale is compared with that instead.
+    Far is a factor of 2^APART or more, either way. Where the contract has a range of the column, the largest value is
+    compared with that instead.
     """
     by_site = {
         site: dict(zip(offer.names or contract.names, offer.scales, strict=False)) for site, offer in offers.items()

@@ -27,7 +27,7 @@ class Store:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
-        """Return digests of protocol, configuration, data and name, by which this node's checkpoint is recognised."""
+        """Return "protocol", "configuration", "data" and "name" -> digest, by which this node's checkpoint is known."""
         table = self._data.table
         parts = {
             "protocol": PROTOCOL,
@@ -38,7 +38,10 @@ class Store:
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 
     def load(self) -> dict[str, Any] | None:
-        """Return the state that was saved last, None without a file; raise InvalidInput if it is not this node's."""
+        """Return the dict of "trainer" and "gossip" that `save` wrote last; None if there is no checkpoint file.
+
+        InvalidInput is raised for a checkpoint of another node, configuration or data.
+        """
         if not self.path.exists():
             return None
         tree = checkpoint.read(self.path)
@@ -58,18 +61,18 @@ class Store:
 
 
 def _plain(X: SampleMatrix) -> object:
-    """Return a matrix as arrays that can be digested."""
+    """Return a matrix as `checkpoint.digest` takes it: a dense array, or [data, indices, indptr, shape] if sparse."""
     return [X.data, X.indices, X.indptr, list(X.shape)] if hasattr(X, "toarray") else np.ascontiguousarray(X)
 
 
 def _codes(table: DataTable) -> object:
-    """Return the targets as numbers: themselves, or positions among the labels where these are texts."""
+    """Return the targets of a table as numbers, shape (m,): themselves, or positions among the labels if texts."""
     y = np.empty(0) if table.y is None else table.y
     return y if y.dtype.kind == "f" else np.searchsorted(np.array(table.labels), y)
 
 
 def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted, status: str) -> Model:
-    """Return the model that a node writes: all coefficients split by samples, only its own split by features."""
+    """Return the Model that a node writes: all coefficients split by samples, those of its own columns by features."""
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f
@@ -107,9 +110,9 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
 
 
 def contract_of(fitted: Fitted, split: str) -> Contract | None:
-    """Return names, target and labels of a table for a model file, or the index base of svmlight text.
+    """Return the Contract for a model file: names of columns, target and labels of the table that was trained on.
 
-    None stands for another file without names.
+    For svmlight text, which has no names, only the index base is in it; None for any other file without names.
     """
     table = fitted.table
     if table.names is None:

@@ -8,13 +8,13 @@ Key = tuple[str, int]  # (kind, node)
 
 
 class GossipStore:
-    """The newest statement that a node knows for each (kind, node); what is new it sends on to its neighbours."""
+    """The newest statement that a node has heard for each (kind, node), which it sends on to its neighbours."""
 
     def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, object]], None]) -> None:
         self._n_nodes = n_nodes
 
         def post(peer: int, entries: list[GossipEntry]) -> None:
-            """Send entries to a neighbour: an offer, which may be long, in a message of its own, and all others."""
+            """Send statements to a neighbour: each offer, which may be long, in its own message, all others in one."""
             offers = [[entry] for entry in entries if entry.offer is not None]
             for some in [*offers, [entry for entry in entries if entry.offer is None]]:
                 if some:
@@ -24,13 +24,17 @@ class GossipStore:
         self.greet = self._flood.greet
 
     def publish(self, *entries: GossipEntry) -> None:
-        """Store statements that this node makes, and send those that are new to all neighbours."""
+        """Store statements that this node makes.
+
+        Send to all neighbours those with a larger stamp than the stored ones.
+        """
         self._flood.spread([(one.kind, one.node) for one in entries if self._keep(one)])
 
     def merge(self, message: dict[str, object], source: int | None = None) -> list[Key]:
-        """Store what is new in a GOSSIP message and send it on to all neighbours but `source`.
+        """Store the statements of a GOSSIP message that are newer than the stored ones.
 
-        The keys (kind, node) of what was new are returned; Violation is raised for a message that is malformed.
+        Send them to all neighbours but `source`. Return their keys, a list of (kind, node). Violation is raised for a
+        message that is malformed.
         """
         entries = message.get("entries")
         if not isinstance(entries, list):
@@ -43,47 +47,56 @@ class GossipStore:
         return news
 
     def _keep(self, entry: GossipEntry) -> bool:
-        """Store an entry if its stamp is larger than the known one's; return whether it was stored."""
+        """Store a statement if its stamp is larger than that of the stored one; return whether it was stored."""
         return self._flood.keep((entry.kind, entry.node), entry.stamp, entry)
 
     def number(self, kind: str, node: int) -> int | None:
-        """Return the number that the known statement of this kind about a node holds; None if there is none."""
+        """Return the number in the stored statement of a kind about a node.
+
+        None without a statement or without a number in it.
+        """
         found = self._flood.entries.get((kind, node))
         return None if found is None else found[1].number
 
     def knows(self, kind: str, node: int) -> bool:
-        """Return whether a statement of this kind about a node is known."""
+        """Return whether a statement of this kind about a node is stored."""
         return (kind, node) in self._flood.entries
 
     def why(self, node: int) -> str:
-        """Return why a node is refused; empty if nobody said so."""
+        """Return the reason for which a node is refused, as text; empty if no statement says that it is."""
         found = self._flood.entries.get((REFUSED, node))
         return "" if found is None else found[1].why
 
     def stamp(self, kind: str, node: int) -> int:
-        """Return the stamp of the known statement of a kind about a node; -1 if there is none."""
+        """Return the stamp, a counter, of the stored statement of a kind about a node; -1 if there is none."""
         return self._flood.stamp((kind, node))
 
     def compared(self) -> dict[int, dict[int, bool]]:
-        """Return by node which neighbours have the same targets as it, as far as it compared them."""
+        """Return node k -> {neighbour l: whether k found the targets of l equal to its own}.
+
+        L that k has not compared are missing.
+        """
         return {node: entry.compared for node, entry in self._of(COMPARED).items()}
 
     def offers(self) -> dict[int, DataOffer]:
-        """Return the known offers by node."""
+        """Return node -> what its site tells of its table, for the nodes whose offer has come."""
         return {node: entry.offer for node, entry in self._of(OFFER).items() if entry.offer is not None}
 
     def refused(self) -> dict[int, str]:
-        """Return why nodes cannot take part, by node; one whose table fits takes part, whatever was said."""
+        """Return node -> why it cannot take part.
+
+        A node that has said that its table fits is left out, whatever others said.
+        """
         known = self._of(FITS)
         return {node: entry.why for node, entry in self._of(REFUSED).items() if node not in known}
 
     def _of(self, kind: str) -> dict[int, GossipEntry]:
-        """Return the known statements of a kind, by node, ascending."""
+        """Return node -> stored statement of this kind, with nodes ascending."""
         found = {node: entry for (one, node), (_, entry) in self._flood.entries.items() if one == kind}
         return dict(sorted(found.items()))
 
     def to_json(self) -> dict[str, object]:
-        """Return all known statements as the JSON object of a GOSSIP message, which `merge` reads."""
+        """Return all stored statements as the JSON object of a GOSSIP message, which `merge` reads."""
         return _message([entry for _, entry in self._flood.entries.values()])
 
 

@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 
 class Meeting:
-    """First phase of a node: it reads its own data, and gathers what it must know of all other members' data."""
+    """First phase of a node: reads the node's own data, and agrees with the other members on a contract."""
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._site, self._federation, self._log = site, site.federation, log
@@ -66,7 +66,7 @@ class Meeting:
         return self._differs[peer]
 
     def run(self) -> Agreed | None:
-        """Agree with all members that are not late; return the next phase, or None if the node was stopped before.
+        """Agree on the data with all members that are not late; return the second phase, None if told to stop.
 
         Mismatch is raised if this or another site does not fit, unless the others go on without it; all members that
         can be reached are told before.
@@ -77,7 +77,7 @@ class Meeting:
             return None
 
     def _meet(self) -> Agreed:
-        """Do the work of `run`; raise Stopped if the node was told to stop."""
+        """Do the work of `run` and return the next phase; raise Stopped if the node was told to stop."""
         neighbourhood, site, gossip = self.neighbourhood, self._site, self._gossip
         error: Exception | None = None
         try:
@@ -117,9 +117,10 @@ class Meeting:
     # agreement
 
     def _agree(self, own: SiteData) -> tuple[Contract, Federation]:
-        """Gather the offers of all members that are not late; return the contract and those who take part.
+        """Gather the offers of all members that are not late.
 
-        A late site by features, whose offer nobody waits for, looks itself whether its rows and names fit the others'.
+        Return (contract, federation in which the refused count as late). A late site by features, whose offer nobody
+        waits for, checks itself whether its rows and names fit the others'.
         """
         while True:
             federation = self._gather(self._without_statement(OFFER))
@@ -137,14 +138,18 @@ class Meeting:
             return verdict.contract, federation
 
     def _compare(self, *, late: bool, resumed: bool) -> Federation:
-        """Wait until the targets of all who take part are known to be the same; end if they are not, split by features.
+        """Wait, split by features, until all who take part have compared their targets; raise Mismatch if those differ.
 
-        A resumed node has the results of its last run, whose data its checkpoint was recognised by. Any other node
-        believes about itself only what it has found out since it was started.
+        Return the federation in which refused members count as late. A resumed node keeps the results of its last run,
+        since its checkpoint was recognised by the data. Any other node believes about itself only what it found since
+        it started.
         """
 
         def missing(nodes: Sequence[int]) -> list[int]:
-            """Return the nodes that comparisons are missing with."""
+            """Return the nodes, ascending, that must still compare targets with a neighbour.
+
+            The list is empty when no more are needed.
+            """
             around = [peer for peer in self._site.addresses if peer in nodes] or list(self._site.addresses)
             if not resumed and not any(peer in self._results for peer in around):
                 return around
@@ -162,7 +167,10 @@ class Meeting:
         return federation
 
     def _compared(self, resumed: bool) -> dict[int, dict[int, bool]]:
-        """Return by node which neighbours it found to hold the same targets; the argument is that of `_compare`."""
+        """Return node k -> {neighbour l: whether k found the targets of l equal to its own}, with this node's results.
+
+        Unless the node is `resumed`, gossip about itself from before its start is left out.
+        """
         me, found = self._site.me, self._gossip.compared()
         if not resumed:
             found = {k: {j: same for j, same in results.items() if j != me} for k, results in found.items() if k != me}
@@ -170,21 +178,24 @@ class Meeting:
 
     @property
     def _results(self) -> dict[int, bool]:
-        """Return which neighbours hold the same targets as this site, of those that it has compared them with."""
+        """Return neighbour -> whether its targets equal those of this site; neighbours not compared yet are missing."""
         targets = self.neighbourhood.targets
         return {} if targets is None else targets.same
 
     @property
     def _by_features(self) -> bool:
-        """Return whether sites hold features of the same rows."""
+        """Return whether the data is split by features: sites hold columns of the same rows."""
         return self._federation.problem.split == "features"
 
     def _without_statement(self, kind: str) -> Callable[[Sequence[int]], list[int]]:
-        """Return the function that lists those nodes of which no statement of a kind is known."""
+        """Return a function of a list of nodes that returns those about which no statement of this kind is stored."""
         return lambda nodes: [node for node in nodes if not self._gossip.knows(kind, node)]
 
     def _refuse(self, culprits: Mapping[str, str], taking_part: list[str]) -> None:
-        """Publish who does not fit; end if that is everybody or this node, or if one refusal ends the run."""
+        """Publish why each culprit (name -> why) does not fit.
+
+        Raise Mismatch if this node or everybody in `taking_part` is one.
+        """
         reasons = {self._federation.id_of(name): why for name, why in culprits.items()}
         if len(culprits) == len(taking_part):
             self._end(reasons)
@@ -194,9 +205,10 @@ class Meeting:
             self._end(reasons)
 
     def _gather(self, lacking: Callable[[Sequence[int]], list[int]]) -> Federation:
-        """Wait until `lacking` names nobody among the members that are neither late nor refused.
+        """Wait until `lacking(nodes)` returns no node, for the members that are neither late nor refused.
 
-        Returned is the federation in which those that are refused count as late: nobody waits for them.
+        Return the federation in which those that are refused count as late, so that nobody waits for them. A member
+        that is still lacking after `meet_within` seconds is refused.
         """
         neighbourhood, gossip = self.neighbourhood, self._gossip
         needed = np.flatnonzero(self._federation.members_at_start).tolist()
@@ -224,7 +236,10 @@ class Meeting:
                 gossip.publish(GossipEntry(REFUSED, peer, 1, why=why[:WHY]))
 
     def _without(self, refused: Mapping[int, str]) -> Federation:
-        """Return the federation without the refused members; end if those that are left cannot train together."""
+        """Return the federation in which the refused members count as late.
+
+        Raise Mismatch if the others cannot train together.
+        """
         try:
             return self._federation.without(refused)
         except GlmeshError as error:
@@ -233,7 +248,7 @@ class Meeting:
     # what is said at the end
 
     def _remark(self, own: SiteData, fitted: Fitted, contract: Contract) -> None:
-        """Log what was done to the file's columns, and what looks wrong in it."""
+        """Log a warning for each thing that was done to the columns of this site's file, or that looks wrong."""
         said = [str(finding) for finding in describe(own.table) if finding.warns] + fitted.remarks()
         if self._federation.data is None and not contract.header and self._federation.problem.split == "samples":
             said.append("no site's file has a header: columns are matched by position, not by name")
@@ -250,14 +265,17 @@ class Meeting:
             self._log.warning("data", extra={"why": remark})
 
     def _withdraw(self, error: Exception) -> NoReturn:
-        """Tell all members that this site cannot take part, and why as far as they may know; raise Mismatch."""
+        """Tell all members that this site cannot take part, with the public text of `error`; then raise Mismatch."""
         self._log.error("cannot take part", extra={"why": str(error)})
         self._gossip.publish(GossipEntry(REFUSED, self._site.me, 1, why=public_reason(error)[:WHY]))
         self._tell(_TELL_OWN)
         raise Mismatch(f"{self._site.file.name} cannot take part: {error}") from error
 
     def _end(self, refused: Mapping[int, str], more: str = "") -> NoReturn:
-        """Pass on who cannot take part, and raise Mismatch with all reasons."""
+        """Pass on by gossip who cannot take part (node -> why).
+
+        Then raise Mismatch with all reasons and the text `more`.
+        """
         self._tell(_TELL)
         name = self.neighbourhood.name
         raise Mismatch("; ".join(f"{name(node)} cannot take part: {why}" for node, why in refused.items()) + more)

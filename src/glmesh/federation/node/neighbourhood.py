@@ -31,7 +31,7 @@ SAY_EVERY = 10.0  # [s] between two lines on who is waited for
 
 @dataclass(frozen=True)
 class Waiting:
-    """Whom a node waits for, since when and until when."""
+    """Names of the members that a node waits for, since when and until when."""
 
     names: tuple[str, ...]
     since: float  # [s] since 1970
@@ -39,7 +39,7 @@ class Waiting:
 
 
 class Neighbourhood:
-    """What all phases of a node share: the links to its neighbours, the gossip store, and who is ready."""
+    """Links of a node to its neighbours, its gossip store, and which neighbours are ready; all phases share it."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Neighbourhood:
         )
 
     def differs(self, peer: int) -> bool:
-        """Return whether a neighbour is known to hold other targets or weights, split by features."""
+        """Return whether the neighbour was found, split by features, to hold other targets or weights."""
         return self.targets is not None and not self.targets.same.get(peer, True)
 
     def wait_for(self, nodes: Sequence[int], since: float, until: float | None) -> None:
-        """Note whom this node waits for, in seconds since 1970, and log it every SAY_EVERY seconds.
+        """Set `waiting` to these nodes, and log a line on it every SAY_EVERY seconds; an empty list sets None.
 
-        `until` is None where there is no limit.
+        `since` and `until` are in seconds since 1970; `until` is None where there is no limit.
         """
         now = time.time()
         names = tuple(self.name(node) for node in nodes)
@@ -110,10 +110,10 @@ class Neighbourhood:
         return self.links.inbox.get(POLL)
 
     def receive(self, message: Message, act: Callable[[int, Kind, bytes | bytearray], None]) -> list[Key]:
-        """Act on a message of a neighbour, or on its link's coming up or down; return the keys of gossip that was new.
+        """Act on a neighbour's message, or on its link's coming up or down.
 
-        HANDOVER, BYE and TOTALS are left to `act(peer, kind, content)`. A neighbour whose message is not allowed
-        loses its stream.
+        Return the keys (kind, node) of gossip that was new. HANDOVER, BYE and TOTALS are left to `act(peer, kind,
+        content)`. A neighbour whose message is not allowed loses its stream.
         """
         peer, kind, content = message.peer, message.kind, message.content
         if kind is None:
@@ -144,19 +144,19 @@ class Neighbourhood:
         return []
 
     def _compare(self, peer: int, content: bytes | bytearray) -> None:
-        """Take in a message of the comparison of targets, and publish what this site has compared if that is new."""
+        """Take in a message of the comparison of targets; if it gave a new result, publish all results of this site."""
         if self.targets is not None and self.targets.receive(peer, content):
             me, gossip = self.site.me, self.gossip
             stamp = max(gossip.stamp(COMPARED, me) + 1, int(time.time() * 1000))  # above that of a lost disk
             gossip.publish(GossipEntry(COMPARED, me, stamp, compared=dict(self.targets.same)))
 
     def raise_if_refused(self) -> None:
-        """Raise InvalidInput with all reasons if every neighbour is refused or refuses this node."""
+        """Raise InvalidInput with all reasons if each neighbour is refused by this node or refuses it."""
         links = self.links.links.values()
         if links and all(link.refused for link in links):
             raise InvalidInput("; ".join(link.refused for link in links))
 
 
 def clock(seconds: float) -> str:
-    """Return a time in seconds since 1970 as the hours, minutes and seconds of this place."""
+    """Return a time in seconds since 1970 as the text HH:MM:SS in the local time zone."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -25,7 +25,7 @@ from glmesh.federation.wire import (
 
 
 class Participant:
-    """A node with a state that takes part in rounds: what it tells its neighbours, and what it learns from them."""
+    """A node that takes part in rounds of gossip: the messages that it sends to neighbours beside MAIL, and acts on."""
 
     def __init__(self, neighbourhood: Neighbourhood, trainer: Trainer, store: Store, *, patient: bool = False) -> None:
         self.neighbourhood, self.trainer, self._store = neighbourhood, trainer, store
@@ -73,19 +73,22 @@ class Participant:
             _, self.trainer.handovers[peer] = unpack_vector(content, self.trainer.block.d)
 
     def _learned(self, key: Key) -> None:
-        """Act on gossip that was new: drop the share of a node with another successor; note a changed membership."""
+        """Act on new gossip with this (kind, node): drop the share of a node with another successor.
+
+        Mark a changed membership.
+        """
         kind, node = key
         if kind == SUCCESSOR and self.neighbourhood.gossip.number(SUCCESSOR, node) != self._me:
             self.trainer.handovers.pop(node, None)
         self._membership_changed |= kind == MEMBERSHIP
 
     def _say_ready(self, peer: int) -> None:
-        """Send READY to a neighbour: this node takes part, and is in this exchange."""
+        """Send READY to a neighbour: this node takes part, with the number of the exchange that it is in."""
         ready = Ready(self.trainer.gossip.clock)
         self.neighbourhood.links.send(peer, Kind.READY, pack_json(ready.to_json()))
 
     def say_ready_to_all(self) -> None:
-        """Send READY to all neighbours: this node takes part, and is in this exchange."""
+        """Send READY to all neighbours: this node takes part, with the number of the exchange that it is in."""
         for peer in self.timing:
             self._say_ready(peer)
 
@@ -115,7 +118,7 @@ class Participant:
         self.neighbourhood.gossip.publish(GossipEntry(MEMBERSHIP, node, counter, counter))
 
     def _say(self, kind: str, value: int, before: int | None) -> None:
-        """Publish a statement of this kind about this node by gossip, unless its value is the one `before`."""
+        """Publish `value` as a statement of this kind about this node by gossip, unless it equals `before`."""
         gossip = self.neighbourhood.gossip
         if value != before:
             gossip.publish(GossipEntry(kind, self._me, gossip.stamp(kind, self._me) + 1, value))
@@ -126,7 +129,11 @@ class Participant:
         return -1 if number is None else number
 
     def prove(self) -> bool:
-        """Keep the newest certificate as proof if all members may come to hold it; return whether it was kept."""
+        """Keep the newest certificate as this node's proof if its gap is at most tol; return whether it was kept.
+
+        A proof about the latest round that any member has a proof about is not replaced: in the end all need the same
+        round.
+        """
         members = self.trainer.members
         return self.trainer.prove(max((self.proven_round(node) for node in members), default=-1))
 
@@ -154,9 +161,10 @@ class Participant:
                 self.save()
 
     def wait_for_absent(self, now: float) -> None:
-        """Note which members among the neighbours were not heard lately, and until when they are waited for.
+        """Record the members among the neighbours that sent nothing for SAY_EVERY seconds as waited for.
 
-        `now` is in seconds of a monotonic clock. While a member is away there is no proof.
+        `now` is in seconds of a monotonic clock. They are waited for until `gone_after` is over; meanwhile there is no
+        proof.
         """
         heard = {
             peer: timing.heard

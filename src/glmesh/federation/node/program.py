@@ -26,7 +26,7 @@ Steps = Generator[Asked, Unsigned, Any]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a program ends with, equal in every bit at all sites: the model, and what is proven of it."""
+    """Result of a fit on totals, equal in every bit at all sites: the model, and what is proven of it."""
 
     coef: Vector  # (p,)
     intercept: float
@@ -40,11 +40,11 @@ class Answer:
 
     @property
     def certificate(self) -> Certificate:
-        """The proof as a certificate."""
+        """Return the proof as a Certificate: number of totals, gap, and [objective - gap, objective] of the optimum."""
         return Certificate(self.totals, self.gap, self.objective - self.gap, self.objective)
 
     def to_bytes(self) -> bytes:
-        """Return the answer as bytes that members vote for."""
+        """Return the answer as bytes, for which members vote: a line of JSON, then float64 numbers (little-endian)."""
         head = {
             "members": self.members,
             "totals": self.totals,
@@ -57,7 +57,7 @@ class Answer:
 
     @staticmethod
     def of_bytes(content: bytes) -> Answer:
-        """Return the answer that `to_bytes` made bytes of; raise Violation for others."""
+        """Return the Answer that `to_bytes` made bytes of; raise Violation for bytes that it did not make."""
         try:
             head, _, rest = content.partition(b"\n")
             tree, numbers = json.loads(head), np.frombuffer(rest, dtype="<f8").astype(np.float64)
@@ -94,12 +94,12 @@ class SiteProgram:
     seen: Callable[[float, float], None] = lambda objective, gap: None  # is told of each round
 
     def __call__(self, beginning: Beginning) -> Steps:
-        """Yield the questions of one fit; return the bytes of its answer."""
+        """Return the generator of one fit: it yields requests for totals, and returns the bytes of an Answer."""
         return _Fit(self, beginning).run()
 
 
 class _Fit:
-    """One run of a program, which counts the places of its questions."""
+    """One fit of a SiteProgram: yields its questions, and numbers them from 0 in `_place`."""
 
     def __init__(self, program: SiteProgram, beginning: Beginning) -> None:
         self._program, self._beginning, self._place = program, beginning, 0
@@ -108,7 +108,10 @@ class _Fit:
         self._scale = np.ones(program.block.p + 1)
 
     def run(self) -> Steps:
-        """Agree on scales, go to the start, make rounds until the gap is proven; return the answer's bytes."""
+        """Yield the questions of a fit (common scales, then rounds until the gap is proven).
+
+        Return the bytes of its Answer.
+        """
         program, beginning = self._program, self._beginning
         program.rules.check_data(self._block, changed=bool(beginning.start))
         exponents = yield from self._survey()
@@ -143,7 +146,11 @@ class _Fit:
         ).to_bytes()
 
     def _survey(self) -> Steps:
-        """Ask for the largest exponents of columns and for counts of rows and values; return the exponents, (d,)."""
+        """Ask for the largest exponents of the columns and for counts of rows and values; drop rare columns.
+
+        Return the exponents. They are the largest of all sites, shape (kept columns + 1,), the last of the intercept.
+        Refusal is raised if all sites have too few rows, or if a column is rare and the federation refuses those.
+        """
         program, block = self._program, self._block
         exponents = column_exponents(block)[0]
         counts = np.concatenate([[float(len(block.y[0]))], level_counts(block.X[0])])
@@ -166,7 +173,10 @@ class _Fit:
         return found
 
     def _round(self, method: TotalMethod[Any], block: Rows, state: Any) -> Steps:
-        """Make one round of the method, at the point of another site where a conflict says so."""
+        """Make one round of the method.
+
+        If another site was first to ask at another point, move there and make it again.
+        """
         self._check_point(method, block, state)
         steps = method.round(block, state)
         request = next(steps)
@@ -191,19 +201,19 @@ class _Fit:
                 request = next(steps)
 
     def _check_point(self, method: TotalMethod[Any], block: Rows, state: Any) -> None:
-        """Raise Refusal if the site's rules forbid a contribution at the coming point."""
+        """Raise Refusal if the site's rules forbid a contribution at the point that the method asks at next."""
         point = method.trial(block, state)
         if point is not None:
             self._program.rules.check_point(block, self._scale[: block.p + 1], point)
 
     def _largest(self, numbers: Indices) -> Steps:
-        """Return the largest of all sites' exponents, shape (n,)."""
+        """Return the elementwise largest of the exponents `numbers` of all sites, shape (n,)."""
         marks = edges_below(numbers)
         total = yield from self._ask({"largest": len(numbers)}, b"", marks, len(marks))
         return largest_edges(total)
 
     def _sum(self, total: Total) -> Steps:
-        """Return the sums over all sites of the fields of a total."""
+        """Return the fields of a total, each summed over all sites."""
         assert total.at is not None  # sites compare it; methods that do not say it are not run
         at = total.at.astype("<f8").tobytes()
         steps = summation([total], self._program.n_nodes)
@@ -221,7 +231,12 @@ class _Fit:
                 answer = yield from self._largest(asked[0][0])
 
     def _ask(self, head: dict[str, Any], at: bytes, content: Unsigned, marks: int, *, again: bool = False) -> Steps:
-        """Yield one question and return the sum; raise _Elsewhere if it must be asked at another point."""
+        """Yield one question and return the sum over all sites.
+
+        Raise _Elsewhere if another site asked it first at another point. `head` and the point `at` are the request;
+        `content` is this site's contribution, whose first `marks` entries are marks of a maximum; `again` repeats a
+        question whose sum did not fit.
+        """
         request = json.dumps(head, sort_keys=True).encode() + b"\n" + at
         other = self._beginning.requests.get(self._place, request)
         if other != request:
@@ -237,7 +252,7 @@ class _Fit:
 
 
 class _Elsewhere(Exception):
-    """Raised where a total must be asked for at the point of another site."""
+    """Raised where a question must be asked at the point `at` of another site, because that site asked first."""
 
     def __init__(self, at: Vector) -> None:
         super().__init__("another point")

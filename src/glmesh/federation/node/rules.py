@@ -21,7 +21,7 @@ LEAST_LEVEL = 5  # rows of each value of a two-valued column over all sites (v6:
 
 @dataclass(frozen=True)
 class RuleBook:
-    """A site's rules, for its data and its federation."""
+    """A site's rules with the facts on its data and federation that they depend on; `check_...` raise Refusal."""
 
     rules: SiteRules
     name: str  # of the site
@@ -34,7 +34,7 @@ class RuleBook:
         return Refusal(why, public=f"refused by {self.name}")
 
     def check_data(self, block: Rows, *, changed: bool) -> None:
-        """Raise Refusal if the site has too few rows, or too few others than before, or a loss that shows single rows.
+        """Raise Refusal for too few rows at the site, too few changed rows, or a loss whose totals show single rows.
 
         `changed`: members or data are others than at an earlier contribution.
         """
@@ -63,7 +63,7 @@ class RuleBook:
             raise self._refuse(f"{d} coefficients for {n} rows are {d / n:.2f} a row, at most {most:g}{why}")
 
     def _check_change(self, d: int) -> None:
-        """Raise Refusal if so few rows of the file have changed that the totals before and after tell what they are."""
+        """Raise Refusal if 1 to max(10, 3 d) - 1 rows of the file have changed: two totals would tell what they are."""
         rows, least = self.rows_changed, max(10, 3 * d)
         if 0 < rows < least and not self.rules.small_changes:
             raise self._refuse(
@@ -72,9 +72,10 @@ class RuleBook:
             )
 
     def check_point(self, block: Rows, scale: Vector, point: tuple[Vector, float, bool]) -> None:
-        """Raise Refusal if the Hessian at a point is mostly that of one row, or of few; one that is zero tells nothing.
+        """Raise Refusal if one row, or few rows, make most of the Hessian at a point.
 
-        `scale` divides the columns and ones, shape (p + 1,); `point` is that of `TotalMethod.trial`.
+        Never if the Hessian is zero there. `scale` divides the columns and ones, shape (p + 1,); `point` is what
+        `TotalMethod.trial` returns.
         """
         rules, X = self.rules, block.X[0]
         w, intercept, majorant = point
@@ -90,20 +91,20 @@ class RuleBook:
             raise self._refuse(f"curvature of {spread:.1f} rows, effective_rows = {rules.effective_rows:g}")
 
     def check_all(self, d: int, n: float) -> None:
-        """Raise Refusal if all sites together have too few rows for so many coefficients."""
+        """Raise Refusal if d coefficients are more than SEEN_ALONE (0.1) per row of all n rows at all sites."""
         if d / n > SEEN_ALONE:
             raise self._refuse(f"{d} coefficients for {n:.0f} rows at all sites are {d / n:.2f} a row, at most 0.1")
 
 
 def squared_norms(X: SampleMatrix, scale: Vector) -> Vector:
-    """Return the squared norm of each row with a 1 behind it, both divided by `scale` (p + 1,), shape (m,)."""
+    """Return the squared norm of each row (X_i, 1), divided elementwise by `scale` (p + 1,); shape (m,)."""
     weights = scale**-2.0
     squares = X.power(2) @ weights[:-1] if sp.issparse(X) else np.einsum("ij,ij,j->i", X, X, weights[:-1])
     return np.asarray(squares + weights[-1])
 
 
 def level_counts(X: SampleMatrix) -> Vector:
-    """Return for each column the rows that are 1 and the rows that are neither 0 nor 1, shape (2 p,)."""
+    """Return, shape (2 p,), the numbers of rows of each column that are 1, then those that are neither 0 nor 1."""
     if sp.issparse(X):
         places, p = X.indices, X.shape[1]
         ones = np.bincount(places[X.data == 1.0], minlength=p)
@@ -114,9 +115,9 @@ def level_counts(X: SampleMatrix) -> Vector:
 
 
 def rare_columns(counts: Vector, n: float) -> list[int]:
-    """Return the two-valued columns of which fewer than LEAST_LEVEL of n rows have one of the values.
+    """Return the positions of 0/1 columns in which 1 to LEAST_LEVEL - 1 of all n rows have the rarer value, ascending.
 
-    `counts` are those of `level_counts`, summed over all sites. A column with one value only is none of them.
+    `counts` are those of `level_counts`, summed over all sites. A column with one value only is not rare.
     """
     ones, others = counts.reshape(2, -1)
     fewer = np.minimum(ones, n - ones)

@@ -27,7 +27,7 @@ _SCALES = 4096  # [columns] beyond which a site does not tell the scales of its 
 
 @dataclass(frozen=True, eq=False)
 class SiteData:
-    """The table of one site, after the checks that need nobody else."""
+    """The table of one site, checked without the other sites, and the offer that tells them of it."""
 
     site: Site
     table: DataTable  # as the file has it
@@ -57,17 +57,20 @@ class SiteData:
         return data
 
     def fitted(self, contract: Contract) -> Fitted:
-        """Return the table in the order of a contract; a sparse one without names may lack columns at its end."""
+        """Return the table in the column order of a contract.
+
+        A sparse one without names gets the zero columns that it lacks.
+        """
         return fit(_widened(self.table, contract), contract)
 
     def node_data(self, fitted: Fitted) -> NodeData:
-        """Return the data of this node in the problem of the federation."""
+        """Return this site's fitted table as the NodeData of the federation's problem."""
         spec = self.site.federation.problem.model()
         return NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
 
 
 def _widened(table: DataTable, contract: Contract) -> DataTable:
-    """Return the table with columns of zeros at its end where it is sparse, has no names and lacks some."""
+    """Return the table with zero columns at its end up to the contract's width, if it is sparse and has no names."""
     width = len(contract.columns)
     if table.names is not None or isinstance(table.X, np.ndarray) or table.X.shape[1] >= width:
         return table
@@ -77,7 +80,7 @@ def _widened(table: DataTable, contract: Contract) -> DataTable:
 
 
 def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
-    """Return the summary of all sites' data as far as a problem between sites needs it; nothing of it is told.
+    """Return the summary of all sites' data that a problem between sites needs, from this site's data and the labels.
 
     The contract gives the number of features (split by samples), the number of rows (by features) and the labels of a
     classification. The range of other targets and the weights are those of this site: split by features they are
@@ -116,7 +119,10 @@ def read_site_table(site: Site) -> DataTable:
 
 
 def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
-    """Return the columns of target, ids and weight, as node file or contract name them; "" where neither does."""
+    """Return "target", "ids" and "weight" -> name of that column in node file or contract.
+
+    "" where neither names one.
+    """
     file = site.file
     return {
         "target": file.target or contract.target,
@@ -149,7 +155,10 @@ def own_contract(table: DataTable, site: Site) -> Contract:
 
 
 def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
-    """Return what all sites are told of a table that keeps the contract `own`; `weight`: the column of its weights."""
+    """Return the DataOffer that tells all sites of a table that keeps the contract `own`.
+
+    `weight` names its weight column.
+    """
     federation, table = site.federation, fitted.table
     contract = federation.data or Contract("")
     offer = DataOffer(
@@ -180,14 +189,17 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
 
 
 def _said_base(table: DataTable, said: bool) -> str:
-    """Return the index base of svmlight text for an offer: "0", "1", or PRESUMED if nobody said it; "" for others."""
+    """Return the index base for an offer: "0" or "1" of svmlight text, PRESUMED if nobody said 1.
+
+    "" for other files.
+    """
     if table.index_base is None:
         return ""
     return PRESUMED if table.index_base == 1 and not said else str(table.index_base)
 
 
 def digest_key(federation: Federation) -> bytes:
-    """Return 32 bytes made of the salt in the federation file and of all else that the members agree on."""
+    """Return the key of the federation's digests: 32 bytes of BLAKE2b over the salt and all settings of its file."""
     return hashlib.blake2b((federation.network.salt + federation.digest).encode(), digest_size=32).digest()
 
 
@@ -200,7 +212,7 @@ def row_digest(ids: list[str], federation: Federation) -> str:
 
 
 def row_hash(ids: list[str], federation: Federation) -> hashlib.blake2b:
-    """Return the state of the digest of `row_digest` behind these names."""
+    """Return the BLAKE2b object that has taken in these names, keyed by `digest_key`; its digest is `row_digest`."""
     state = hashlib.blake2b(key=digest_key(federation), digest_size=16)
     for name in ids:
         add_name(state, name)
@@ -208,14 +220,14 @@ def row_hash(ids: list[str], federation: Federation) -> hashlib.blake2b:
 
 
 def add_name(state: hashlib.blake2b, name: str) -> hashlib.blake2b:
-    """Take the name of one more row into a digest, and return it."""
+    """Take the length and the bytes of a row's name into a BLAKE2b object, in place, and return that object."""
     content = name.encode()
     state.update(len(content).to_bytes(8, "little") + content)
     return state
 
 
 def scales(X: SampleMatrix) -> list[int | None]:
-    """Return k with 2^(k-1) <= max |x| < 2^k for each column of X, None for a column of zeros."""
+    """Return a list of k with 2^(k-1) <= max |x| < 2^k for each column of X; None for a column of zeros."""
     if not X.shape[0]:
         return [None] * X.shape[1]
     largest = abs(X).max(axis=0)
@@ -225,5 +237,5 @@ def scales(X: SampleMatrix) -> list[int | None]:
 
 
 def public_reason(error: Exception) -> str:
-    """Return what other sites may read of an error of this site: names, never values."""
+    """Return the text of an error that other sites may read: names of columns, never values."""
     return str(getattr(error, "public", GlmeshError.public))

@@ -37,7 +37,7 @@ GUESSES = 16
 
 @dataclass(frozen=True)
 class TargetsMessage(JsonRecord):
-    """Message of a comparison: the sender's point a P and, in the answer to a point, a digest of the common one."""
+    """Message of a comparison of targets: the sender's point a P and, in the answer to a point, a digest of a b P."""
 
     point: str  # a P in hexadecimal
     to: str = ""  # the receiver's point that `proof` answers; empty in the first message
@@ -69,7 +69,7 @@ class TargetsComparison:
         self._send(peer, TargetsMessage(self._point(peer)))
 
     def receive(self, peer: int, content: bytes | bytearray) -> bool:
-        """Answer a neighbour's point, or judge its proof; return whether there is a result that was not known.
+        """Answer a neighbour's point, or judge its proof; return whether `same` has changed for the neighbour.
 
         Violation is raised for a message that cannot be, and for a neighbour that has asked too often.
         """
@@ -92,11 +92,11 @@ class TargetsComparison:
         return news
 
     def _point(self, peer: int) -> str:
-        """Return this site's point a P for a neighbour, in hexadecimal."""
+        """Return this site's point a P for a neighbour as 64 hexadecimal digits: P of the targets, a of the link."""
         return multiplied(self._keys[peer], self._base).hex()
 
     def _proof(self, peer: int, prover: int, theirs: str) -> str:
-        """Return the digest of the common point by which `prover`, this site or the neighbour, shows that it has it."""
+        """Return the digest, 64 hexadecimal digits, by which node `prover` shows that it knows the common point."""
         common = multiplied(self._keys[peer], bytes.fromhex(theirs))
         own, points = self._point(peer), [theirs, theirs]
         points[0 if prover == self._me else 1] = own
@@ -107,7 +107,7 @@ class TargetsComparison:
 
 
 def multiplied(key: X25519PrivateKey, point: bytes) -> bytes:
-    """Return a multiple of a point of Curve25519, both as 32 bytes; raise Violation for a point of small order."""
+    """Return `key` times a point of Curve25519, 32 bytes; raise Violation for a point of small order."""
     try:
         return key.exchange(X25519PublicKey.from_public_bytes(point))
     except ValueError:
@@ -128,7 +128,7 @@ def curve_point(secret: bytes) -> bytes:
 
 
 def _secret(table: DataTable, federation: Federation) -> bytes:
-    """Return a digest of all targets and sample weights of a table, which never leaves the site."""
+    """Return 64 bytes: a keyed digest of all targets and sample weights of a table, which never leaves the site."""
     state = hashlib.blake2b(key=digest_key(federation), digest_size=64, person=b"secret")
     y = np.empty(0) if table.y is None else table.y
     weight = np.ones(table.m) if table.weight is None else table.weight

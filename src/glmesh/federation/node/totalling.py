@@ -39,7 +39,7 @@ _LONGEST = 256 << 20  # [bytes] longest message: totals of a whole fit, for a si
 
 
 class FitFigures(TypedDict):
-    """Figures of a fit; `monitor.history.Figures` explains each."""
+    """Figures of a fit on totals, as JSON; `monitor.history.Figures` explains each key."""
 
     round: int
     members: list[str]
@@ -53,7 +53,7 @@ class FitFigures(TypedDict):
 
 
 class Totalling:
-    """Last phase of a node on totals: it contributes until more than half hold the model, writes it, and leaves."""
+    """Last phase of a node on totals: contributes until more than half of the sites hold the model, then writes it."""
 
     def __init__(
         self, neighbourhood: Neighbourhood, federation: Federation, data: NodeData, summary: DataSummary, fitted: Fitted
@@ -84,7 +84,7 @@ class Totalling:
 
     @property
     def figures(self) -> FitFigures:
-        """What people see of the fit: totals, members, proven gap, contributions on the busiest link."""
+        """Return the figures of the fit by name: totals made, members, proven gap, contributions and more."""
         view, (objective, gap) = self.machine.agreement.view, self._progress
         names = self.facts.names
         ids = () if view is None else view.ids
@@ -104,7 +104,7 @@ class Totalling:
     def run(
         self, max_rounds: int, record: Callable[[], None], seen: Callable[[float, float], None] = lambda *_: None
     ) -> Ending:
-        """Make totals until the model is final, then write it and leave; return how it ended.
+        """Make totals until the model is final, write it and leave; return the outcome and whose data is in the model.
 
         `record` is called about twice a second, `seen` after each round with objective and relative gap. Mismatch is
         raised if this or another site refuses to go on.
@@ -130,7 +130,7 @@ class Totalling:
         return Ending(TrainingOutcome.STOPPED)
 
     def _program(self, max_rounds: int, seen: Callable[[float, float], None]) -> SiteProgram:
-        """Return the program of this site: the method that suits the objective, on its rows."""
+        """Return the program of this site: the method on totals that suits the objective, on this site's rows."""
         spec, block = self._federation.problem.model(), self._block
         method = method_on_totals(spec.loss, spec.penalty_of(None), block.p)
         if not isinstance(method, ProximalNewton | InteriorPoint):  # others do not say at which point they ask
@@ -152,7 +152,7 @@ class Totalling:
     # messages
 
     def _turn(self) -> None:
-        """Take the messages that have come, go on, and send what there is to send; memory is on disk before."""
+        """Give the messages that have come to the machine, advance the program, save the memory, then send bundles."""
         message = self._neighbourhood.links.inbox.get(_POLL)
         while message is not None:
             self._take(message)
@@ -168,18 +168,21 @@ class Totalling:
             self._neighbourhood.links.send(peer, Kind.TOTALS, pack(bundle))
 
     def _take(self, message: Message) -> None:
-        """Act on a message: bundles go to the machine, all else to the neighbourhood."""
+        """Act on a message: greet a neighbour whose link came up, and pass the message on to the neighbourhood."""
         if message.kind is None and message.up:
             self.machine.greet(message.peer)
         self._neighbourhood.receive(message, self._act)
 
     def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
-        """Give a bundle to the machine; a BYE needs nothing, because votes tell who is done."""
+        """Give the bundle of a TOTALS message to the machine.
+
+        Nothing is done on a BYE, because votes tell who is done.
+        """
         if kind is Kind.TOTALS:
             self.machine.receive(peer, unpack(content, len(self.facts.names)), time.monotonic())
 
     def _save(self) -> None:
-        """Write the memory if it has changed since it was written last."""
+        """Write the node's memory of views and totals to its file, if it has changed since it was last written."""
         memory = self._kept.memory
         state = (memory.promised, memory.record, memory.held, memory.vote, memory.voters)
         if state != self._saved:
@@ -189,7 +192,10 @@ class Totalling:
     # ends
 
     def _say_waiting(self, now: float) -> None:
-        """Note for whom this node waits, and since when."""
+        """Record at the neighbourhood which members this node waits for, since when, and until when.
+
+        `now` is in seconds of a monotonic clock.
+        """
         absent = self.machine.agreement.absent(now)
         since = min(absent.values(), default=now) - now + time.time()
         limits = [self._federation.network.wait_at_most] if self._federation.network.wait_at_most else []
@@ -198,7 +204,11 @@ class Totalling:
         self._neighbourhood.wait_for(sorted(absent), since, since + min(limits) if limits else None)
 
     def _ends_early(self, now: float) -> Ending | None:
-        """Return how the run ends without a model, None if it goes on; raise if somebody refuses."""
+        """Return the Ending of a run that ends without a model, None if the run goes on.
+
+        Raise Mismatch if a site refuses. `now` is in seconds of a monotonic clock. InvalidInput is raised if another
+        process of this node has taken over.
+        """
         agreement, names = self.machine.agreement, self.facts.names
         if agreement.superseded:
             raise InvalidInput(f"another process of {names[self.facts.me]} has been started since; this one ends")
@@ -229,14 +239,20 @@ class Totalling:
         return None
 
     def _pass_on(self) -> None:
-        """Stay for a moment, so that the others learn who refuses."""
+        """Go on exchanging messages for _TELL seconds, so that the other sites learn who refuses.
+
+        Then save the memory.
+        """
         end = time.monotonic() + _TELL
         while time.monotonic() < end and not self._neighbourhood.stop.is_set():
             self._turn()
         self._save()
 
     def _finish(self, record: Callable[[], None]) -> Ending:
-        """Write the model, stay until the others know that it is final, and say good-bye."""
+        """Write the model, stay until the others know that it is final, and send BYE.
+
+        Return the Ending with the model's sites.
+        """
         answer = Answer.of_bytes(self.machine.model)
         self._progress = answer.objective, answer.certificate.relative
         outcome = TrainingOutcome.CERTIFIED
@@ -259,13 +275,13 @@ class Totalling:
         return Ending(outcome, model.sites, model.without, why=answer.failure)
 
     def _all_know(self) -> bool:
-        """Return whether all members that are there know that the model is final."""
+        """Return whether all members that were heard lately have said that they know the model to be final."""
         agreement = self.machine.agreement
         there = agreement.there(time.monotonic())
         return all(agreement.everybody[k].final for k in there)
 
     def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
-        """Return the model that the node writes."""
+        """Return the Model that the node writes to its file, from the answer that all sites voted for."""
         part, spec, names = self._federation.problem, self._federation.problem.model(), self.facts.names
         info: dict[str, Any] = {
             "status": outcome.name.lower(),
@@ -304,7 +320,7 @@ class Totalling:
 
 
 def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> Rows:
-    """Return the site's own rows as methods on totals read them."""
+    """Return the site's own rows as the Rows block of one node, which methods on totals read."""
     spec = federation.problem.model()
     table = spec.penalty_of(None).as_table()
     assert table is not None  # `ProblemPart.model` has refused others
@@ -314,7 +330,7 @@ def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSumma
 
 
 def _facts(federation: Federation, site: Site) -> Facts:
-    """Return what the state machine must know of the federation."""
+    """Return the Facts of the federation for the state machine of totals: names, neighbours, who is late, limits."""
     network, members = federation.network, federation.members
     return Facts(
         federation=site.federation.digest,
@@ -330,7 +346,10 @@ def _facts(federation: Federation, site: Site) -> Facts:
 
 
 def _rules(federation: Federation, site: Site, block: Rows, changed: int) -> RuleBook:
-    """Return the site's rules, for a file in which so many rows have changed since the last contribution."""
+    """Return the site's RuleBook.
+
+    `changed` is the number of rows of its file that differ from its last contribution.
+    """
     kinked = "" if block.dual.has_smooth_conjugate else federation.problem.loss
     constant = bool(kinked) or Traits.of(block.loss).quadratic
     late = any(member.late for member in federation.members)

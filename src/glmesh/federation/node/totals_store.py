@@ -21,7 +21,10 @@ from glmesh.types import SampleMatrix, Unsigned
 
 
 def row_digests(block: Rows, key: bytes) -> Unsigned:
-    """Return 8 bytes of keyed BLAKE2b of each row with its target and weight, ascending, shape (m,); never sent."""
+    """Return 8 bytes of keyed BLAKE2b of each row with its target and weight, as uint64, ascending, shape (m,).
+
+    Never sent.
+    """
     X: SampleMatrix = block.X[0]
     out = []
     for k, (y, weight) in enumerate(zip(block.y[0], block.weight[0], strict=True)):
@@ -41,7 +44,7 @@ def rows_changed(before: Unsigned, now: Unsigned) -> int:
 
 @dataclass
 class Kept:
-    """A node's memory with what says whether its data is still the same."""
+    """Content of a node's totals file: its memory of views and totals, and digests of the rows that they are about."""
 
     memory: Memory
     key: bytes  # of the rows' digests; random
@@ -51,14 +54,21 @@ class Kept:
 
 
 class TotalsStore:
-    """The file of a node's memory, one for each federation; a crash leaves the old one."""
+    """The file with a node's memory of views and totals, one per federation.
+
+    A crash while writing leaves the old file.
+    """
 
     def __init__(self, site: Site, facts: Facts) -> None:
         self._facts = facts
         self.path = site.state / f"totals-{site.federation.digest[:16]}"
 
     def load(self, block: Rows) -> Kept:
-        """Return what was kept, for the data that the site has now: with another name of the data if it is another."""
+        """Return the content of the file, or a new memory if there is no file, for the rows that the site has now.
+
+        If the rows are not those of the file, the memory's pin, the random name of the data, is drawn anew; `changed`
+        counts the rows that differ from those of the last contribution.
+        """
         if not self.path.exists():
             key = secrets.token_bytes(16)
             memory = Memory(secrets.token_hex(16), self._facts.voters)
@@ -71,7 +81,7 @@ class TotalsStore:
         return kept
 
     def save(self, kept: Kept) -> None:
-        """Write a node's memory to its file."""
+        """Write a node's memory, its pin and the digests of its rows to the file."""
         memory = kept.memory
         blobs = [kept.key, kept.digests.astype("<u8").tobytes(), memory.model]
         for entry in memory.entries:
@@ -90,7 +100,7 @@ class TotalsStore:
         write_atomically(self.path, lambda stream: stream.write(content))
 
     def _read(self) -> Kept:
-        """Return what the file holds; raise UnreadableFile for a damaged one."""
+        """Return the content of the file; raise UnreadableFile if it is damaged."""
         try:
             head, _, rest = self.path.read_bytes().partition(b"\n")
             tree = json.loads(head)

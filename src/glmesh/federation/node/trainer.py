@@ -26,7 +26,7 @@ _NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned cert
 
 @dataclass
 class Proof:
-    """A certificate whose relative gap is at most tol, and this node's state in the round that it is about."""
+    """A certificate whose relative gap is at most tol, and this node's variables and estimate in its round."""
 
     certificate: Certificate
     x: Vector  # (n_k,) variables
@@ -36,7 +36,7 @@ class Proof:
 
 @dataclass
 class Trainer:
-    """CoLA at one node: its variables, its flow gossip and its part of certificates, round by round."""
+    """CoLA at one node, round by round: its variables, its flow gossip and its records for certificates."""
 
     federation: Federation
     me: int  # number of this node
@@ -85,12 +85,12 @@ class Trainer:
 
     @property
     def async_certifier(self) -> AsyncCertifier:
-        """Return the certifier, which makes this node's part of certificates."""
+        """Return the certifier, which computes and sends this node's records of certificates."""
         return self.hosted.async_certifiers[0]
 
     @property
     def gossip(self) -> FlowGossip:
-        """Return the flow gossip: this node's estimate of A x, and the flows over its links."""
+        """Return the flow gossip: this node's estimate of Ax / K, and the flows over its links."""
         return self.hosted.flow_gossip(0)
 
     @property
@@ -100,7 +100,7 @@ class Trainer:
 
     @property
     def members(self) -> list[int]:
-        """Return the numbers of the members that this node knows, ascending."""
+        """Return the numbers of the nodes that are members in this node's view, ascending."""
         return self.view.members()
 
     @property
@@ -171,7 +171,7 @@ class Trainer:
         self.met = False
 
     def learn(self, node: int, count: int) -> None:
-        """Set a node's membership counter to `count` if that is larger, and follow the change.
+        """Set a node's membership counter to `count` if that is larger, and adapt shares and links to the change.
 
         A node that learns that it was given up itself joins again.
         """
@@ -229,13 +229,16 @@ class Trainer:
         return share if inherited is None else share + inherited
 
     def variables(self) -> tuple[Vector, Vector]:
-        """Return (variables x_k, estimate v_k of A x) of the proof, or the present ones; shapes (n_k,) and (d,)."""
+        """Return (x_k, v_k) in the round of the proof, or the present ones if there is no proof.
+
+        Shapes (n_k,) and (d,).
+        """
         if self.proof is None:
             return self.state.x.copy(), self.state.v[0].copy()
         return self.proof.x, len(self.proof.certificate.members) * self.proof.s
 
     def tree(self) -> dict[str, object]:
-        """Return all that a checkpoint must hold of this node, as a dict that `restore` takes."""
+        """Return the state of this node for a checkpoint, a dict for `restore`: CoLA, certifier, proof, shares."""
         return {
             "state": self.state,
             "certifier": self.async_certifier.state,

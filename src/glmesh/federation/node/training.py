@@ -19,7 +19,7 @@ _LOOK = 0.5  # [s] between looks for absent members, and between entries of the 
 
 
 class TrainingOutcome(Enum):
-    """Ways in which a node's training ends; the value of each is a sentence for people."""
+    """Ways in which a node's training ends; the value of each member is a sentence for people."""
 
     CERTIFIED = "The sites that took part hold a model that is proven to be within tol of the best for their rows."
     ALONE = "The model is proven to be within tol of the best for these rows; nobody confirmed that others have theirs."
@@ -33,7 +33,7 @@ class TrainingOutcome(Enum):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a node's training ended, and whose data is in the answer."""
+    """How a node's training ended, and the names of the sites whose data is in the model."""
 
     outcome: TrainingOutcome
     sites: tuple[str, ...] = ()  # members whose data is in the answer; empty if the node never began to train
@@ -42,11 +42,11 @@ class Ending:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the data of all members is in the answer."""
+        """Return whether no member's data is missing from the model."""
         return not self.without
 
     def sentence(self) -> str:
-        """Return a line for people: how the training ended at this site, which sites it is without, what is proven."""
+        """Return sentences for people: how the training ended here, which sites are left out, what is proven."""
         proven = self.outcome in (TrainingOutcome.CERTIFIED, TrainingOutcome.ALONE)
         text = self.outcome.value
         if self.outcome is TrainingOutcome.CERTIFIED and self.is_whole:
@@ -60,7 +60,7 @@ class Ending:
 
 
 def without_text(sites: Sequence[str], without: Sequence[str]) -> str:
-    """Return words on who is not in an answer: "without dora (3 of 4 sites)"; empty if nobody is left out."""
+    """Return words on the sites that a model is without: "without dora (3 of 4 sites)"; empty if there are none."""
     return f"without {', '.join(without)} ({len(sites)} of {len(sites) + len(without)} sites)" if without else ""
 
 
@@ -74,7 +74,7 @@ class Training:
         self._linked = time.monotonic()  # [s] time at which some link was last seen up
 
     def run(self, max_rounds: int, record: Callable[[], None]) -> Ending:
-        """Make rounds until the run ends, write checkpoint and model, say good-bye; return how it ended.
+        """Make rounds until the run ends, write checkpoint and model, send BYE; return the outcome and the sites in it.
 
         `record` is called about twice a second and after each new proof.
         """
@@ -92,7 +92,7 @@ class Training:
         return Ending(outcome, model.sites, model.without)
 
     def _start(self) -> None:
-        """Wait for the neighbours that are not late to be ready, or for some to begin; then take part in the exchanges.
+        """Wait until the neighbours that are not late are ready, or one has begun; then open the links of flow gossip.
 
         A new node opens its links of flow gossip together with the others; one that comes later joins their exchange.
         """
@@ -129,7 +129,11 @@ class Training:
         return self.participant.exchange.barrier.newest > self._trainer.gossip.clock
 
     def _rounds(self, max_rounds: int, record: Callable[[], None]) -> TrainingOutcome:
-        """Make rounds until there is a proof, `max_rounds` are made or the node is stopped; return how it ended."""
+        """Make rounds until the run ends, `max_rounds` are made or the node is stopped; return the outcome.
+
+        The run ends when all members hold a proof about the same round, or nobody could confirm that. `record` is
+        called about twice a second and after each new proof.
+        """
         trainer, stop = self._trainer, self._neighbourhood.stop
         while not stop.is_set():
             outcome = self._outcome(time.monotonic())
@@ -143,7 +147,7 @@ class Training:
         return TrainingOutcome.STOPPED
 
     def _after_round(self, now: float) -> bool:
-        """Look for a proof, save and publish it, give up absent members; return whether figures are to be recorded.
+        """Keep and publish a new proof, save, give up absent members; return whether `record` is to be called now.
 
         `now` is in seconds of a monotonic clock.
         """
@@ -167,7 +171,7 @@ class Training:
         return True
 
     def _outcome(self, now: float) -> TrainingOutcome | None:
-        """Return how the run ends if it ends at time `now` [s], None if it goes on.
+        """Return the outcome if the run ends at time `now` [s, monotonic clock], None if it goes on.
 
         The run ends when all members hold a proof about the same round, or nobody is left who could confirm that.
         """

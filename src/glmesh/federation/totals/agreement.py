@@ -41,7 +41,11 @@ PATIENCE = 3.0  # [beats] that a proposed view is waited for before another is p
 
 
 class Agreement:
-    """One member's side of agreeing on views; `secret` is that of its mask key, `start` the time of its start [ms]."""
+    """One member's side of agreeing on views, the numbered lists of members that make totals together; no I/O.
+
+    `secret` is that of the member's mask key, `start` the time at which its process began [ms since 1970], `now` the
+    time [s] on any monotonic clock.
+    """
 
     def __init__(self, facts: Facts, keys: Keys, secret: bytes, start: int, memory: Memory, now: float) -> None:
         self.facts, self.memory, self._keys = facts, memory, keys
@@ -66,7 +70,11 @@ class Agreement:
     # what others say
 
     def receive(self, signed: Signed, now: float) -> bool:
-        """Keep a status if it is valid and newer than the known one; return whether it was. Violation: it is forged."""
+        """Store a member's signed status if it is valid and newer than the stored one; return whether it was stored.
+
+        Violation is raised for a status or mask key that its author did not sign. A newer process of this member itself
+        sets `superseded`. `now` is the time [s] at which it came.
+        """
         if not 0 <= signed.author < len(self.facts.names):
             raise Violation(f"a status of member {signed.author}, who is none")
         status = read_status(signed)
@@ -82,12 +90,12 @@ class Agreement:
         return True
 
     def is_outdated(self, signed: Signed) -> bool:
-        """Return whether a later process of the author of a status is known."""
+        """Return whether a status is of an old process: a later process of its author is known."""
         known, status = self.statuses.get(signed.author), read_status(signed)
         return known is not None and (status.start, status.key) < (known.start, known.key)
 
     def _check(self, signed: Signed, status: Status, known: Status | None) -> None:
-        """Raise Violation unless a member with the listed certificate has signed its status and its mask key."""
+        """Raise Violation unless the member with the listed certificate has signed the status and its mask key."""
         author, federation = status.author, self.facts.federation
         name = self.facts.names[author]
         if not self._keys.learn(author, signed.certificate):
@@ -106,15 +114,15 @@ class Agreement:
             raise Violation(f"a mask key that {name} did not sign")
 
     def learn(self, view: View) -> None:
-        """Keep a view that some status says yes to."""
+        """Store a view that some status says yes to, by its digest."""
         self.views[view.digest] = view
 
     # what this member says
 
     def tell(self, *, again: bool = False) -> Signed | None:
-        """Return this member's status, signed, if something in it is urgent or it is to be said `again`; else None.
+        """Return this member's status, newly signed, if an urgent field has changed or if `again`; else None.
 
-        Totals that are held or asked for are told with the next sign of life.
+        The fields `held`, `asking` and `record` are not urgent: a change of them is told with the next sign of life.
         """
         status, last = self._status(), self._own
         quiet = replace(status, sequence=last.sequence, asking=last.asking, held=last.held, record=last.record)
@@ -150,13 +158,16 @@ class Agreement:
 
     @property
     def everybody(self) -> dict[int, Status]:
-        """The newest status of each member, this one's as it is now."""
+        """Return member id -> newest status that is known, this member's own as it is now."""
         return {**self.statuses, self.facts.me: self._status()}
 
     # views
 
     def step(self, now: float) -> None:
-        """Say yes to a view, enter one that all have said yes to, or propose one."""
+        """Say yes to an acceptable view, enter one that all its members have said yes to, or propose one.
+
+        `now` in [s].
+        """
         if self.superseded:
             self.view = self.proposal = None
             return
@@ -177,18 +188,24 @@ class Agreement:
                 self._say_yes(view, now)
 
     def _prune(self, statuses: dict[int, Status]) -> None:
-        """Forget views that nobody refers to any more."""
+        """Remove the stored views that no status says yes to or has voted in."""
         used = {one.yes for one in statuses.values()} | {one.vote.view for one in statuses.values() if one.vote}
         self.views = {key: view for key, view in self.views.items() if key in used}
 
     def _say_yes(self, view: View, now: float) -> None:
-        """Promise to be in no view with a smaller number, and leave the present one."""
+        """Promise to be in no view with a smaller number than this one's, and leave the present view.
+
+        `now` is the time [s] from which on the yes of the others is waited for.
+        """
         self.memory.promised, self.proposal, self.view, self.asking = view.number, view, None, None
         self.views[view.digest] = view
         self._proposed = now
 
     def _enter(self, view: View) -> None:
-        """Begin to take part in a view that all its members have said yes to."""
+        """Set the present view to one that all its members have said yes to.
+
+        If it goes on with another fit than this member holds, that fit is taken up without its totals.
+        """
         memory = self.memory
         self.view, self.remembers = view, True
         memory.voters = view.voters
@@ -196,7 +213,7 @@ class Agreement:
             memory.begin(view.held)
 
     def accepts(self, view: View, now: float) -> bool:
-        """Return whether this member may say yes to a view at time `now` [s]; each rule is a method of its own."""
+        """Return whether this member may say yes to a view at time `now` [s], by the rules of the methods below."""
         statuses, ids = self.everybody, view.ids
         fits = (
             not self.refused
@@ -217,17 +234,20 @@ class Agreement:
         )
 
     def _majority(self, view: View, statuses: dict[int, Status]) -> bool:
-        """Return whether the view has a majority of the voters before and after it."""
+        """Return whether the view has a majority (`has_majority`) of the voters before it and of those it names."""
         ids, voters = view.ids, self.memory.voters
         grown = set(view.voters) >= set(voters) | set(ids)
         return grown and has_majority(ids, voters, statuses) and has_majority(ids, view.voters, statuses)
 
     def _patience(self, view: View, statuses: dict[int, Status], now: float) -> bool:
-        """Return whether nobody is left out of the view too early."""
+        """Return whether every voter is in the view or may be left out of it at time `now` [s]."""
         return all(one in view.ids or self._is_gone(one, statuses, now) for one in self.memory.voters)
 
     def _is_gone(self, member: int, statuses: dict[int, Status], now: float) -> bool:
-        """Return whether a member may be left out: absent for long enough, or it cannot go on."""
+        """Return whether a member may be left out at time `now` [s]: it refused, or was silent for `gone_after` [s].
+
+        False for everybody where the federation waits for all members.
+        """
         if not self.facts.without:
             return False
         refused = member in statuses and bool(statuses[member].refused)
@@ -239,7 +259,11 @@ class Agreement:
         return vote is None or (view.vote is not None and view.vote.number >= vote.number)
 
     def _start_allowed(self, view: View) -> bool:
-        """Return whether the view goes on with all that this member holds, and begins where no other set has been."""
+        """Return whether the fit of a view keeps the totals that this member holds, and starts at an allowed point.
+
+        A new fit may start at the point of this member's last contribution only if members and data are those of then;
+        otherwise at the point that is drawn for the view, where no other set of members has been.
+        """
         pins = {one.id: one.pin for one in view.members}
         held, own, record = view.held, self.memory.held, self.memory.record
         if held.set != set_digest(self.facts.federation, pins) or held.fit != self._fit(
@@ -257,11 +281,15 @@ class Agreement:
         return held.count == 0 and (known or held.start == view.drawn)
 
     def _fit(self, set_: str, start: str, born: int) -> str:
-        """Return the name of a fit, in hexadecimal."""
+        """Return the name of a fit of the set `set_` that began in view number `born`, as 64 hexadecimal digits."""
         return digest("glmesh/fit/1", self.facts.federation, set_, start, born).hex()
 
     def _wanted(self, now: float) -> list[int] | None:
-        """Return the members of the view that there should be, ascending; None: wait for some."""
+        """Return the ids of the members that should be in a view at time `now` [s], ascending.
+
+        None: there should be no new view, because members are too few, this one refuses, or an absent voter is waited
+        for.
+        """
         statuses = self.everybody
         there = self.there(now)
         ids = [one for one in there if not statuses[one].refused]
@@ -273,12 +301,16 @@ class Agreement:
         return ids
 
     def there(self, now: float) -> list[int]:
-        """Return the members that gave a sign of life lately, this one among them, ascending."""
+        """Return the ids of the members that are not silent at time `now` [s], this one among them, ascending."""
         lately = [one for one in self.statuses if not self.is_silent(one, now)]
         return sorted([*lately, self.facts.me])
 
     def _must_propose(self, ids: list[int], now: float) -> bool:
-        """Return whether it is this member's turn to propose a view of these members."""
+        """Return whether this member is to propose a view of the members `ids` at time `now` [s].
+
+        It is if its id is the lowest, and either the present view has other members, processes or data or one of them
+        has promised a later view, or a view under way was not agreed on for PATIENCE * facts.beat seconds.
+        """
         if ids[0] != self.facts.me:
             return False
         statuses = self.everybody
@@ -292,7 +324,7 @@ class Agreement:
         return now - self._proposed >= PATIENCE * self.facts.beat
 
     def _proposed_view(self, ids: list[int]) -> View:
-        """Return the view of these members that follows from what they say."""
+        """Return a new view of the members `ids`, with the totals and the vote that their statuses say they hold."""
         statuses = self.everybody
         chosen = [statuses[one] for one in ids]
         number = 1 + max(one.promised for one in statuses.values())
@@ -322,15 +354,21 @@ class Agreement:
         return None
 
     def absent(self, now: float) -> dict[int, float]:
-        """Return the members that are waited for, and since when [s]: those of the view, or all voters without one."""
+        """Return member id -> time [s] of its last sign of life, for the members that are silent at time `now` [s].
+
+        Looked at are the members of the present view or, without a view, all voters.
+        """
         needed: Collection[int] = self.memory.voters if self.view is None else self.view.ids
         return {one: self.heard[one] for one in needed if self.is_silent(one, now)}
 
     def is_silent(self, member: int, now: float) -> bool:
-        """Return whether another member has given no sign of life for some beats, or none since this process began."""
+        """Return whether another member gave no sign of life for `facts.present` seconds before `now` [s].
+
+        False for this one.
+        """
         return member != self.facts.me and now - self.heard[member] >= self.facts.present
 
 
 def member_of(status: Status) -> ViewMember:
-    """Return the member of a view that the author of a status would be."""
+    """Return the ViewMember that the author of a status is in a view: id, start, mask key and name of its data."""
     return ViewMember(status.author, status.start, status.key, status.pin)

@@ -15,7 +15,10 @@ from glmesh.types import Unsigned
 
 
 class Refusal(GlmeshError):
-    """A program will not contribute; `public` is what other members may read, the message is for its own user."""
+    """Raised by a program that will not contribute.
+
+    `public` is what other members may read, the message is for its user.
+    """
 
     def __init__(self, message: str, *, public: str = "") -> None:
         super().__init__(message)
@@ -23,12 +26,12 @@ class Refusal(GlmeshError):
 
 
 class Unequal(Refusal):
-    """The request of another member is too far from this member's own to be taken in its place."""
+    """Raised where another member's request differs from this member's own by more than rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What a program yields: a total that it needs next; it is sent the sum."""
+    """Request of a program for its next total, with this member's contribution; the program is then sent the sum."""
 
     request: bytes  # equal at all members
     content: Unsigned  # (numbers,) this member's contribution
@@ -38,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a program begins with."""
+    """Argument of a program: the members of the fit, its first point, and requests of others to be taken over."""
 
     members: tuple[int, ...]  # of the view, ascending
     start: str  # seed of the first point; empty: zero
@@ -49,7 +52,7 @@ Program = Callable[[Beginning], Generator[Asked, Unsigned, bytes]]  # returns th
 
 
 class Runner:
-    """Drives a member's program over the totals of its machine, and begins it anew where the fit is another."""
+    """Runs a member's program on the totals of its machine; begins it anew when the view goes on with another fit."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         self.machine, self._program = machine, program
@@ -62,7 +65,10 @@ class Runner:
         self._numbers = (0, 0)  # (number, attempt) of that total
 
     def advance(self, now: float) -> None:
-        """Go on as far as the totals that are held allow, and ask for the next one."""
+        """Send the program all totals that are held, and ask for the next one or vote for the model; `now` in [s].
+
+        A Refusal of the program is stored in `refusal` and told to all members.
+        """
         view, memory = self.machine.view, self.machine.memory
         if view is None or memory.held is None or self.machine.agreement.refused:
             return
@@ -79,11 +85,11 @@ class Runner:
 
     @property
     def totals(self) -> int:
-        """Totals that the program has been sent."""
+        """Return the number of totals that the program has been sent."""
         return self._at
 
     def _begin(self) -> None:
-        """Begin the program, up to its first question."""
+        """Start the program from its beginning, and run it up to its first request."""
         view, held = self.machine.view, self.machine.memory.held
         assert view is not None
         assert held is not None
@@ -91,7 +97,10 @@ class Runner:
         self._asked, self._at, self._numbers = next(self._running), 0, (1, 1)
 
     def _run(self, now: float) -> None:
-        """Send totals to the program as long as there are any; then ask for the next, or vote for the model."""
+        """Send the totals that are held to the program, one after another.
+
+        Then ask the machine for the next, at `now` [s].
+        """
         entries = self.machine.entries
         while self._asked is not None and self._at < len(entries):
             entry = entries[self._at]
@@ -104,13 +113,16 @@ class Runner:
             self.machine.ask(self._question(self._numbers[1]), now)
 
     def _question(self, attempt: int) -> Question:
-        """Return what the program asks for as a question to the machine."""
+        """Return the present request of the program as a Question to the machine, with this number of the attempt."""
         asked = self._asked
         assert asked is not None
         return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.marks)
 
     def _send(self, value: Unsigned) -> None:
-        """Send a total to the program and take its next question, or vote for the model that it ends with."""
+        """Send a total, shape (numbers,), to the program.
+
+        Keep its next request, or vote for the model that it returns.
+        """
         assert self._running is not None
         self._at += 1
         try:
@@ -123,7 +135,7 @@ class Runner:
         self._numbers = (number, attempt + 1) if self._asked.again else (number + 1, 1)
 
     def _take(self, conflict: Conflict) -> None:
-        """Repeat the program with the request of another member in place of its own."""
+        """Repeat the program with the request of the member with the lowest id in place of its own; ask for that."""
         self._requests[self._at] = conflict.request
         place = self._at
         self._begin()

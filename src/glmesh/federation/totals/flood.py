@@ -31,13 +31,16 @@ class Part:
     signature: bytes
 
     def name(self, federation: str, keys: str) -> bytes:
-        """Return the name of the total; `keys` is the digest of the view's mask keys."""
+        """Return the name, 32 bytes, of the total that the contribution is to.
+
+        `keys` is the digest of the view's mask keys.
+        """
         return TotalName(federation, self.number, self.attempt, self.view, keys, self.request).digest
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A request for contributions that have not come."""
+    """A request to a neighbour for contributions to one total, by these authors, that have not come."""
 
     view: str
     number: int
@@ -46,17 +49,17 @@ class Ask:
     wanted: tuple[int, ...]  # authors
 
     def name(self, federation: str, keys: str) -> bytes:
-        """Return the name of the total; `keys` is the digest of the view's mask keys."""
+        """Return the name, 32 bytes, of the total that is asked about; `keys` is the digest of the view's mask keys."""
         return TotalName(federation, self.number, self.attempt, self.view, keys, self.request).digest
 
 
 def signed_contribution(name: bytes, author: int, body: bytes) -> bytes:
-    """Return what the author of a contribution signs: 32 bytes."""
+    """Return the 32 bytes that the author of a contribution signs: a digest of the total's name, author and body."""
     return digest("glmesh/contribution/1", name, author, body)
 
 
 class Flood:
-    """One member's contributions by name, and what its neighbours are known to have; it does no I/O."""
+    """One member's store of contributions by name of the total, and which of them each neighbour has; no I/O."""
 
     def __init__(self, me: int, neighbours: Sequence[Sequence[int]]) -> None:
         self._me, self._neighbours = me, neighbours
@@ -65,20 +68,23 @@ class Flood:
         self._queue: dict[int, list[Part]] = {}  # parts to be sent, by neighbour
 
     def clear(self) -> None:
-        """Forget all contributions, because the view is over."""
+        """Drop all contributions and queues; to be called when the view is over."""
         self._parts, self._known, self._queue = {}, {}, {}
 
     def has(self, name: bytes, author: int) -> bool:
-        """Return whether a member's contribution to a total is held."""
+        """Return whether the contribution of member `author` to the total `name` is stored."""
         return author in self._parts.get(name, {})
 
     def takes(self, part: Part) -> bool:
-        """Return whether a part is the first of its author for its number and attempt: a second one is not kept."""
+        """Return whether no contribution of this author for the same number and attempt is stored yet."""
         held = (one.get(part.author) for one in self._parts.values())
         return not any(one and (one.number, one.attempt) == (part.number, part.attempt) for one in held)
 
     def keep(self, name: bytes, part: Part, receivers: Collection[int], source: int | None) -> None:
-        """Hold a part that is new, and queue it for those of `receivers`, neighbours in the view, that may lack it."""
+        """Store a contribution to the total `name`, and queue it for those of `receivers` that may lack it.
+
+        `receivers` are the neighbours in the view; `source` is the neighbour that sent it, None for this member's own.
+        """
         self._parts.setdefault(name, {})[part.author] = part
         while len(self._parts) > KEPT:
             oldest = next(iter(self._parts))
@@ -93,7 +99,10 @@ class Flood:
                 self._send(name, peer, part)
 
     def asked(self, name: bytes, peer: int, wanted: Collection[int], members: Collection[int]) -> None:
-        """Queue what a neighbour asks for, as far as it is held; what it does not ask for it has."""
+        """Queue for a neighbour the stored contributions to the total `name` by the authors `wanted`.
+
+        The neighbour is taken to have those of all other `members` of the view.
+        """
         known = self._has(name, peer)
         known.clear()
         known |= set(members) - set(wanted)
@@ -102,19 +111,19 @@ class Flood:
                 self._send(name, peer, self._parts[name][author])
 
     def missing(self, name: bytes, members: Collection[int]) -> list[int]:
-        """Return the members whose contribution to a total has not come, ascending."""
+        """Return the ids of the members whose contribution to the total `name` is not stored, ascending."""
         held = self._parts.get(name, {})
         return [one for one in sorted(members) if one not in held]
 
     def sum(self, name: bytes, length: int) -> Unsigned:
-        """Return the sum modulo 2^64 of all contributions to a total, shape (length,)."""
+        """Return the sum modulo 2^64 of all stored contributions to the total `name`, uint64 of shape (length,)."""
         out = np.zeros(length, dtype=np.uint64)
         for part in self._parts[name].values():
             out += np.frombuffer(part.body, dtype="<u8")
         return out
 
     def collect(self) -> Mapping[int, list[Part]]:
-        """Return the parts to be sent by neighbour, and empty the queue."""
+        """Return neighbour -> contributions to be sent to it, and empty the queue."""
         out, self._queue = self._queue, {}
         return out
 

@@ -27,7 +27,7 @@ from glmesh.types import Unsigned
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A total that a fit asks for, with this member's contribution to it."""
+    """One request for a total, by a fit, with this member's contribution to it."""
 
     request: bytes  # what is asked for, equal at all members: point, columns, units
     content: Unsigned  # (numbers,) this member's contribution
@@ -39,13 +39,13 @@ class Question:
 
     @property
     def length(self) -> int:
-        """Whole numbers of a contribution."""
+        """Return how many numbers the total has."""
         return len(self.content)
 
 
 @dataclass(frozen=True)
 class WantTotals:
-    """A request for totals of a fit that the sender lacks."""
+    """A request to a neighbour for the totals `first` to `last` - 1 of a fit, counted from 0."""
 
     fit: str
     first: int  # how many it holds
@@ -54,7 +54,7 @@ class WantTotals:
 
 @dataclass(frozen=True, eq=False)
 class GiveTotals:
-    """Totals of a fit, from number `first` on, counted from 0."""
+    """Answer to WantTotals: consecutive totals of a fit, of which the first has number `first`, counted from 0."""
 
     fit: str
     first: int
@@ -63,7 +63,7 @@ class GiveTotals:
 
 @dataclass(eq=False)
 class Bundle:
-    """All that one member sends to a neighbour at once: what is ready together travels together."""
+    """All that one member sends to a neighbour in one message: statuses, views, contributions, requests and answers."""
 
     statuses: list[Signed] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
@@ -76,14 +76,14 @@ class Bundle:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to send."""
+        """Return whether the bundle holds nothing, so that it need not be sent."""
         lists = (self.statuses, self.views, self.parts, self.asks, self.want_content, self.content)
         return not any(lists) and self.want_totals is None and self.totals is None
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Members ask for different things in one total: the request of the lowest id is to be taken, or refused."""
+    """Unequal requests of members for one total: that of the lowest id is to be taken by all, or refused."""
 
     member: int  # lowest id of the view
     request: bytes
@@ -91,7 +91,7 @@ class Conflict:
 
 
 class Machine:
-    """One member's totals, views and votes; see the module for how it is driven."""
+    """State machine of one member that makes totals: contributions, views and votes; `receive` and `poll` drive it."""
 
     agrees_by: ClassVar[type[Agreement]] = Agreement
 
@@ -117,7 +117,10 @@ class Machine:
 
     @property
     def view(self) -> View | None:
-        """The view that this member is in and whose totals it holds; None while there is none."""
+        """Return the view that this member is in, if it holds all totals from which the view goes on; else None.
+
+        None too in a view that takes over a model, since that makes no totals.
+        """
         view, held = self.agreement.view, self.memory.held
         if view is None or view.vote is not None or held is None or held.fit != view.held.fit:
             return None
@@ -125,45 +128,48 @@ class Machine:
 
     @property
     def entries(self) -> list[Entry]:
-        """Totals of the fit that is held, in their order."""
+        """Return the totals of the present fit that this member holds, in their order."""
         return self.memory.entries
 
     @property
     def is_final(self) -> bool:
-        """Return whether more than half have signed that they hold the model, and this member holds it too."""
+        """Return whether more than half of the voters have voted for one model, and this member holds it."""
         return self.agreement.final
 
     @property
     def model(self) -> bytes:
-        """The model that this member has voted for."""
+        """Return the bytes of the model that this member has voted for; empty before its vote."""
         return self.memory.model
 
     @property
     def refusals(self) -> dict[int, str]:
-        """Why members cannot go on, by id, this one among them."""
+        """Return member id -> why it cannot go on, for the members that refuse, this one among them."""
         return {one: status.refused for one, status in self.agreement.everybody.items() if status.refused}
 
     def ask(self, question: Question, now: float) -> None:
-        """Ask for the total that follows those that are held; it is the last entry once it is made."""
+        """Ask for the total after the last one that is held, at time `now` [s].
+
+        Once made, it is the last of `entries`.
+        """
         self._question, self._attempt, self._moved = question, question.attempt, now
         self.conflict, self._requests = None, {}
         self._wanted_request = ""
 
     @property
     def is_asking(self) -> bool:
-        """Return whether a total is under way that follows those that are held."""
+        """Return whether the total after the last one that is held has been asked for and is not made yet."""
         return self._question is not None and self._is_due(self._question)
 
     def resolve(self, question: Question, attempt: int) -> None:
-        """Ask again after a conflict, at the request of the lowest id."""
+        """Ask again after a conflict, with the request of the lowest id in `question`, as attempt number `attempt`."""
         self._question, self._attempt, self.conflict = question, attempt, None
 
     def refuse(self, why: str) -> None:
-        """Say that this member cannot go on, in words for everybody's eyes, and contribute to nothing more."""
+        """Tell all members why this one cannot go on, in words that all may read, and contribute to nothing more."""
         self.agreement.refused, self._question = why, None
 
     def finish(self, model: bytes) -> None:
-        """Vote for the model that follows from the totals of the present view."""
+        """Vote for `model`, the bytes that the program made of all totals of the present view."""
         self._question = None
         self._models[model_digest(model)] = model
         if self.view is not None:
@@ -172,7 +178,10 @@ class Machine:
     # what neighbours send
 
     def receive(self, peer: int, bundle: Bundle, now: float) -> None:
-        """Take what a neighbour sent; raise Violation for what nobody can have signed, after all else was taken."""
+        """Take in a neighbour's bundle at time `now` [s], and do what follows from it.
+
+        Violation is raised, after all else was taken in, for a status or contribution that its author did not sign.
+        """
         wrong: Violation | None = None
         for signed in bundle.statuses:
             try:
@@ -197,7 +206,10 @@ class Machine:
             raise wrong
 
     def _hear(self, signed: Signed, peer: int, now: float) -> None:
-        """Keep a status that is new, and pass it on; tell a neighbour of a later process of its own."""
+        """Store a status that is new and pass it on.
+
+        If it is of an old process of `peer`, tell `peer` the newer one.
+        """
         if self.agreement.receive(signed, now):
             for other in self._news:
                 if other not in (peer, signed.author):
@@ -206,7 +218,10 @@ class Machine:
             self._news[peer].add(peer)
 
     def _take(self, part: Part, peer: int, now: float) -> None:
-        """Keep a contribution that its author signed, if it belongs to the view and comes in time."""
+        """Store a contribution and pass it on, if it is to a total of the present view that is or soon will be due.
+
+        Others are ignored. Violation is raised for one that its author did not sign.
+        """
         view = self._in
         if view is None or part.view != view.digest or part.author not in view.ids:
             return
@@ -223,13 +238,13 @@ class Machine:
         self._moved = now
 
     def _answer(self, ask: Ask, peer: int) -> None:
-        """Queue the contributions that a neighbour asks for."""
+        """Queue for a neighbour the stored contributions that it asks for, if it is in the present view."""
         view = self._in
         if view is not None and ask.view == view.digest and peer in view.ids:
             self._flood.asked(ask.name(self.facts.federation, view.keys), peer, ask.wanted, view.ids)
 
     def _take_content(self, bundle: Bundle) -> None:
-        """Keep totals, requests and models that were asked for and match their digests."""
+        """Store the totals, requests and models of a bundle that were asked for and match their digests."""
         view, held = self.agreement.view, self.memory.held
         if bundle.totals is not None and view is not None and held is not None:
             given = bundle.totals
@@ -243,12 +258,12 @@ class Machine:
                 self._requests[key], self._wanted_request = content, ""
 
     def _is_request(self, content: bytes, key: str) -> bool:
-        """Return whether some bytes are the request with this digest, in the total that is due."""
+        """Return whether `content` is a request for the total that is due, with the digest `key`."""
         held, question = self.memory.held, self._question
         return held is not None and question is not None and request_digest(held.chain, content, question.length) == key
 
     def _give(self, peer: int, bundle: Bundle) -> None:
-        """Queue what a neighbour lacks and this member has: totals, requests, models."""
+        """Queue for a neighbour the totals, requests and models that its bundle asks for and this member has."""
         reply = self._replies.setdefault(peer, Bundle())
         want, held = bundle.want_totals, self.memory.held
         if want is not None and held is not None and want.fit == held.fit and want.first < want.last <= held.count:
@@ -261,11 +276,11 @@ class Machine:
     # what follows
 
     def _receivers(self, view: View) -> list[int]:
-        """Return the neighbours that are in a view."""
+        """Return the numbers of the neighbours that are in a view, ascending."""
         return [one for one in self.facts.neighbours[self.facts.me] if one in view.ids]
 
     def _follow(self) -> None:
-        """Forget the contributions of a view that is over."""
+        """Drop the stored contributions if this member has left the view that they belong to."""
         view = self.agreement.proposal
         if self._in is not view:
             self._flood.clear()
@@ -274,7 +289,7 @@ class Machine:
                 self._attempt = self._question.attempt
 
     def _settle(self, now: float) -> None:
-        """Do what can be done without anybody: contribute, add up, vote, and see whether the vote has a majority."""
+        """Do, at time `now` [s], all that needs no further message: contribute, add up, vote, count votes."""
         self.agreement.step(now)
         self._follow()
         view, question = self.view, self._question
@@ -295,15 +310,16 @@ class Machine:
                 self._wanted.add(vote.model)
 
     def _is_due(self, question: Question) -> bool:
-        """Return whether a question is about the total that follows those that are held; one of another fit never is.
+        """Return whether a question is about the total after the last one that is held, in the fit that is held.
 
-        Whoever has asked at a point in one set of members must not contribute there in another.
+        A question of another fit never is: who has asked at a point in one set of members must not contribute there in
+        another.
         """
         held = self.memory.held
         return held is not None and (held.fit, held.count) == (question.fit, question.place)
 
     def _contribute(self, view: View, question: Question, now: float) -> None:
-        """Contribute to the total that is asked for, once, and add up when all contributions are there."""
+        """Contribute once to the total that a question asks for; store the sum when all contributions are there."""
         memory, facts = self.memory, self.facts
         assert memory.held is not None
         request = request_digest(memory.held.chain, question.request, question.length)
@@ -321,7 +337,10 @@ class Machine:
         self._question, self._moved = None, now
 
     def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Part:
-        """Return this member's contribution to a name, masked and signed; the first one for ever."""
+        """Return this member's contribution to the total `name`, masked and signed.
+
+        Later calls return the first one's.
+        """
         if name not in self._frozen:
             key, me = self.agreement.mask_key, self.facts.me
             publics = {one.id: bytes.fromhex(one.key) for one in view.members}
@@ -333,7 +352,7 @@ class Machine:
         return self._frozen[name]
 
     def _compare(self, view: View, question: Question) -> None:
-        """Note a conflict if members of the view ask for different things in the total that is due."""
+        """Set `conflict`, or raise the attempt, if members of the view make unequal requests for the due total."""
         own = self.agreement.asking
         if own is None or own.view != view.digest or (own.number, own.attempt) != (question.number, self._attempt):
             return
@@ -360,14 +379,17 @@ class Machine:
             self._wanted_request = theirs.request
 
     def _adopt(self, view: View, vote: Vote) -> None:
-        """Vote for the model that a view takes over, once it is here."""
+        """Vote for the model of a vote that a view takes over.
+
+        If its bytes are not here, ask the neighbours for them.
+        """
         if vote.model in self._models:
             self._vote(view, self._models[vote.model])
         else:
             self._wanted.add(vote.model)
 
     def _vote(self, view: View, model: bytes) -> None:
-        """Say that this member holds the model, in the present view; a vote of an earlier view is replaced."""
+        """Store this member's vote for a model in the view that it has promised; one of an earlier view is replaced."""
         memory = self.memory
         if memory.promised == view.number and (memory.vote is None or memory.vote.number < view.number):
             memory.vote, memory.model = Vote(view.number, view.digest, model_digest(model)), model
@@ -375,7 +397,10 @@ class Machine:
     # what is sent
 
     def poll(self, now: float) -> list[tuple[int, Bundle]]:
-        """Return what is to be sent to neighbours at time `now`, as (neighbour, bundle); memory goes to disk before."""
+        """Return [(neighbour, bundle to be sent to it)] at time `now` [s].
+
+        `memory` must be on disk before they are sent.
+        """
         self._settle(now)
         beat = now - self._told >= self.facts.beat
         if self.agreement.tell(again=beat) is not None:
@@ -397,11 +422,11 @@ class Machine:
         return out
 
     def greet(self, peer: int) -> None:
-        """Tell a neighbour whose link has come up all that is known."""
+        """Queue all known statuses for a neighbour whose link has come up."""
         self._news[peer] = set(self.agreement.signed)
 
     def _views(self, statuses: list[Signed]) -> list[View]:
-        """Return the views that these statuses refer to."""
+        """Return the known views that the authors of these statuses say yes to or have voted in."""
         everybody, known = self.agreement.everybody, dict(self.agreement.views)
         if self.agreement.proposal is not None:
             known[self.agreement.proposal.digest] = self.agreement.proposal
@@ -410,7 +435,10 @@ class Machine:
         return [known[key] for key in sorted(used) if key in known]
 
     def _request(self, bundle: Bundle, peer: int, now: float) -> None:
-        """Ask a neighbour for what has not come: contributions, totals, requests, models."""
+        """Add to a neighbour's bundle requests for what this member lacks: contributions, totals, requests, models.
+
+        Contributions are asked for only if the total made no progress for `facts.beat` seconds before `now` [s].
+        """
         view, held, about = self.agreement.view, self.memory.held, self.agreement.asking
         bundle.want_content = sorted(self._wanted) + [self._wanted_request] * bool(self._wanted_request)
         if view is None or held is None or peer not in view.ids:

@@ -25,12 +25,12 @@ LOWEST = -128  # exponent of the first edge
 
 
 def key_statement(federation: str, name: str, start: int, public: bytes) -> bytes:
-    """Return what a member signs with its certificate's key, so that others know its mask key: 32 bytes."""
+    """Return the 32 bytes that a member signs with its certificate's key, to vouch for its mask key `public`."""
     return digest("glmesh/mask-key/1", federation, name, start, public)
 
 
 class MaskKey:
-    """The mask key of one process start; `secret` are 32 random bytes that are never written anywhere."""
+    """Mask key (X25519) of one start of a process; `secret` are 32 random bytes that are never written anywhere."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -39,7 +39,7 @@ class MaskKey:
         self._shared: dict[bytes, bytes] = {}  # by public key of the other
 
     def mask(self, me: int, publics: Mapping[int, bytes], name: bytes, length: int) -> Unsigned:
-        """Return what member `me` adds to its contribution to a total, modulo 2^64, shape (length,).
+        """Return the mask that member `me` adds to its contribution to the total `name`, uint64 of shape (length,).
 
         `publics` are the mask keys of all members of the view; over all of them masks add up to zero.
         """
@@ -54,11 +54,11 @@ class MaskKey:
         return out
 
     def words(self, name: bytes, length: int) -> Unsigned:
-        """Return random words that are not zero, shape (length,), the same for the same name; only this process can."""
+        """Return random words that are not zero, uint64 of shape (length,), made of the total's name and the secret."""
         return np.maximum(_stream(_derived(self._secret, name, b"glmesh/words/1"), length), np.uint64(1))
 
     def _secret_with(self, public: bytes) -> bytes:
-        """Return the secret of X25519 that this process shares with the holder of a public key."""
+        """Return the 32 bytes of the X25519 secret that this process shares with the holder of a public key."""
         if public not in self._shared:
             self._shared[public] = self._private.exchange(X25519PublicKey.from_public_bytes(public))
         return self._shared[public]
@@ -69,24 +69,25 @@ def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
 
 
 def _stream(key: bytes, length: int) -> Unsigned:
-    """Return the first `length` words of the stream of a key that is used for nothing else, so with nonce zero."""
+    """Return the first `length` words (uint64) of ChaCha20 with this key and nonce zero; each key is used once."""
     encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
     return np.frombuffer(encryptor.update(bytes(8 * length)), dtype="<u8").astype(np.uint64, copy=False)
 
 
 def edges_below(exponents: Indices) -> Unsigned:
-    """Return 1 at each edge that a number exceeds and 0 elsewhere, shape (EDGES n,), of n exponents; NOTHING has none.
+    """Return marks of n exponents, uint64 of shape (EDGES n,): for each exponent 1 at the edges up to it, then 0.
 
-    The exponent e of a number x, abs(x) < 2^e, marks the edges from 2^LOWEST to 2^e; others are cut to what there is.
+    The edges are the powers of two from 2^LOWEST on. The exponent e of a number x, abs(x) < 2^e, marks those up to 2^e;
+    exponents beyond the edges are cut. NOTHING, the exponent of zero, marks none.
     """
     marked = np.clip(exponents - LOWEST, 0, EDGES - 1)[:, None] >= np.arange(EDGES)
     return (marked & (exponents > NOTHING)[:, None]).astype(np.uint64).ravel()
 
 
 def largest_edges(total: Unsigned) -> Indices:
-    """Return the exponents whose edges are the last that are not zero in a sum, shape (n,); NOTHING if there is none.
+    """Return the largest exponent of all members for each of n numbers, shape (n,); NOTHING where nobody marked any.
 
-    The sum is over all members, of random words at the edges that `edges_below` marks, shape (EDGES n,).
+    `total`, shape (EDGES n,), is the sum over all members of random words at the edges that `edges_below` marks.
     """
     found = total.reshape(-1, EDGES) != 0
     last = EDGES - 1 - np.argmax(found[:, ::-1], axis=1)

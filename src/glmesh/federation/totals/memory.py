@@ -13,7 +13,7 @@ from glmesh.types import Unsigned
 
 @dataclass(frozen=True)
 class Facts:
-    """What the federation file says of members and patience; but for `me` equal at all members."""
+    """Constants of a federation that the state machine is given before it starts; but for `me` equal at all members."""
 
     federation: str  # digest of the federation file
     names: tuple[str, ...]  # of all members; a member's id is its place
@@ -27,18 +27,18 @@ class Facts:
 
     @cached_property
     def present(self) -> float:
-        """Seconds without a sign of life after which a member is not asked into a view: four beats."""
+        """Return the seconds without a sign of life after which a member is silent, so in no new view: 4 * `beat`."""
         return 4.0 * self.beat
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """Ids of the members that count before the first view: all that are not late."""
+        """Return the ids of the members that count in majorities before the first view: all that are not late."""
         return tuple(one for one in range(len(self.names)) if one not in self.late)
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One total of a fit: what was asked for, and the sum."""
+    """One total of a fit: the request, equal at all members, and the sum over all members."""
 
     request: bytes
     value: Unsigned  # (numbers,)
@@ -46,7 +46,10 @@ class Entry:
 
 @dataclass
 class Memory:
-    """What a site keeps on disk, so that progress survives its process. Old or lost, it can cost time and no secret."""
+    """State of a member that is kept on disk, so that promises, totals and votes survive its process.
+
+    An old or lost memory can cost time, and no secret.
+    """
 
     pin: str  # random name of the data that the site has now
     voters: tuple[int, ...]
@@ -58,18 +61,21 @@ class Memory:
     model: bytes = b""  # that the vote is about
 
     def begin(self, held: Held) -> None:
-        """Take up a fit, of which no total is held yet."""
+        """Take up the fit of `held`, without any of its totals."""
         self.held = Held(held.fit, held.set, held.start, held.born, 0, first_chain(held.fit))
         self.entries = []
 
     def append(self, entry: Entry) -> None:
-        """Add the next total of the fit that is held."""
+        """Append the next total to the fit that is held, and update its count and chain digest."""
         assert self.held is not None
         held, self.entries = self.held, [*self.entries, entry]
         self.held = Held(held.fit, held.set, held.start, held.born, held.count + 1, extended(held.chain, entry))
 
     def take(self, entries: list[Entry], chain: str) -> bool:
-        """Add totals that another member holds if the digest of all is `chain`, which members have signed."""
+        """Append totals of another member if the digest of all totals is then `chain`.
+
+        Return whether they were appended.
+        """
         assert self.held is not None
         found = self.held.chain
         for entry in entries:
@@ -82,11 +88,11 @@ class Memory:
 
 
 def extended(chain: str, entry: Entry) -> str:
-    """Return the digest of a chain of totals with one more."""
+    """Return the digest, 64 hexadecimal digits, of a chain of totals with the digest `chain` after one more total."""
     value = entry.value.astype("<u8").tobytes()
     return next_chain(chain, request_digest(chain, entry.request, len(entry.value)), value)
 
 
 def model_digest(model: bytes) -> str:
-    """Return the digest by which members vote for a model, in hexadecimal."""
+    """Return the SHA-256 digest of a model's bytes, by which members vote for it, as 64 hexadecimal digits."""
     return hashlib.sha256(model).hexdigest()

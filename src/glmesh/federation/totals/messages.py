@@ -23,11 +23,11 @@ _LISTS = ("statuses", "views", "parts", "asks", "entries", "want_content", "cont
 
 
 def pack(bundle: Bundle) -> bytes:
-    """Return a bundle as bytes that `unpack` reads."""
+    """Return a bundle as bytes that `unpack` reads: length of the head, head in JSON, then contributions and totals."""
     blobs: list[bytes] = []
 
     def blob(content: bytes) -> int:
-        """Put bytes behind the head; return their number."""
+        """Append bytes to those that follow the head; return how many they are."""
         blobs.append(content)
         return len(content)
 
@@ -53,7 +53,7 @@ def pack(bundle: Bundle) -> bytes:
 
 
 def unpack(content: bytes | bytearray, n_members: int) -> Bundle:
-    """Return the bundle that `pack` made bytes of, in a federation of so many members; Violation: it is malformed."""
+    """Return the Bundle that `pack` made bytes of; raise Violation if malformed, or for a member >= n_members."""
     reader = Reader(content)
     (size,) = reader.unpack(_HEAD)
     try:

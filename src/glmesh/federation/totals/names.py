@@ -12,7 +12,7 @@ Part = bytes | str | int
 
 
 def digest(*parts: Part) -> bytes:
-    """Return 32 bytes of SHA-256 over these parts, each behind its length; whole numbers as 16 bytes, signed."""
+    """Return 32 bytes of SHA-256 over the arguments, each behind its length; whole numbers are 16 bytes, signed."""
     state = hashlib.sha256()
     for part in parts:
         content = _content(part)
@@ -21,7 +21,7 @@ def digest(*parts: Part) -> bytes:
 
 
 def _content(part: Part) -> bytes:
-    """Return a part of a digest as bytes."""
+    """Return an argument of `digest` as bytes: a text in UTF-8, a whole number as 16 bytes (signed, little-endian)."""
     if isinstance(part, int):
         return part.to_bytes(16, "little", signed=True)
     return part.encode() if isinstance(part, str) else part
@@ -29,7 +29,7 @@ def _content(part: Part) -> bytes:
 
 @dataclass(frozen=True)
 class TotalName:
-    """All that a total is about, from which its name is digested; equal names mean equal sums."""
+    """All that determines a total, of which `digest` makes its name; equal names mean equal sums."""
 
     federation: str  # digest of the federation file
     number: int  # of the total in its fit, from 1
@@ -40,21 +40,27 @@ class TotalName:
 
     @property
     def digest(self) -> bytes:
-        """The name itself, 32 bytes, which is also the salt of all masks of the total."""
+        """Return the name of the total, 32 bytes, which is also the salt of all its masks."""
         about = (self.number, self.attempt, self.view, self.keys, self.request)
         return digest("glmesh/total/1", self.federation, *about)
 
 
 def request_digest(chain: str, content: bytes, length: int) -> str:
-    """Return the digest of a request for `length` numbers behind a chain of totals, in hexadecimal."""
+    """Return the digest of a request, the bytes `content`, for `length` numbers, as 64 hexadecimal digits.
+
+    `chain` is the digest of all totals of the fit before it.
+    """
     return digest("glmesh/request/1", chain, content, length).hex()
 
 
 def next_chain(chain: str, request: str, value: bytes) -> str:
-    """Return the digest of all totals of a fit after one more, whose value is given, in hexadecimal."""
+    """Return the digest of all totals of a fit after one more, as 64 hexadecimal digits.
+
+    `chain` is the digest before it, `request` the digest of its request, `value` its numbers as bytes.
+    """
     return digest("glmesh/chain/1", chain, request, value).hex()
 
 
 def first_chain(fit: str) -> str:
-    """Return the digest of the totals of a fit before the first, in hexadecimal."""
+    """Return the digest that stands for a fit of this name without any totals, as 64 hexadecimal digits."""
     return digest("glmesh/chain/1", fit).hex()

@@ -15,7 +15,7 @@ from glmesh.federation.config.keys import Identity
 
 
 class CertificateKeys:
-    """A member's certificate key, and the public keys of members whose listed certificates have come."""
+    """A member's private certificate key, and the public keys of members whose listed certificates have come."""
 
     def __init__(self, identity: Identity, fingerprints: Sequence[str]) -> None:
         self._listed = fingerprints
@@ -29,7 +29,7 @@ class CertificateKeys:
 
     @property
     def certificate(self) -> bytes:
-        """This member's certificate in DER."""
+        """Return this member's certificate in DER."""
         return self._certificate
 
     def sign(self, content: bytes) -> bytes:
@@ -37,7 +37,7 @@ class CertificateKeys:
         return self._key.sign(content, ec.ECDSA(hashes.SHA256()))
 
     def learn(self, member: int, certificate: bytes) -> bool:
-        """Take a certificate in DER as that of a member; return whether it is the listed one."""
+        """Store the public key of a member's certificate (DER); return whether the certificate is the listed one."""
         if member in self._known:
             return True
         try:
@@ -52,7 +52,7 @@ class CertificateKeys:
         return True
 
     def verify(self, member: int, content: bytes, signature: bytes) -> bool:
-        """Return whether a member with a known certificate has signed these bytes."""
+        """Return whether `signature` is the member's of these bytes; False if its certificate has not come."""
         if member not in self._known:
             return False
         try:

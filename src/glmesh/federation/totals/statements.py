@@ -24,31 +24,34 @@ _KNOWN_HINTS: dict[type[object], dict[str, Any]] = {}
 
 
 class Keys(Protocol):
-    """Protocol of a member's certificate key and of what it knows of the others' certificates."""
+    """Protocol of a member's certificate key and of its store of the other members' certificates."""
 
     @property
     def certificate(self) -> bytes:
-        """This member's certificate, which is sent along with what it signs."""
+        """Return this member's certificate, which is sent along with what the member signs."""
 
     def sign(self, content: bytes) -> bytes:
         """Return this member's signature of some bytes."""
 
     def learn(self, member: int, certificate: bytes) -> bool:
-        """Take a certificate as that of a member; return whether it is the listed one."""
+        """Store a certificate as that of a member; return whether it is the listed one."""
 
     def verify(self, member: int, content: bytes, signature: bytes) -> bool:
-        """Return whether a member with a known certificate has signed these bytes."""
+        """Return whether `signature` is the member's of these bytes; False if its certificate has not come."""
 
 
 def plain(value: Any) -> Any:
-    """Return a statement as what JSON can hold: objects of dataclasses, lists of tuples."""
+    """Return a statement as JSON can hold it: a dataclass as a dict by field, a tuple as a list, others as they are."""
     if dataclasses.is_dataclass(value):
         return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
     return [plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def built(kind: type[T], tree: object, where: str = "") -> T:
-    """Return the dataclass that `plain` made a dict of; raise Violation, which names the place, for anything else."""
+    """Return the dataclass of type `kind` that `plain` made a dict of.
+
+    Violation, which names the place, is raised for a tree of any other form.
+    """
     name = where or kind.__name__
     if not isinstance(tree, Mapping):
         raise Violation(f"{name}: expected an object, got {tree!r:.80}")
@@ -59,14 +62,17 @@ def built(kind: type[T], tree: object, where: str = "") -> T:
 
 
 def _hints(kind: type[object]) -> dict[str, Any]:
-    """Return the types of a dataclass's fields by name."""
+    """Return field name -> type of a dataclass."""
     if kind not in _KNOWN_HINTS:
         _KNOWN_HINTS[kind] = get_type_hints(kind)
     return _KNOWN_HINTS[kind]
 
 
 def _value(hint: Any, value: object, where: str) -> Any:
-    """Return a value of the type that a field is declared with; raise Violation for any other."""
+    """Return a value from JSON as the type `hint` of a field.
+
+    Violation, whose text begins with `where`, is raised for a value of another type.
+    """
     if isinstance(hint, UnionType):
         if value is None and NoneType in get_args(hint):
             return None
@@ -86,13 +92,13 @@ def _value(hint: Any, value: object, where: str) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """Return the bytes of a statement that are signed and digested."""
+    """Return a statement as the bytes that are signed and digested: JSON with sorted keys and no blanks."""
     return json.dumps(plain(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True)
 class Held:
-    """The totals of a fit that a member holds."""
+    """Which totals of which fit a member holds: name of the fit, count and digest of the totals."""
 
     fit: str  # name of the fit
     set: str  # digest of the members and their data
@@ -104,7 +110,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Vote:
-    """A member's word that it holds the last total of a fit and the model that follows from it."""
+    """Statement of a member in a view that it holds the last total of a fit and the model that follows from it."""
 
     number: int  # of the view in which it says so
     view: str  # digest of that view
@@ -113,7 +119,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Asking:
-    """The total to which a member contributes."""
+    """Name of the total to which a member contributes at present: view, number, attempt and request."""
 
     view: str
     number: int
@@ -123,7 +129,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Record:
-    """Members and data at a site's last contribution, and the point that their fit began at."""
+    """Digest of members and data at a site's last contribution, and seed of the point at which that fit began."""
 
     set: str
     start: str  # seed; empty: zero
@@ -131,7 +137,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Status:
-    """All that a member tells everybody about itself; a later one replaces it."""
+    """All that a member tells everybody about itself; a status with a larger `age` replaces an earlier one."""
 
     author: int
     start: int  # of its process; a later start replaces an earlier one
@@ -152,7 +158,7 @@ class Status:
 
     @property
     def age(self) -> tuple[int, str, int]:
-        """What orders the statuses of one author: the later replaces the earlier."""
+        """Return (start, key, sequence): of two statuses of one author, that with the larger tuple is the newer."""
         return self.start, self.key, self.sequence
 
 
@@ -167,12 +173,12 @@ class Signed:
 
 
 def signed_part(federation: str, body: bytes) -> bytes:
-    """Return what the author of a status signs: 32 bytes."""
+    """Return the 32 bytes that the author of a status signs: a digest of the federation and the status, `body`."""
     return digest("glmesh/status/1", federation, body)
 
 
 def parsed(kind: type[T], body: bytes) -> T:
-    """Return the dataclass that `canonical` made bytes of; raise Violation for anything else."""
+    """Return the dataclass of type `kind` that `canonical` made bytes of; raise Violation for other bytes."""
     try:
         tree = json.loads(body)
     except (ValueError, RecursionError):
@@ -186,7 +192,7 @@ def _status(body: bytes) -> Status:
 
 
 def read_status(signed: Signed) -> Status:
-    """Return the status in a signed statement; raise Violation for one that is malformed or about another author."""
+    """Return the status in a signed statement; raise Violation if it is malformed or has another author."""
     status = _status(signed.body)
     if status.author != signed.author:
         raise Violation(f"a status of {status.author} in the name of {signed.author}")

@@ -20,7 +20,7 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class ViewMember:
-    """One member of a view: the process that takes part, and the name of its data."""
+    """One member of a view: the process that takes part, by start and mask key, and the random name of its data."""
 
     id: int
     start: int  # of its process
@@ -30,7 +30,7 @@ class ViewMember:
 
 @dataclass(frozen=True)
 class View:
-    """A numbered list of members with the fit that they go on with; all of it is agreed on at once."""
+    """A numbered list of members with the fit that they go on with; all its members say yes to it as a whole."""
 
     number: int
     members: tuple[ViewMember, ...]  # ascending by id
@@ -40,47 +40,56 @@ class View:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of all of the view, in hexadecimal."""
+        """Return the digest of all fields of the view, as 64 hexadecimal digits."""
         return digest("glmesh/view/1", self.body).hex()
 
     @cached_property
     def body(self) -> bytes:
-        """The view as bytes."""
+        """Return the view as bytes that `read_view` reads: JSON."""
         return canonical(self)
 
     @cached_property
     def keys(self) -> str:
-        """Digest of the mask keys of all members, in hexadecimal."""
+        """Return the digest of the mask keys of all members, as 64 hexadecimal digits."""
         return digest("glmesh/view-keys/1", *(f"{one.id} {one.start} {one.key}" for one in self.members)).hex()
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """Ids of the members, ascending."""
+        """Return the ids of the members, ascending."""
         return tuple(one.id for one in self.members)
 
     @property
     def drawn(self) -> str:
-        """Seed of the point at which a fit begins after a change of members or data; no other view has it."""
+        """Return the seed, 64 hexadecimal digits, of the first point of a fit that begins in this view.
+
+        For a fit after a change of members or data; no other view has this seed.
+        """
         return drawn_seed(self.number, self.members)
 
     def is_made(self, statuses: Mapping[int, Status]) -> bool:
-        """Return whether all members say yes to the view, by the newest that is known of them."""
+        """Return whether the statuses (by id) of all members of the view say yes to it."""
         return all(one.id in statuses and statuses[one.id].yes == self.digest for one in self.members)
 
 
 @lru_cache(maxsize=256)  # everybody passes the same views on
 def read_view(body: bytes) -> View:
-    """Return the view with these bytes; raise Violation for bytes that are none."""
+    """Return the view of which these bytes are the `body`; raise Violation for any other bytes."""
     return parsed(View, body)
 
 
 def drawn_seed(number: int, members: Sequence[ViewMember]) -> str:
-    """Return the seed of the first point of a fit that a view begins anew, in hexadecimal."""
+    """Return the seed, 64 hexadecimal digits, of the first point of a fit that begins in a view.
+
+    `number` and `members` are those of the view.
+    """
     return digest("glmesh/start/1", number, *(f"{one.id} {one.pin}" for one in members)).hex()
 
 
 def set_digest(federation: str, pins: Mapping[int, str]) -> str:
-    """Return the digest of a set of members and the names of their data, in hexadecimal."""
+    """Return the digest of a set of members and data, 64 hexadecimal digits.
+
+    `pins` has the name of each member's data.
+    """
     return digest("glmesh/set/1", federation, *(f"{one} {pins[one]}" for one in sorted(pins))).hex()
 
 
@@ -97,7 +106,7 @@ def drawn_start(seed: str, d: int) -> Vector:
 
 
 def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mapping[int, Status]) -> bool:
-    """Return whether more than half of the voters are among these members and remember, or all voters are among them.
+    """Return whether more than half of `voters` are in `ids` and remember, or all voters are in `ids`.
 
     A late member that has not been in a view is no voter.
     """
@@ -107,7 +116,7 @@ def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mappin
 
 
 def is_connected(ids: Collection[int], neighbours: Sequence[Sequence[int]]) -> bool:
-    """Return whether members can reach each other through members."""
+    """Return whether the graph of the members `ids` is connected; neighbours[k] are the neighbours of member k."""
     reached, edge = set[int](), [min(ids)]
     while edge:
         node = edge.pop()
@@ -117,10 +126,10 @@ def is_connected(ids: Collection[int], neighbours: Sequence[Sequence[int]]) -> b
 
 
 def start_of(set_: str, records: Collection[Record | None], drawn: str) -> str:
-    """Return the seed at which a new fit of a set of members and data begins.
+    """Return the seed of the point at which a new fit of the set `set_` of members and data begins.
 
-    Zero if no member has contributed before, the same as before if all those that have did so to the same set from the
-    same start, else a drawn one: two sets never meet at one point.
+    The seed is empty, for zero, if no member has contributed before; that of the records if all members that have
+    contributed did so to this set from one start; else `drawn`. So two sets never meet at one point.
     """
     known = {one for one in records if one is not None}
     if not known:
@@ -130,12 +139,15 @@ def start_of(set_: str, records: Collection[Record | None], drawn: str) -> str:
 
 
 def best_vote(statuses: Collection[Status]) -> Vote | None:
-    """Return the vote of the latest view among those of some members; None if nobody has voted."""
+    """Return the vote of the latest view among those in the statuses; None if no member has voted."""
     votes = [one.vote for one in statuses if one.vote is not None]
     return max(votes, key=lambda one: one.number) if votes else None
 
 
 def best_held(set_: str, statuses: Collection[Status]) -> Held | None:
-    """Return the most totals that a member holds of the latest fit of a set; None if nobody holds a fit of it."""
+    """Return the `held` with the most totals of the latest fit of the set `set_`.
+
+    None is returned if no member holds a fit of it.
+    """
     fits = [one.held for one in statuses if one.held is not None and one.held.set == set_]
     return max(fits, key=lambda one: (one.born, one.count)) if fits else None

@@ -44,7 +44,7 @@ class WaitUntil:
 
 @dataclass
 class PeerTiming(Generic[T]):
-    """What the barrier knows of one neighbour: how fast it answers, where it is, and its undelivered messages."""
+    """Timing of one neighbour at a barrier: how fast it answers, which exchange it is in, its undelivered messages."""
 
     heard: float  # [s] time at which something last came from it
     is_ready: bool = False  # it knows the length of vectors
@@ -103,9 +103,10 @@ class Barrier(Generic[T]):
         self._sent_at.pop(self.clock - REMEMBERED, None)
 
     def received(self, peer: int, clock: int, message: T, now: float) -> bool:
-        """Store a neighbour's message of exchange `clock`; return whether the neighbour was silent and is back.
+        """Store a neighbour's message of exchange `clock`; return True if the neighbour was silent and is back with it.
 
-        Violation is raised for a message long before the neighbour's newest.
+        `now` is the time [s] at which the message came. Violation is raised for one that is REMEMBERED exchanges or
+        more before the neighbour's newest.
         """
         timing = self.timing[peer]
         if clock <= timing.newest - REMEMBERED:
@@ -119,16 +120,16 @@ class Barrier(Generic[T]):
         return is_back
 
     def signed(self, peer: int, now: float) -> None:
-        """Note that something came from a neighbour at time `now`, whatever it was."""
+        """Record `now` [s] as the time at which a message of any kind last came from a neighbour."""
         self.timing[peer].heard = now
 
     def ready(self, peer: int, clock: int) -> None:
-        """Note that a neighbour takes part from exchange `clock` on."""
+        """Mark a neighbour as ready: exchanges from number `clock` on wait for its messages."""
         timing = self.timing[peer]
         timing.is_ready, timing.ready_at = True, max(timing.ready_at, clock)
 
     def link_changed(self, peer: int, *, up: bool) -> None:
-        """Note that a neighbour's link came up or went down.
+        """Mark a neighbour whose link came up (`up`) or went down as not ready, until it says READY again.
 
         A neighbour whose link came up may have restarted, so the exchange that it was known to be in is forgotten.
         """
@@ -139,7 +140,7 @@ class Barrier(Generic[T]):
             timing.finished = False
 
     def ended(self, peer: int) -> None:
-        """Note that a neighbour has ended its run, so that no exchange waits for it."""
+        """Mark a neighbour as finished, since it has ended its run: no exchange waits for it."""
         self.timing[peer].finished = True
 
     def takes(self, peer: int) -> bool:
@@ -147,7 +148,7 @@ class Barrier(Generic[T]):
         return self.timing[peer].is_ready and not self.timing[peer].finished
 
     def expire(self, now: float) -> list[int]:
-        """Mark the neighbours that have missed their deadlines by `now` as silent, and return them."""
+        """Mark the neighbours that have missed their deadlines by `now` [s] as silent; return their numbers."""
         if self.patient:
             return []
         late = [peer for peer in self._awaited() if now >= self._began + self.timing[peer].deadline]
@@ -157,7 +158,7 @@ class Barrier(Generic[T]):
         return late
 
     def poll(self, now: float) -> Done | WaitUntil:
-        """Return Done if the exchange is over at `now`, else the time until which to wait for messages."""
+        """Return Done if the exchange is over at `now` [s], else WaitUntil(time until which to wait for messages)."""
         awaited = self._awaited()
         if awaited:
             deadline = min(self._began + self.timing[peer].deadline for peer in awaited)
@@ -168,7 +169,7 @@ class Barrier(Generic[T]):
         return Done()
 
     def _awaited(self) -> list[int]:
-        """Return the neighbours whose message of this exchange is still waited for."""
+        """Return the numbers of the neighbours whose message of this exchange is still waited for."""
         return [
             peer
             for peer in self._receivers

@@ -61,7 +61,10 @@ Content = bytes | list[memoryview]  # content of a message; in pieces, so that l
 
 
 def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
-    """Yield a message as frames, header and payload each; `number` counts the messages of a stream from 0."""
+    """Yield a message as frames, each the bytes of a header and a piece.
+
+    `number` counts the messages of a stream from 0.
+    """
     parts = [memoryview(content)] if isinstance(content, bytes) else content
     check, total, unchecked = 0, sum(len(part) for part in parts), _CHECKED
     for part in parts:
@@ -107,11 +110,11 @@ class Assembler:
 
     @property
     def pending(self) -> int:
-        """Return the bytes of memory taken for a message that is not whole yet."""
+        """Return how many bytes of memory are taken for a message that is not complete yet."""
         return len(self._content)
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Take in a frame; return (kind, content) of the message that it completes, or None.
+        """Take in a frame; return (kind, content) of the message that it completes, None if it completes none.
 
         Violation is raised for a frame that is damaged, out of order or of another protocol.
         """
@@ -145,7 +148,7 @@ class Assembler:
 
 
 def pack_json(value: object) -> bytes:
-    """Return plain data as JSON in UTF-8, without blanks."""
+    """Return a value of dicts, lists, texts and finite numbers as JSON in UTF-8, without blanks."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -166,7 +169,7 @@ def _no_constant(name: str) -> None:
 
 
 def longest_mail(layout: Layout) -> int:
-    """Return the bytes of the longest MAIL that makes sense for this layout: all parts, and some slack."""
+    """Return the bytes of the longest MAIL that nodes with this layout (d, n_nodes) send, and some slack."""
     return 4 * 8 * layout.d + layout.n_nodes * (8 * (ROW_WIDTH + 1) + 8 * 4) + 4096
 
 
@@ -196,7 +199,7 @@ CARRIES = Contents(
 
 
 def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:
-    """Return MAIL of exchange `clock` as buffers, to be sent one after the other; vectors are not joined."""
+    """Return MAIL of exchange `clock` as a list of buffers, to be sent one after the other; vectors are not joined."""
     header, flags, bodies = _CLOCK.pack(clock), 0, list[Buffer]()
     for slot in _SLOTS:
         part = mail.part(slot.kind)
@@ -231,13 +234,16 @@ def unpack_mail(content: bytes | bytearray, sender: int, receiver: int, layout: 
 
 
 def pack_vector(info: dict[str, object], vector: Vector) -> bytes:
-    """Return a vector as bytes (float64) behind a head of plain data, `info`, in JSON."""
+    """Return bytes: the dict `info` as JSON behind its length, then the vector as float64 (little-endian)."""
     head = pack_json(info)
     return struct.pack("<I", len(head)) + head + vector.astype("<f8").tobytes()
 
 
 def unpack_vector(content: bytes | bytearray, d: int | None) -> tuple[dict[str, object], Vector]:
-    """Return (info, vector) that `pack_vector` made bytes of; raise Violation unless its length is d (None: any)."""
+    """Return (info, vector) from bytes of `pack_vector`.
+
+    Raise Violation unless the vector has d entries (None: any number).
+    """
     reader = Reader(content)
     (size,) = reader.unpack(struct.Struct("<I"))
     info = unpack_json(reader.take(size))

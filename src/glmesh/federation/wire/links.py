@@ -106,7 +106,7 @@ class PeerLink:
         self.wake.set()
 
     def accept(self) -> None:
-        """Mark the link as up, and accept messages as long as this node allows by now."""
+        """Mark the link as up, and accept messages of up to `limit` bytes from the neighbour."""
         self.up, self.limit = True, self.limit or self.assembler.limit
         self.assembler.limit = self.limit
 
@@ -116,12 +116,12 @@ class PeerLink:
         return was_up
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Take in a frame; return (kind, content) of the message that it completes, or None."""
+        """Take in a frame; return (kind, content) of the message that it completes, None if it completes none."""
         self.received += len(frame)
         return self.assembler.feed(frame)
 
     async def write(self, write: Write) -> None:
-        """Send what is queued by `write`, frame by frame, other messages before MAIL, until cancelled."""
+        """Send the queued messages by `write`, frame by frame, MAIL after all others, until cancelled."""
         number = 0
         while True:
             await self.wake.wait()
@@ -235,7 +235,7 @@ class PeerLinks:
     # in the thread of the links
 
     def _queue(self, link: PeerLink, kind: Kind, content: Content) -> None:
-        """Queue a message if the link is up; end the stream of a neighbour for which too many wait."""
+        """Queue a message if the link is up; end the stream of a neighbour for which _CONTROLS_KEPT messages wait."""
         if not link.up:
             return
         if kind is Kind.MAIL:
@@ -247,7 +247,7 @@ class PeerLinks:
         link.wake.set()
 
     def _break(self, link: PeerLink, why: str) -> None:
-        """Tell a neighbour why its stream ends, and end it a moment later."""
+        """Tell a neighbour why its stream ends, and end the stream _LAST_WORD seconds later."""
         if link.stream is not None:
             self._refuse(link, why)
             self._loop.call_later(_LAST_WORD, link.stream.cancel)
@@ -302,7 +302,10 @@ class PeerLinks:
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     def _failed(self, link: PeerLink, why: str) -> None:
-        """Note why a neighbour cannot be reached; a reason that stays the same is logged once."""
+        """Store in the link why its neighbour cannot be connected to.
+
+        Log the reason unless it is that of the last time.
+        """
         link.why = why
         if self._said.get(link.peer) != why:
             self._said[link.peer] = why
@@ -403,7 +406,7 @@ class PeerLinks:
 
 
 def _why_broken(link: PeerLink, details: str) -> str:
-    """Return words on why a stream that was dialled broke; `details` are those of gRPC."""
+    """Return a text on why a stream that this node dialled broke, from the `details` of gRPC's error."""
     if "CERTIFICATE_VERIFY_FAILED" not in details:
         return details
     return (

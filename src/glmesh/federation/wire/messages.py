@@ -31,7 +31,7 @@ class JsonRecord:
     """Base of dataclasses that cross a link as a JSON object with a key per field, of exactly the field's type."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the record as a dict that JSON can hold."""
+        """Return field name -> value of the record, a dict that JSON can hold."""
         return dict(vars(self))
 
     @classmethod
@@ -111,7 +111,7 @@ class DataOffer(JsonRecord):
         self._check_lists()
 
     def _check_lists(self) -> None:
-        """Raise Violation for an entry of labels, booleans or scales that cannot be one."""
+        """Raise Violation for a label, boolean or scale of another type, or out of its range."""
         for label in self.labels:
             if not (_is_finite(label) or (isinstance(label, str) and len(label) <= _NAME)) or isinstance(label, bool):
                 raise unexpected("offer, labels", "finite numbers and texts", label)
@@ -154,9 +154,9 @@ class GossipEntry:
 
     @staticmethod
     def from_json(tree: object, where: str, n_nodes: int) -> GossipEntry:
-        """Return the entry that `to_json` made a list of; raise Violation, which names `where`, unless node < n_nodes.
+        """Return the entry that `to_json` made a list of.
 
-        Any other list is a Violation too.
+        Violation, whose text begins with `where`, is raised for any other list, and unless 0 <= node < n_nodes.
         """
         if not isinstance(tree, list) or len(tree) != 4:
             raise unexpected(where, "[kind, node, stamp, value]", tree)
@@ -170,7 +170,10 @@ class GossipEntry:
         return GossipEntry(kind, node, stamp)._with_value(value, n_nodes)
 
     def _with_value(self, value: object, n_nodes: int) -> GossipEntry:
-        """Return the entry with the value of its kind; raise Violation for a value that cannot be one."""
+        """Return a copy of the entry with `value` in the field of its kind.
+
+        Raise Violation for a value of another type.
+        """
         expected = "a whole number >= -1"
         if self.kind == OFFER:
             if isinstance(value, dict):
@@ -190,7 +193,7 @@ class GossipEntry:
 
 
 def _is_result(value: object, n_nodes: int) -> bool:
-    """Return whether a value is a pair [node, whether its targets are the same]."""
+    """Return whether a value is a list [node, bool], 0 <= node < n_nodes: whether that node's targets are the same."""
     if not isinstance(value, list) or len(value) != 2:
         return False
     return type(value[0]) is int and 0 <= value[0] < n_nodes and type(value[1]) is bool

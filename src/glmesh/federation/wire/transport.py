@@ -45,7 +45,7 @@ class PeerExchange:
         self._halo = (np.array([0, len(around)], dtype=np.uint64), around, matrix.data[row].copy(), around)
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Send this node's mail (one outbox) to its neighbours and wait for theirs; return it as a list of one halo."""
+        """Send this node's mail, in one outbox, to its neighbours; return theirs as a list of one Halo."""
         self.carries.check(Contents.of(outboxes[0]))
         barrier, began = self.barrier, time.monotonic()
         self._unsent = {mail.receiver: mail for mail in outboxes[0].mail}

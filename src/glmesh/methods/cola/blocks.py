@@ -15,7 +15,7 @@ from glmesh.types import Indices, Vector
 
 
 class Algorithm(Protocol):
-    """What CoLA's nodes ask of their method, `Cola` or `Cocoa`: rounds, and updates of states changed from outside."""
+    """Protocol of CoLA's methods, `Cola` and `Cocoa`: they make rounds and update states changed from outside."""
 
     @property
     def averages_exactly(self) -> bool:
@@ -47,17 +47,17 @@ class Algorithm(Protocol):
         ...
 
     def reset(self, block: Block, state: ColaState) -> None:
-        """Begin anew from the present variables and estimates: drop what accelerators and the local solver keep."""
+        """Reset accelerators and local solver of a block, whose variables and estimates were changed from outside."""
         ...
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Begin anew with other functions f and g, which `block` already has, on the same columns."""
+        """Reset all that depends on f and g, because `block` has other functions now, on the same columns."""
         ...
 
 
 @dataclass
 class ColaBlocks:
-    """The blocks of CoLA's nodes in this process, their states, and operations on single nodes, found by id."""
+    """The blocks of CoLA's nodes in this process with their states; operations on single nodes, found by id."""
 
     method: Algorithm
     blocks: list[Block]
@@ -65,9 +65,9 @@ class ColaBlocks:
     async_certifiers: list[AsyncCertifier]
 
     def find(self, node: int) -> tuple[int, int]:
-        """Return (number of the block, position in it) of the node with id `node`.
+        """Return (number of the block, position in the block) of the node with id `node`.
 
-        Raise IndexError if it is not hosted here.
+        Raise IndexError if the node is not hosted in this process.
         """
         for number, block in enumerate(self.blocks):
             first = int(block.ids[0])
@@ -76,11 +76,11 @@ class ColaBlocks:
         raise IndexError(node)
 
     def flow_gossip(self, number: int) -> FlowGossip:
-        """Return the flow gossip of block `number`."""
+        """Return the flow gossip of block `number`: the estimates and flows of its nodes."""
         return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
-        """Return (flow gossip of the block, position in it) of the node with id `node`."""
+        """Return (flow gossip of the block that hosts node `node`, position of the node in that block)."""
         number, k = self.find(node)
         return self.flow_gossip(number), k
 
@@ -98,9 +98,9 @@ class ColaBlocks:
             self.async_certifiers[number].disturb(k, round)
 
     def gap(self, node: int, estimate_of: int | None = None) -> float:
-        """Return an upper bound of what node `node` can gain in its own subproblem, in units of the objective.
+        """Return an upper bound of the decrease that node `node`'s own subproblem allows, in units of the objective.
 
-        The subproblem is taken at the node's own estimate, or at that of node `estimate_of`.
+        The subproblem is taken at the estimate v of node `estimate_of`; None: at the node's own.
         """
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]
@@ -120,9 +120,10 @@ class ColaBlocks:
         self.states[number].x[own] = initial_variables(block)[own]
 
     def event(self, round: int, kind: str, node: int, gap_before: float, gap_after: float, share: Vector) -> Event:
-        """Return the record of a change at a node.
+        """Return the Event of a change of this `kind` ("join", "leave", ...) at a node in a round.
 
-        `share`, shape (d,), is the part of Ax that came, went or was frozen.
+        `gap_before` and `gap_after` are local gaps, in units of the objective; `share`, shape (d,), is the part of Ax
+        that came, went or was frozen, of which the norm is recorded.
         """
         return Event(round, kind, node, gap_before, gap_after, float(np.linalg.norm(share)))
 

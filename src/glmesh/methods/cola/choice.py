@@ -34,7 +34,7 @@ AS_ASKED = "as asked for"
 
 @dataclass(frozen=True)
 class Choice:
-    """The acceleration of a run, equal at all nodes."""
+    """The acceleration of a run, equal at all nodes, and the reason for it as text (`why`)."""
 
     name: str  # "none", "momentum", "sums", or the name of a method on totals
     why: str
@@ -49,9 +49,10 @@ class Choice:
 
 
 def initial(acceleration: str, unsuited: str | None, *, reliable: bool = True) -> Choice:
-    """Return the acceleration that options alone decide on, and momentum where they leave it open.
+    """Return the Choice that the options alone decide on: the `acceleration` asked for; momentum with "auto".
 
-    `unsuited` names the option that rules acceleration out, None: none does. Not `reliable`: rows may get lost one way.
+    `unsuited` is what acceleration needs and the options do not give, as text; None: nothing is missing. `reliable`
+    False: plain gossip on a network where a message may get lost one way. In either case "auto" becomes "none".
     """
     if acceleration != "auto":
         return Choice(acceleration, AS_ASKED)
@@ -63,9 +64,10 @@ def initial(acceleration: str, unsuited: str | None, *, reliable: bool = True) -
 
 
 def newton(setup: Setup) -> Choice:
-    """Return the choice of the method on totals that was asked for by acceleration="newton", or refuse.
+    """Return the Choice of the cheapest method on totals that suits the problem, for acceleration="newton".
 
-    Raise UnsuitablePair if the problem has none, and InvalidInput if the fault plan does not go with totals.
+    Raise UnsuitablePair if no method on totals suits the problem, InvalidInput if the fault plan does not go with
+    totals.
     """
     task = Task.of(setup.problem, setup.processes)
     if task.on_totals is None:
@@ -80,10 +82,11 @@ def newton(setup: Setup) -> Choice:
 
 
 def cheapest(setup: Setup, *, totals: bool, sums: bool) -> Choice:
-    """Return the cheapest acceleration by the cost model, whose estimates are the reason.
+    """Return the Choice of the acceleration that is cheapest by the cost model; its reason quotes the estimates.
 
-    `totals` and `sums` say whether options and fault plan allow them; momentum always goes, unless the problem has no
-    form f(Ax) + g(x). It is named too where nothing suits, so that CoLA's nodes say what is missing.
+    `totals` and `sums` say whether options and fault plan allow methods on totals and exact sums. Momentum is always
+    allowed, unless the problem has no form f(Ax) + g(x). Where nothing suits, momentum is returned too: preparing
+    CoLA's nodes then raises an error that says what is missing.
     """
     task = Task.of(setup.problem, setup.processes)
     allowed = {"momentum"} | ({"sums"} if sums else set())
@@ -100,7 +103,7 @@ def cheapest(setup: Setup, *, totals: bool, sums: bool) -> Choice:
 
 
 def _cheapest(task: Task, setup: Setup) -> list[Estimate]:
-    """Return the estimates of a task on the network of a run, cheapest first."""
+    """Return the expected costs of all accelerations that suit a task on the network of a run, cheapest first."""
     return estimates(task, setup.info, setup.timing)
 
 

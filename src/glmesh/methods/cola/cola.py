@@ -204,7 +204,7 @@ class Cola:
 
     @property
     def unsuited(self) -> str | None:
-        """Return what acceleration needs that these options do not give, as text for messages; None if nothing."""
+        """Return, as text, what acceleration needs and these options do not give; None: nothing is missing."""
         passes = 2 if self.local_passes is None else self.local_passes
         if self.gamma != 1:
             return f"gamma=1, got {self.gamma:g}"
@@ -222,13 +222,13 @@ class Cola:
 
     @property
     def leaves_rounds_open(self) -> bool:
-        """Return whether no option asks for rounds of CoLA, so that a method on totals may take their place."""
+        """Return whether a method on totals may replace CoLA's rounds, because no option asks for these rounds."""
         asks = self.local_passes is not None or self.gossip != "auto" or self.curvature != "auto"
         return not asks and not self.averages_exactly and self.unsuited is None
 
     @cached_property
     def strategies(self) -> Strategies:
-        """Return the decisions of these options about a round, one object each."""
+        """Return solver, gossip steps, passes, curvature, gamma and sigma' of a round, as these options say."""
         auto = self.gossip_steps == "auto"
         steps: GossipSteps = PowerSteps(1 if auto else int(self.gossip_steps))
         if self.gossip == "chebyshev":
@@ -247,7 +247,7 @@ class Cola:
     def prepare(self, setup: Setup) -> ColaNodes | TotalNodes[Any]:
         """Return the nodes that this process hosts, ready for round 0: CoLA's, or those of a method on totals.
 
-        Which, is decided before the first exchange.
+        The cost model chooses between the two before the first exchange.
         """
         plan, flows = setup.plan, self.uses_flows(setup)
         choice = self.decide(setup, flows=flows)
@@ -267,7 +267,7 @@ class Cola:
         return nodes
 
     def decide(self, setup: Setup, *, flows: bool) -> Choice:
-        """Return the acceleration of a run, equal at all nodes (`glmesh.methods.cola.choice`); nothing is exchanged.
+        """Return the Choice of the acceleration of a run, equal at all nodes, without any exchange.
 
         `flows`: nodes use flow gossip, because messages may get lost or because it was asked for.
         """
@@ -294,7 +294,10 @@ class Cola:
         return flows
 
     def _check_averaging(self, plan: Plan, *, certify: bool) -> None:
-        """Raise InvalidInput for what plain averaging, without flow gossip, cannot do while messages are lost."""
+        """Raise InvalidInput for options and faults that plain averaging, without flow gossip, cannot have.
+
+        Those are acceleration, certificates, and nodes that join, leave or are reset.
+        """
         if self.acceleration not in ("auto", "none"):
             raise InvalidInput("acceleration under faults needs gossip='flows' (the default under faults)")
         models = [entry.model for entry in plan.random] + [entry.model for entry in plan.down]
@@ -306,9 +309,9 @@ class Cola:
     # rounds
 
     def choose(self) -> Choice:
-        """Return the acceleration that options alone decide on, equal at all nodes; momentum where they leave it open.
+        """Return the Choice of the acceleration by the options alone, equal at all nodes; momentum with "auto".
 
-        Sites take it, which know nothing of each other's data.
+        For sites of a federation, which know nothing of each other's data.
         """
         return choices.initial(self.acceleration, self.unsuited)
 
@@ -366,9 +369,9 @@ class Cola:
         return state
 
     def round(self, block: Block, state: ColaState) -> Rounds:
-        """Return the generator of one round of a block with the accelerator in use.
+        """Return the generator of one round of a block with the accelerator in use: yields an Outbox, is sent a Halo.
 
-        `ColaState.finish_round` concludes it.
+        `ColaState.finish_round` must be called after it.
         """
         return state.accelerator.round(block, state, self.strategies)
 
@@ -379,13 +382,16 @@ class Cola:
         return self.strategies.scale(block, state)
 
     def reset(self, block: Block, state: ColaState) -> None:
-        """Forget all that depends on variables x and estimates v, both changed from outside so that they agree."""
+        """Forget all that was derived from variables x and estimates v, because both were changed from outside.
+
+        The mean of the changed estimates must be Ax.
+        """
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.reset(block, state)
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Forget all that depends on the functions f and g: `block` has others from now on, on the same columns."""
+        """Forget all that was derived from f and g, because `block` has other functions now, on the same columns."""
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.retarget(block, state)
@@ -394,10 +400,10 @@ class Cola:
             state.screening.invalidate(k)
 
     def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool = False) -> None:
-        """Forget what depends on variables x_k and estimate v_k of the k-th hosted node, changed from outside.
+        """Forget all that was derived from x_k and v_k of the k-th hosted node, which were changed from outside.
 
-        `forget`: x_k itself was, so the local solver looks at all of it again. Exact sums of other blocks must forget
-        Ax too (`forget_sums`).
+        `forget`: x_k itself was changed, so the local solver looks at all of the node's columns again. Exact sums of
+        other blocks must forget Ax too (`forget_sums`).
         """
         state.screening.invalidate(k)
         if forget:
@@ -407,12 +413,12 @@ class Cola:
             accelerator.reset_node(block, state, k)
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Forget Ax and all that exact sums derived from it: the variables of some node were changed from outside."""
+        """Drop Ax as exact sums know it, because the variables of some node were changed from outside."""
         if state.exact is not None:
             state.exact.reset(block, state)
 
     def _prepare(self, block: Block, state: ColaState) -> None:
-        """Recompute what the local solver and the search for sigma' keep of columns and functions."""
+        """Make the local solver's memory and the search for sigma' anew, because columns, f or g were replaced."""
         state.renew(self.solver.prepare(block), None if self.sigma != "safe" else Relaxation.of(block, self.gamma))
 
 

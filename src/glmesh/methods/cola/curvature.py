@@ -16,17 +16,20 @@ LEAST_HESSIAN = 1e-2
 
 @dataclass(frozen=True)
 class Curvature:
-    """Weights 0 <= h_j <= 1 of the rows in the square q/2 sum_j h_j (A_k D)_j^2 of a subproblem, q = sigma'/tau."""
+    """Weights h_j of the rows of A_k D in the square q/2 sum_j h_j (A_k D)_j^2 of a subproblem, 0 <= h_j <= 1.
+
+    D is the change of x_k, and q = sigma'/tau.
+    """
 
     kind: Literal["auto", "scalar", "majorant", "hessian"]  # as of `Cola.curvature`
     measures_accuracy: bool  # local accuracy Theta is measured, which needs h = 1
 
     def weights(self, block: Block, state: Iterate, v: Matrix, *, safeguarded: bool) -> Matrix | None:
-        """Return the weights h at the estimates v, shape (n_hosted, d); None: h = 1.
+        """Return the weights h of the rows at the estimates v, shape (n_hosted, d); None: all are 1.
 
-        v has a row per hosted node, or one for all. The majorant bounds f from above everywhere. The Hessian is a
-        model, used where the accelerator is `safeguarded` against a rise of the objective H, until H has risen far
-        once.
+        v has a row per hosted node, or one for all. The weights are tau times the majorant, which bounds f from above
+        everywhere, or times the Hessian. The latter is used with "hessian", where the accelerator is `safeguarded`
+        against a rise of the objective H, until H has risen far once.
         """
         if self.kind == "scalar" or block.f.is_quadratic or self.measures_accuracy:
             return None

@@ -45,7 +45,7 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Point:
-    """Variables x of the block's columns, shape (n_columns,), and Ax, shape (d,), of the variables of all nodes."""
+    """A point of exact sums: x of the block's columns, shape (n_columns,), and Ax of all nodes' x, shape (d,)."""
 
     x: PerColumn[Vector]
     v: Shared[Vector]
@@ -55,7 +55,8 @@ class Point:
 class ExactSums:
     """State of the accelerator "sums": Ax known exactly at all nodes, and a search along the plane x + a p + b d.
 
-    p is what the local solves propose, d the last change of x.
+    p, shape (n_columns,), is the change of x that the local solves propose; d is the last change of x; a and b are
+    found by the search.
     """
 
     PASSES: ClassVar[int] = 2  # forward and backward, so that the preconditioner of CG is symmetric
@@ -72,18 +73,18 @@ class ExactSums:
     broken: Shared[bool] = False  # whether the last sum lacked a part: the network does not stand still
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Forget Ax and all that was derived from it; the next round sums Ax up again."""
+        """Forget Ax, the last change of x and the objective's value; the next round sums Ax up again."""
         self.v = self.step = self.d = self.before = None
         self.value, self.cautious = np.inf, False
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Forget all but v = Ax, which the columns and x alone determine, after f and g were replaced."""
+        """Forget all but v = Ax, which depends on the columns and x alone, because f and g were replaced."""
         v = self.v
         self.reset(block, state)
         self.v, self.stretch, self.idle = v, 1.0, 0
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Forget Ax and all that was derived from it, because the k-th hosted node's share A_k x_k has changed."""
+        """Forget Ax and what was derived from Ax, because the k-th hosted node's share A_k x_k has changed."""
         self.reset(block, state)
 
     def scale(self, block: Block) -> Vector:
@@ -103,9 +104,10 @@ class ExactSums:
         return scale
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: sum Ax up if it is not known, else search the plane; a sum that lacks a part sets `broken`.
+        """Make one round: sum Ax up if it is not known, else search the plane.
 
-        x stays as it was if the sum is broken.
+        If a sum lacks some node's vector, `broken` is set and x stays as it was. A generator: yields each Outbox to
+        exchange, and is sent the Halo that came back.
         """
         if self.v is None:
             self.v = yield from self.all_reduce.product(block, state.round, state.x)
@@ -117,7 +119,9 @@ class ExactSums:
     def _search(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Rounds:
         """Find p by the local solves, sum A p up, and move x to the best point of the plane x + a p + b d.
 
-        If the objective has risen since the round before, return to the point of that round instead.
+        v is Ax, shape (d,). If the objective has risen since the round before, return to the x of that round instead;
+        if the sum lacks some node's vector, set `broken` and leave x as it is. A generator: yields each Outbox to
+        exchange, and is sent the Halo that came back.
         """
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
@@ -149,9 +153,9 @@ class ExactSums:
         state.move(block, how.solver, x, solved)
 
     def _propose(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> tuple[Vector, Matrix, Vector]:
-        """Solve all subproblems at v = Ax; return (p, A_k p_k of every hosted node, the x at which the solver stopped).
+        """Solve all subproblems at v = Ax; return (p, A_k p_k of every hosted node, x where the local solver stopped).
 
-        p has shape (n_columns,), the products (n_hosted, d).
+        p is the proposed change of x times `stretch`. Shapes are (n_columns,), (n_hosted, d) and (n_columns,).
         """
         solved = state.x.copy()
         q, products = self.scale(block), np.zeros((block.size, block.d))
@@ -175,7 +179,10 @@ class ExactSums:
         return p, products, solved
 
     def _best(self, plane: Plane) -> tuple[float, float]:
-        """Return (a, b) of the best point of the plane, (0, 0) if nothing is won there; set the next stretch of p."""
+        """Return (a, b) of the best point x + a p + b d of the plane; (0, 0) if nothing is won there.
+
+        Sets `stretch`, the factor of the next p, and `idle`, the number of rounds in a row that won nothing.
+        """
         a, b = plane.best(cautious=self.cautious)
         if plane.won > plane.noise:
             self.stretch, self.idle = self._next_stretch(1.0 if plane.remainder is None else a), 0
@@ -184,10 +191,10 @@ class ExactSums:
         return 0.0, 0.0  # the grid is too coarse, or there is nothing left to win
 
     def _next_stretch(self, a: float) -> float:
-        """Return the factor by which the next p is stretched, after a step a along this one that won something.
+        """Return the factor `stretch` of the next p, after a step a along the present p that won something.
 
         Local solvers go by bounds of the curvature, and there may be far less: a step to the end of the grid doubles
-        the factor.
+        the factor, a short one halves it.
         """
         if self.stretch < 1.0:
             return min(2.0 * self.stretch, 1.0)

@@ -15,10 +15,10 @@ class GossipSteps(Protocol):
     """Protocol: how many exchanges one round of gossip makes, and by how much they shrink the disagreement."""
 
     def count(self, block: Block) -> int:
-        """Return B, the number of exchanges of a round."""
+        """Return B, the number of exchanges of one round of gossip."""
 
     def beta(self, block: Block) -> float:
-        """Return the factor beta, at most 1, by which a round shrinks the disagreement of the estimates at least."""
+        """Return the factor beta <= 1 by which a round of gossip shrinks the disagreement of the estimates, or more."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PowerSteps:
     steps: int  # B
 
     def count(self, block: Block) -> int:
-        """Return B, the number of exchanges of a round."""
+        """Return B, the number of exchanges of one round of gossip, as given."""
         return self.steps
 
     def beta(self, block: Block) -> float:

@@ -20,10 +20,7 @@ def initial_variables(block: Block) -> Vector:
 
 @dataclass(kw_only=True)
 class Iterate:
-    """The point (x, v) that a block of nodes has reached, and what its local subproblems need.
-
-    Accelerators work on it.
-    """
+    """The point (x, v) that the nodes of a block have reached, with the data of their subproblems."""
 
     x: PerColumn[Vector]  # (n_columns,) variables of the hosted nodes, node after node
     gossip: Gossip  # estimates v_k of Ax, and how they are mixed
@@ -45,35 +42,38 @@ class Iterate:
 
     @property
     def flow_gossip(self) -> FlowGossip:
-        """Return the gossip, which must be flow gossip, for networks where messages get lost."""
+        """Return `gossip` as a FlowGossip, for networks where messages get lost; it must be one."""
         assert isinstance(self.gossip, FlowGossip)
         return self.gossip
 
     def parts_of_h(self, block: Block) -> Vector:
         """Return f(v_k)/K + g_k(x_k) of every hosted node, shape (n_hosted,).
 
-        Their sum over all nodes is the objective H.
+        The sum over all nodes is the objective H. K is the number of members that the node knows of.
         """
         members_seen = np.maximum(self.gossip.members_seen, 1.0)
         means: Vector = np.array([block.f.value(v) for v in self.gossip.v]) / members_seen
         return means + block.node_values(self.x)
 
     def record(self, theta: Vector, visited: Vector) -> None:
-        """Store what the local solves of this round reached, Theta, and the nonzeros they visited, each (n_hosted,)."""
+        """Store the accuracy Theta that each local solve of this round reached, and the nonzeros that it visited.
+
+        Both have shape (n_hosted,); Theta is NaN where it was not measured.
+        """
         self.theta, self.visited = theta, visited
 
     def move(self, block: Block, solver: LocalSolver, x: Vector, solved: Vector | None = None) -> None:
-        """Set x, shape (n_columns,), and tell the local solver which columns changed since it left them at `solved`.
+        """Set x, shape (n_columns,), and tell the local solver which columns have changed since its last solve.
 
-        `solved` None: it left them at the old x.
+        `solved` is the x with which that solve ended; None: the old x.
         """
         solver.moved(block, self.memory, x != (self.x if solved is None else solved))
         self.x = x
 
     def count_overshoot(self) -> None:
-        """Count one more time that momentum let the objective H rise far."""
+        """Add 1 to `overshoots`, the number of times that momentum let the objective H rise far."""
         self.overshoots += 1
 
     def renew(self, memory: Any, relaxation: Relaxation | None) -> None:
-        """Replace what the local solver and the search for sigma' keep, because columns or functions are others."""
+        """Replace the local solver's memory and the search for sigma', because columns, f or g were replaced."""
         self.memory, self.relaxation = memory, relaxation

@@ -39,7 +39,7 @@ LEAST_CAP = 2.0
 class Nesterov:
     """Nesterov's sequence t <- (1 + sqrt(1 + 4 t^2)) / 2 of every hosted node.
 
-    theta = (t_before - 1) / t extrapolates x.
+    x is extrapolated to x + theta (x - x_before) with theta = (t_before - 1) / t.
     """
 
     t: PerNode[Vector]  # (n_hosted,) Nesterov's t
@@ -48,7 +48,7 @@ class Nesterov:
 
     @staticmethod
     def of(size: int) -> Nesterov:
-        """Return the sequence of `size` nodes before round 0: t = 1, and no extrapolation."""
+        """Return the sequence of `size` nodes before round 0: t = 1, extrapolation theta = 0, no bound of t."""
         return Nesterov(np.ones(size), np.full(size, np.inf), np.zeros(size))
 
     def step(self) -> None:
@@ -62,10 +62,10 @@ class Nesterov:
         self.t = np.minimum(self.t, largest)
 
     def follow(self, nodes: int | slice, decision: Decision) -> None:
-        """Carry out a decision of the restart policy at these hosted nodes.
+        """Carry out a decision of the restart policy at hosted node number `nodes`, or at all nodes of a slice.
 
-        KEEP lets the bound of t grow, all others set t = 1 and theta = 0; ROLLBACK also sets the bound to half of t,
-        FORGET lifts it.
+        KEEP multiplies the bound `cap` of t by CAP_GROWTH. All others set t = 1 and theta = 0; ROLLBACK also sets `cap`
+        to half of t, and FORGET sets `cap` to infinity.
         """
         if decision is Decision.KEEP:
             self.cap[nodes] *= CAP_GROWTH
@@ -89,7 +89,7 @@ class Momentum:
 
     @staticmethod
     def of(block: Block, state: Iterate) -> Momentum:
-        """Return momentum before round 0, without extrapolation yet.
+        """Return the state before round 0, with extrapolation theta = 0.
 
         All nodes decide on restarts together if the state's gossip is reliable, else each for itself.
         """
@@ -99,21 +99,24 @@ class Momentum:
 
     @property
     def monitor(self) -> Monitor:
-        """Return the aggregate from which the restart policy learns the objective H."""
+        """Return the monitor, which sums up the objective H for the restart policy."""
         return self.policy.monitor
 
     @property
     def value(self) -> float:
-        """Return the objective H as the block's first node last heard of it; NaN: not known."""
+        """Return the objective H as the block's first node last heard of it; NaN: not known since the last restart."""
         return float(np.ravel(self.policy.last)[0])
 
     @property
     def best(self) -> float:
-        """Return the smallest objective H that the block's first node has heard of; NaN: none."""
+        """Return the smallest objective H that the block's first node has heard of; NaN: it has heard of none."""
         return float(np.ravel(self.policy.best)[0])
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: extrapolate, gossip, solve locally, decide how strong momentum is in the next."""
+        """Make one round: extrapolate x and v by theta, gossip, solve locally, and set theta of the next round.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         self.policy.begin_round(state)
         riding = self.monitor.outgoing(block, state, state.parts_of_h(block))
         self._extrapolate(block, state, how.solver)
@@ -128,7 +131,7 @@ class Momentum:
         self.policy.forget(state.round + 1)
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Begin anew like `reset`, because f and g were replaced: H of all rounds so far is of another function."""
+        """Set x_before = x and t = 1 at all nodes, and ignore H of all rounds so far, because f and g were replaced."""
         self.reset(block, state)
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
@@ -158,7 +161,7 @@ class Momentum:
         state.move(block, solver, x)
 
     def _review(self, block: Block, state: Iterate, halo: Halo, solver: LocalSolver) -> None:
-        """Advance Nesterov's sequence, take the newest H from the halo, and carry out what the restart policy decides.
+        """Advance Nesterov's sequence, take the newest H from the halo, and carry out the restart policy's decisions.
 
         A rollback moves x and v to the last good snapshot, if there is one.
         """

@@ -26,49 +26,54 @@ HEARD_GAIN = 0.1
 
 
 class Monitor(Protocol):
-    """Protocol: sums up the nodes' parts of the objective H, in numbers that ride along with the messages of gossip."""
+    """Protocol: sums f(v_k)/K + g_k(x_k), a node's part of the objective H, over all nodes.
+
+    The numbers ride along with the messages of gossip.
+    """
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return what the hosted nodes add to their messages of this round.
+        """Return the scalars or message parts that the hosted nodes add to their gossip messages of this round.
 
-        `parts` are their parts of H, shape (n_hosted,).
+        `parts` are f(v_k)/K + g_k(x_k), the nodes' parts of the objective H, shape (n_hosted,).
         """
         ...
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take from the halo what the neighbours added to their messages."""
+        """Update the sum of H from the scalars or message parts that neighbours added to their gossip messages."""
         ...
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth` as node k knows it, whether all parts are of that round).
+        """Return (H of round `state.round - 2 depth` as node k knows it, whether all nodes' parts are of that round).
 
-        H is None while it is not known; a part of an earlier round stands in for one that is missing.
+        H is None while it is not known; for a node whose part of that round is missing, one of an earlier round is
+        counted.
         """
         ...
 
     @property
     def largest_t(self) -> float | Vector:
-        """Return the bound of Nesterov's t by how many messages arrive: one for all nodes, or shape (n_hosted,)."""
+        """Return the bound of Nesterov's t, one for all nodes or shape (n_hosted,); lower where messages get lost."""
         ...
 
 
 @dataclass
 class TreeMonitor:
-    """Monitor of a reliable network: H by a pipelined all-reduce along the spanning tree, equal at all nodes."""
+    """Monitor of a reliable network: sums the objective H along the spanning tree; H is equal at all nodes."""
 
     aggregate: TreeAggregate
     h: Shared[float] = np.nan  # objective H of round - 2 depth; NaN: not known yet
     largest_t: ClassVar[float] = np.inf
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return the scalars that hosted nodes send to the tree, shape (n_hosted, 2): sum of the subtree, and total.
+        """Return the two scalars that each hosted node sends, shape (n_hosted, 2): sum of its subtree, and total.
 
-        `parts` are the nodes' parts of H in this round, shape (n_hosted,); what is sent belongs to earlier rounds.
+        `parts` are f(v_k)/K + g_k(x_k) in this round, shape (n_hosted,), whose sum is H; the two scalars belong to
+        earlier rounds.
         """
         return Riding(scalars=self.aggregate.outgoing(block, parts))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take the scalars of children and parents from the halo, and set `h`, the newest H that is known."""
+        """Take the scalars of children and parent from the halo; set `h` to H of 2 depth rounds ago, NaN: unknown."""
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
@@ -81,9 +86,9 @@ class TreeMonitor:
 
 @dataclass
 class EpidemicMonitor:
-    """Monitor of a network where messages get lost: H from the newest parts of all members that a node has heard of.
+    """Monitor where messages get lost: a node sums the newest f(v_l)/K + g_l(x_l) that it has heard of each member l.
 
-    Nodes may know different values of H.
+    The sum is the objective H; nodes may know different values of it.
     """
 
     aggregate: EpidemicAggregate
@@ -91,18 +96,22 @@ class EpidemicMonitor:
 
     @staticmethod
     def of(block: Block) -> EpidemicMonitor:
-        """Return a monitor that has heard of no part yet."""
+        """Return the monitor before round 0: no part of H is known, and `heard` is 1/2 at every node."""
         return EpidemicMonitor(EpidemicAggregate.of(block), np.full(block.size, 0.5))
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return the digest that each hosted node sends, with its own part of H in this round.
+        """Return an ObjectiveDigest per hosted node to send: the newest f(v_l)/K + g_l(x_l) of all nodes l heard of.
 
-        `parts` are the parts of all hosted nodes, shape (n_hosted,); those of nodes that are down are not used.
+        `parts` are those of the hosted nodes in this round, shape (n_hosted,); entries of nodes that are down are not
+        used.
         """
         return Riding(parts=self.aggregate.outgoing(block, parts, state.round, state.up))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take newer parts of H from the halo, and update the share of neighbours that each node hears."""
+        """Store newer f(v_k)/K + g_k(x_k) of other nodes from the halo; update `heard`.
+
+        `heard` is a moving average per hosted node, between 0 and 1: the share of its neighbours whose message arrives.
+        """
         self.aggregate.incoming(block, halo)
         senders: list[set[int]] = [set() for _ in range(block.size)]
         for mail in halo.mail:
@@ -113,9 +122,9 @@ class EpidemicMonitor:
             self.heard[k] += HEARD_GAIN * (share - self.heard[k])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth` as node k knows it, whether no part in it is of an earlier round).
+        """Return (H of round `state.round - 2 depth` as node k knows it, whether all members' parts are of that round).
 
-        H is None while it is not known.
+        H is None while some member was never heard of; for a missing part one of an earlier round is counted.
         """
         members = state.flow_gossip.node_flows[k].view.flags
         h, whole = self.aggregate.at(k, state.round - 2 * block.info.depth, members)
@@ -126,14 +135,14 @@ class EpidemicMonitor:
         return int(self.aggregate.restarts[k])
 
     def announce_restart(self, k: int, round: int) -> None:
-        """Let the coming messages of node k tell the others that it restarted momentum in `round`."""
+        """Add to the coming messages of node k that node k restarted momentum in `round`."""
         self.aggregate.restarts[k] = round
 
     @property
     def largest_t(self) -> Vector:
-        """Return the bound of Nesterov's t, shape (n_hosted,): lower the fewer neighbours a node hears.
+        """Return the bound of Nesterov's t, shape (n_hosted,): the fewer neighbours a node hears, the lower.
 
-        SILENT_MOMENTUM / (share of neighbours not heard)^2, and at least 1.
+        The bound is SILENT_MOMENTUM / (1 - heard)^2, at least 1, with `heard` the share of neighbours heard.
         """
         silence = np.maximum(1.0 - self.heard, 1e-6)
         return np.maximum(SILENT_MOMENTUM / silence**2, 1.0)

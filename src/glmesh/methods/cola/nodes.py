@@ -49,7 +49,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         )
 
     def certify(self, *, extrapolates: bool) -> None:
-        """Make a certifier for every block, so that nodes prove how good their model is.
+        """Make a certifier for every block, so that every node can prove an upper bound of the suboptimality.
 
         `extrapolates`: messages carry estimates of another point than the node's own x, as under momentum.
         """
@@ -66,7 +66,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def greet(self) -> None:
         """Open every link of flow gossip by an exchange before round 0.
 
-        Nodes that join later get the variables of a cold start.
+        Nodes that are to join later get the variables of a cold start: 0, or the nearest point inside the bounds of g.
         """
         for node in np.flatnonzero(~self.setup.plan.members(0, self.setup.n_nodes)):
             self.by_id.clear(int(node))
@@ -82,7 +82,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     # rounds
 
     def rounds(self, number: int) -> list[Rounds]:
-        """Return the generators of round `number`, one per block, with certificate records in their messages."""
+        """Return the generators of round `number`, one per block: each yields an Outbox and is sent a Halo.
+
+        If the run makes certificates, their records are in the messages.
+        """
         rounds = [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
         watching = self.watchers
         if not watching:
@@ -93,7 +96,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         ]
 
     def finish_round(self, number: int) -> None:
-        """Conclude round `number`: let blocks leave sums that can do no more, and store what all members certified."""
+        """Conclude round `number`: count it at every block, and store a certificate that all members have reached.
+
+        A block whose exact sums are broken, or win nothing any more, goes on with momentum.
+        """
         for block, state in zip(self.blocks, self.states, strict=True):
             state.finish_round(block)
         if self.by_id.async_certifiers:
@@ -127,7 +133,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """Return (round, accelerator from then on, why) of every choice of an accelerator so far."""
+        """Return a list of (round, accelerator from then on, why), one for each choice of an accelerator so far."""
         return list(self.states[0].story)
 
     @property
@@ -150,7 +156,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return sum(count for count, _ in each), float(sum(work for _, work in each))
 
     def data_of(self, k: int) -> list[object]:
-        """Return [columns, labels, weights] of the k-th node of this process."""
+        """Return [columns, labels, sample weights] of the k-th node that this process hosts."""
         node = int(np.concatenate([block.ids for block in self.blocks])[k])
         data = self.problem.node_data(node, self.partition.columns_of(node))
         return [data.columns, data.y, data.weight]
@@ -158,8 +164,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def measure(self, rounds: int) -> Measures:
         """Return objective, H, absolute duality gap and consensus violation of the state after `rounds` rounds.
 
-        The objective is that of all members, those included that are away; what nodes that left for good add to Ax
-        stays as a constant, if it stays at all.
+        The objective is that of all members, those included that are away. The share A_k x_k of a node that left for
+        good is a constant in Ax if some member keeps it, else it is gone.
         """
         xs, vs = [state.x for state in self.states], [state.v for state in self.states]
         if self.transport.fails:
@@ -167,9 +173,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return observe(self.blocks, xs, vs, by_samples=self.by_samples, processes=self.processes)
 
     def objective_at(self, x: Vector | None, estimates: Matrix, rounds: int) -> float:
-        """Return the user-level objective at other variables x, in the user's order, and estimates, shape (K, d).
+        """Return the objective of the user's problem at variables x, shape (n,), and estimates, shape (K, d).
 
-        `rounds` says whose objective it is: that of the members after this number of rounds.
+        x is in the user's order. The objective is that of the nodes that are members after `rounds` rounds.
         """
         assert x is not None
         vs = [estimates[block.ids.astype(np.int64)] for block in self.blocks]
@@ -179,10 +185,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return found.objective
 
     def _observe_members(self, xs: list[Vector], vs: list[Matrix], members: Flags) -> Measures:
-        """Return the measures of the members alone, from variables and estimates per block.
+        """Return objective, H, gap and consensus violation of the members alone, a mask of shape (K,).
 
-        `members` is a mask of shape (K,). Estimates are rescaled, because nodes may still count with another number of
-        members.
+        `xs` and `vs` are the variables and the estimates of each block. Estimates are rescaled, because nodes may still
+        count with another number of members.
         """
         by_samples = self.by_samples
         scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
@@ -197,7 +203,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return observe([block], [x], [rows], by_samples=by_samples, constant=constant, conserved=False)
 
     def _block_of_members(self, members: Flags) -> Block:
-        """Return all members, a mask of shape (K,), as one block; it is kept until the members change."""
+        """Return one Block with the columns and functions of all members, a mask of shape (K,).
+
+        The block is kept until the members change.
+        """
         key = members.tobytes()
         if self._of_members is None or self._of_members[0] != key:
             ids = np.flatnonzero(members)
@@ -226,15 +235,15 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def certificate(self) -> Certificate | None:
-        """Return the newest certificate that every node knows of the present members and data; None: none yet."""
+        """Return the newest certificate that all nodes know about the present members and data; None: none yet."""
         if self.certifiers:
             return self.certifiers[0].latest
         return None if self.proof is None else self.proof[0]
 
     def _note_certificate(self, members: Flags) -> None:
-        """Store the certificate that all members have concluded about one round, and the state (x, v) that it is about.
+        """Set `proof` to (certificate, x, v) of the round that all members, a mask of shape (K,), have certified.
 
-        A certificate of other members is dropped.
+        A certificate of other members is dropped. Nothing is set while members have snapshots of different rounds.
         """
         if self.proof is not None and not np.array_equal(np.flatnonzero(members), self.proof[0].members):
             self.proof = None
@@ -252,9 +261,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.proof = certificate, *self._state_of_snapshots(members, len(certificate.members))
 
     def _state_of_snapshots(self, members: Flags, n_members: int) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every v_k, shape (K, d)) of the members' last snapshots.
+        """Return (x in the user's order, shape (n,); every v_k, shape (K, d)) of the members' last snapshots.
 
-        Nodes that are no members have their present x_k and v_k.
+        Nodes outside the mask `members`, shape (K,), have their present x_k and v_k. v_k is `n_members` times the
+        snapshot's s_k.
         """
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
         for number, (block, certifier) in enumerate(zip(self.blocks, self.by_id.async_certifiers, strict=True)):
@@ -265,7 +275,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, every v_k, shape (K, d)) that the newest certificate is about."""
+        """Return (x in the user's order, shape (n,); every v_k, shape (K, d)) that the newest certificate is about.
+
+        Raise InvalidInput if there is no certificate.
+        """
         if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
         if self.proof is not None:
@@ -283,24 +296,30 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [*self.certifiers, *self.by_id.async_certifiers]
 
     def require_saving(self) -> None:
-        """Do nothing: a run of these nodes can be saved."""
+        """Do nothing: a run of CoLA's nodes can always be saved."""
 
     @property
     def extents(self) -> list[Extent]:
-        """Return the numbers of nodes, columns and units of each block of this process."""
+        """Return an Extent per block of this process: numbers of nodes, columns, and units (columns or groups)."""
         return [Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks]
 
     @property
     def watching(self) -> list[object]:
-        """Return the states of the certifiers of this process, one per block."""
+        """Return the states of the certifiers of this process, one per block; empty without certificates."""
         return [watcher.state for watcher in self.watchers]
 
     def saved(self) -> dict[str, object]:
-        """Return {"proof", "summary"}: the last certificate with its state, and what is agreed on of data apart."""
+        """Return {"proof": (certificate, x, v) or None, "summary": DataSummary or None} for a checkpoint.
+
+        The proof is the last certificate with the state that it is about; the summary is None for pooled data.
+        """
         return {"proof": self.proof, "summary": self.summary}
 
     def restore(self, states: list[ColaState], watching: list[Any], saved: dict[str, Any]) -> None:
-        """Take over the states of all blocks and certifiers, proof, summary and anchor from a checkpoint."""
+        """Replace the states of all blocks and certifiers by those of a checkpoint.
+
+        `saved` is what the method `saved` returned, with the entry "anchor": where a free intercept is held.
+        """
         if saved["anchor"] != self.problem.spec.anchor:
             self.retarget(self.problem.anchored(saved["anchor"]))
         self.proof, self.summary = saved["proof"], saved["summary"]
@@ -311,13 +330,13 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.states[number] = state
 
     def restart(self) -> None:
-        """Begin anew from the present variables and estimates, which were changed from outside."""
+        """Reset accelerators and local solvers, and drop certificates: x and v were changed from outside."""
         for block, state in zip(self.blocks, self.states, strict=True):
             self.method.reset(block, state)
         self._forget()
 
     def retarget(self, problem: Problem) -> None:
-        """Go on with another problem: other functions of the same kinds on the same columns."""
+        """Replace the problem by one with other f and g, of the same kinds, on the same columns; x and v stay."""
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self.summary) for k in block.ids]
@@ -329,14 +348,14 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return copies of (x, v) of every block, for a later `go_ahead`."""
+        """Return a list with copies (x, v) of every block's variables and estimates, for a later `go_ahead`."""
         return [(state.x.copy(), state.v.copy()) for state in self.states]
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
-        """Move every variable to x + step (x - x before), but not across a kink or a bound; the estimates follow.
+        """Move every variable to x + step (x - x_before), but not across a kink or a bound; the estimates follow.
 
-        `before` is what `mark` returned earlier. Does nothing with flow gossip, whose flows are not extrapolated from
-        outside.
+        `before` is the list of (x, v) per block that `mark` returned earlier. Does nothing with flow gossip, or if
+        `step` is not finite.
         """
         if not np.isfinite(step) or self.uses_flows:
             return
@@ -353,7 +372,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.restart()
 
     def rehost(self, problem: Problem, partition: Partition, x: Vector) -> None:
-        """Go on with other columns: nodes hold what `partition` gives them, and variables are x in the user's order."""
+        """Replace the columns: nodes hold those that `partition` gives them, and x, shape (n,), are the new variables.
+
+        x is in the user's order. Accelerators and local solvers begin anew.
+        """
         self.problem, self.partition = problem, partition
         self.blocks[:] = [self.make_block(b, block.ids.astype(np.int64)) for b, block in enumerate(self.blocks)]
         for block, state, own in zip(self.blocks, self.states, self.by_block(x), strict=True):
@@ -362,7 +384,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def _forget(self) -> None:
-        """Drop certificates and records of the state or the problem before; certifiers begin anew."""
+        """Drop the certificate and the records under way, which are about an earlier state or problem."""
         self.certifiers = [Certifier(b, by_samples=self.by_samples, tol=self.setup.tol) for b in self.blocks
                            if self.certifiers]  # fmt: skip
         for block, watch in zip(self.blocks, self.by_id.async_certifiers, strict=False):
@@ -370,11 +392,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._of_members = self.proof = None
 
     def warm_start(self, start: object) -> list[Vector | None]:
-        """Return the variables of each block from which a run starts, from a Result or an array in the user's order.
+        """Return the variables of each block, shape (n_columns,), to start from: those of a Result, or of an array.
 
-        None for each block if `start` is None: a cold start. A Result of a method on totals has coefficients alone:
-        split by samples the dual variables that belong to them are taken. Raise InvalidInput for variables of another
-        shape or out of bounds.
+        The array is in the user's order, shape (n,). A list of None, one per block, if `start` is None: a cold start. A
+        Result of a method on totals has coefficients alone: split by samples the dual variables that belong to them are
+        taken. Raise InvalidInput for variables of another shape or out of bounds.
         """
         if start is None:
             return [None] * len(self.blocks)
@@ -395,7 +417,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return list(xs)
 
     def _duals_of(self, coef: object, intercept: float) -> list[Vector]:
-        """Return the dual variables of each block's samples that belong to coefficients (p,): slopes of the losses."""
+        """Return the dual variables of each block's samples, shape (n_columns,), that belong to these coefficients.
+
+        A dual variable is the slope of the sample's loss at its prediction; `coef` has shape (p,).
+        """
         w = np.asarray(coef, dtype=np.float64)
         p = self.blocks[0].d - int(self.problem.spec.fit_intercept)
         if w.shape != (p,) or not np.isfinite(w).all():
@@ -406,14 +431,17 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
 
 def _deal(setup: Setup) -> Partition:
-    """Return the partition of the columns over the nodes, as the setup asks for it."""
+    """Return the partition of the columns over the nodes: that of a Shard, or a new one as `setup.partition` says."""
     if isinstance(setup.problem, Shard):
         return setup.problem.dealt
     return make_partition(setup.problem, setup.n_nodes, setup.partition, setup.seed)
 
 
 def _refuse_free_intercept(setup: Setup) -> None:
-    """Raise InvalidInput for a free intercept split by samples where not all nodes could move its anchor at once."""
+    """Raise InvalidInput for a free intercept split by samples with a fault plan or certificates.
+
+    All nodes must move its anchor at once, which neither allows.
+    """
     model = setup.problem.spec
     if model.split == "samples" and model.fit_intercept and (setup.certify or not setup.plan.is_empty):
         raise InvalidInput(

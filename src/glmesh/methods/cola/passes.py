@@ -14,14 +14,17 @@ from glmesh.types import Matrix, Unsigned, Vector
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes and accuracy Theta of the local solves, one value for all nodes or one per node, and the time for them."""
+    """Options of the local solves: passes and accuracy Theta, one for all nodes or one per node, and a time budget."""
 
     local_passes: int | Sequence[int] | None  # None: the accelerator's default
     local_accuracy: float | Sequence[float] | None  # accuracy Theta at which a solve stops; None: all passes are made
     time_budget: float | None  # [s of the virtual clock] computing per round; None: unlimited
 
     def check(self, block: Block) -> None:
-        """Raise InvalidInput unless there is one value, or one for each of K nodes, and a clock for a time budget."""
+        """Raise InvalidInput unless passes and accuracies are one number each or one per node, K of them.
+
+        A time budget also needs a virtual clock.
+        """
         for per_node in (self.local_passes, self.local_accuracy):
             _per_node(per_node, block)
         if self.time_budget is not None and block.info.speeds is None:
@@ -48,15 +51,16 @@ class Passes:
         return np.where(screened, 0, passes).astype(np.uint64)
 
     def accuracies(self, block: Block, state: Iterate) -> Vector:
-        """Return the accuracy Theta at which each solve may stop, shape (n_hosted,); -1: it makes all its passes."""
+        """Return the accuracy Theta at which each local solve stops, shape (n_hosted,); -1: it makes all its passes."""
         asked = _per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
         return np.where(np.isnan(state.required_theta), asked, state.required_theta)
 
 
 def _per_node(value: ArrayLike | None, block: Block) -> Vector:
-    """Return one entry of `value` per hosted node, shape (n_hosted,).
+    """Return `value` for each hosted node, shape (n_hosted,).
 
-    `value` is one number for all nodes, or K numbers.
+    `value` is one number for all nodes, or K numbers, of which those of the hosted nodes are taken; raise InvalidInput
+    for any other length.
     """
     if isinstance(value, int | float):
         return np.full(block.size, value)

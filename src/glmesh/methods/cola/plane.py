@@ -52,10 +52,11 @@ _HERE = (0.0, 0.0)  # x itself, because a and b count from there
 
 
 def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
-    """Return the numbers about g_k along x + a p + b d of every hosted node, shape (n_hosted, WIDTH).
+    """Return WIDTH numbers per hosted node that describe g_k on the plane x + a p + b d, shape (n_hosted, WIDTH).
 
-    They are a second-order model at x and, on the grid of (a, b), the remainder: g_k minus the model. x, p and d have
-    shape (n_columns,).
+    The first 7 are a second-order model at x: g_k(x), slopes along p and d, second derivatives pp, pd, dd, and 1 if g_k
+    is not quadratic, else 0. The others are g_k minus the model at the points (a, b) of GRID_A x GRID_B. x, p and d
+    have shape (n_columns,).
     """
     out = np.zeros((block.size, WIDTH))
     if block.kind == TABLE:
@@ -78,9 +79,10 @@ def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
 
 
 def _logistic_derivatives(table: Matrix, x: Vector) -> tuple[Vector, Vector]:
-    """Return the first and second derivative of g, the dual of the logistic loss, at x, one per column.
+    """Return (first, second) derivative of g, the dual of the logistic loss, at x, each of shape (columns,).
 
-    Both are 0 for columns without weight. `table` has the rows (l1, l2, linear, lo, hi) of these columns.
+    Both are 0 for columns whose bounds lo and hi are equal: samples without weight. `table` has a row (l1, l2, linear,
+    lo, hi) per column.
     """
     lo, hi = table[:, 3], table[:, 4]
     c, sign = hi - lo, np.where(hi > 0, 1.0, -1.0)
@@ -91,9 +93,10 @@ def _logistic_derivatives(table: Matrix, x: Vector) -> tuple[Vector, Vector]:
 
 
 def _remainder(block: Block, at: Indices, x: Vector, p: Vector, d: Vector, out: Matrix) -> Matrix:
-    """Return g minus its model on the grid, from the columns `at`, shape (n_hosted, grid points).
+    """Return g_k minus its second-order model at the points (a, b) of the grid, shape (n_hosted, grid points).
 
-    The remainder is infinite out of bounds. x, p and d are those of the columns `at`; `out` has the nodes' models.
+    Infinite at points where a variable is out of bounds. Only the columns `at` are looked at, to which x, p and d
+    belong; columns 1 to 5 of `out` have the models' slopes and second derivatives, a row per hosted node.
     """
     node, lo, hi = block.node_of[at], block.table[at, 3], block.table[at, 4]
     g = block.g.take(at)
@@ -111,9 +114,10 @@ def _remainder(block: Block, at: Indices, x: Vector, p: Vector, d: Vector, out: 
 
 
 class Plane:
-    """The objective as a function of (a, b) on the plane x + a p + b d, up to a constant, and its minimisation.
+    """The objective f(Ax) + g(x) as a function of (a, b) on the plane x + a p + b d, up to a constant, and its minimum.
 
-    `steps` are A p and A d, shape (2, d); `totals` are the numbers of `along`, summed over all nodes.
+    `v` is Ax, shape (d,); `steps` are A p and A d, shape (2, d); `totals` are the numbers of `along` summed over all
+    nodes, shape (WIDTH,). The remainder of g is g minus its second-order model at x.
     """
 
     def __init__(self, f: Smooth, v: Vector, steps: Matrix, totals: Vector) -> None:
@@ -137,16 +141,16 @@ class Plane:
             self.slope, self.bend = self._with_f(self.slope, self.bend, v, w)
 
     def _with_f(self, slope: Point, bend: Bend, at: Vector, w: Vector) -> tuple[Point, Bend]:
-        """Return (slope, second derivatives) along p and d with those of f added.
+        """Return ((slope along p, along d), (pp, pd, dd)): those given plus the derivatives of f along p and d.
 
-        w is the gradient of f at the point `at`.
+        w is the gradient of f at the point `at`, both of shape (d,).
         """
         (along_p,), (along_d,) = inner(self.steps, w[None]).tolist()
         (pp, pd), (_, dd) = self.f.bend(at, self.steps).tolist()
         return (slope[0] + along_p, slope[1] + along_d), (bend[0] + pp, bend[1] + pd, bend[2] + dd)
 
     def value(self, c: Point) -> float:
-        """Return the objective at c = (a, b), without the remainder of g and up to a constant."""
+        """Return the objective at c = (a, b), up to a constant, with g replaced by its second-order model at x."""
         (a, b), (along_p, along_d), (pp, pd, dd) = c, self.slope, self.bend
         model = a * along_p + b * along_d + 0.5 * (a * a * pp + b * b * dd) + a * b * pd
         if self.short:
@@ -165,7 +169,10 @@ class Plane:
         return float(inner(step[None], slopes[None])[0, 0])
 
     def _derivatives(self, c: Point) -> tuple[Point, Bend]:
-        """Return (slope, second derivatives) of the objective at c = (a, b), without the remainder of g."""
+        """Return ((slope along p, along d), (pp, pd, dd)) of the objective at c = (a, b).
+
+        g is replaced by its second-order model at x.
+        """
         (a, b), (along_p, along_d), (pp, pd, dd) = c, self.slope, self.bend
         slope = along_p + pp * a + pd * b, along_d + pd * a + dd * b
         if self.f.is_quadratic:
@@ -174,9 +181,9 @@ class Plane:
         return self._with_f(slope, self.bend, at, self.f.gradient(at))
 
     def _at(self, c: Point) -> Vector:
-        """Return v + a A p + b A d for c = (a, b), shape (d,), or a point of equal f that is quicker to evaluate.
+        """Return v + a A p + b A d for c = (a, b), shape (d,), or another point of equal f that is quicker to evaluate.
 
-        Keeps the shift between the two for the next evaluation at c.
+        The number by which the two differ is kept, as a start for the next evaluation at c.
         """
         point, self._shifts[c] = self.f.shifted(
             self.v + c[0] * self.steps[0] + c[1] * self.steps[1], self._shifts.get(c, self._near)
@@ -185,7 +192,7 @@ class Plane:
         return point
 
     def best(self, *, cautious: bool) -> Point:
-        """Return the minimiser (a, b), and set `won`.
+        """Return (a, b) where the objective is least; set `won`, the decrease from x, (a, b) = (0, 0), to there.
 
         `cautious` looks at the points of the grid only, where g is known exactly.
         """
@@ -206,7 +213,10 @@ class Plane:
         return best
 
     def _falling_cells(self, i: int, j: int) -> Iterator[Cell]:
-        """Yield the cells around point (i, j) of the grid into which the objective falls, if g is finite there."""
+        """Yield the cells of the grid at its point (i, j) into which the objective falls; g is finite at their corners.
+
+        A cell is named by the indices (i, j) of its corner with the largest a and b.
+        """
         corner = _AS[i], _BS[j]
         slope, _ = self._derivatives(corner)
         for cell in itertools.product((i, i + 1), (j, j + 1)):
@@ -219,10 +229,11 @@ class Plane:
                 yield cell
 
     def _lowest_corner(self, remainder: list[list[float]]) -> tuple[Cell, float]:
-        """Return (indices (i, j) of the best point of the grid, the objective there).
+        """Return (indices (i, j) of the grid point with the least objective, the objective there).
 
-        All points are looked at where f is quadratic. Else the search goes down from neighbour to neighbour, from x + p
-        or, if that is out of bounds, from x.
+        `remainder[i][j]` is g minus its model at a = GRID_A[i], b = GRID_B[j]. All points are looked at where f is
+        quadratic. Else the search goes down from neighbour to neighbour, from x + p or, if that is out of bounds, from
+        x.
         """
         known = dict[Cell, float]()
 
@@ -249,18 +260,24 @@ class Plane:
             best = new
 
     def _falls(self) -> bool:
-        """Return whether a slope at x is more than rounding: a direction that is only rounding would lead far away."""
+        """Return whether the objective's slope at x along p or d is more than rounding.
+
+        If it is not, no step can win anything.
+        """
         slope, _ = self._derivatives(_HERE)
         return max(map(abs, slope)) > self.noise
 
     def _corners(self, cell: Cell) -> tuple[float, float, float, float]:
-        """Return the remainder of g at the four corners of a cell; b changes faster than a."""
+        """Return g minus its model at the corners (i-1, j-1), (i-1, j), (i, j-1), (i, j) of the grid's cell (i, j)."""
         assert self.remainder is not None
         (i, j), remainder = cell, self.remainder
         return remainder[i - 1][j - 1], remainder[i - 1][j], remainder[i][j - 1], remainder[i][j]
 
     def _interpolate(self, c: Point, cell: Cell) -> tuple[float, Point, float]:
-        """Return (remainder of g, its slope, its mixed derivative) at c inside a cell, by bilinear interpolation."""
+        """Return (r, (dr/da, dr/db), d2r/dadb) at c = (a, b), where r is g minus its model.
+
+        r is interpolated bilinearly between the corners of `cell`, which contains c.
+        """
         i, j = cell
         wide, high = _AS[i] - _AS[i - 1], _BS[j] - _BS[j - 1]
         s, t = (c[0] - _AS[i - 1]) / wide, (c[1] - _BS[j - 1]) / high
@@ -272,8 +289,8 @@ class Plane:
     def _newton(self, c: Point, cell: Cell | None) -> Point:
         """Return the minimiser (a, b) of the objective in the plane, by Newton's method from the point c.
 
-        The search stays within a cell of the grid on which the remainder of g is interpolated; None: g has no
-        remainder, and it stays within FARTHEST. Steps that do not decrease the objective are halved.
+        The search stays within a cell of the grid, on which g minus its model is interpolated. `cell` None: g is its
+        model, and abs(a) and abs(b) stay below FARTHEST. Steps that do not decrease the objective are halved.
         """
         low, high = (-FARTHEST, -FARTHEST), (FARTHEST, FARTHEST)
         if cell is not None:
@@ -304,9 +321,10 @@ class Plane:
         return c
 
     def _derivatives_inside(self, c: Point, cell: Cell | None) -> tuple[Point, Bend]:
-        """Return (slope, second derivatives) of the objective at c = (a, b), the interpolated remainder included.
+        """Return ((slope along p, along d), (pp, pd, dd)) of the objective at c = (a, b), g interpolated in `cell`.
 
-        The remainder's second derivative is left out if the sum were not convex; no cell: there is no remainder.
+        The mixed derivative pd of the interpolation is left out if the objective were not convex with it. `cell` None:
+        g is its second-order model.
         """
         slope, bend = self._derivatives(c)
         if cell is None:
@@ -329,9 +347,9 @@ def _is_convex(bend: Bend) -> bool:
 
 
 def _step(slope: Point, bend: Bend, a_held: bool, b_held: bool) -> Point:
-    """Return Newton's step in (a, b) for this slope and these second derivatives; 0 along a direction that is held.
+    """Return Newton's step (in a, in b) for slopes (along p, along d) and second derivatives (pp, pd, dd).
 
-    A direction is held if it does not exist or presses against a bound.
+    The step is 0 in a if `a_held`, in b if `b_held`: a direction that is zero or presses against a bound is held.
     """
     pp, pd, dd = bend
     if not a_held and not b_held:

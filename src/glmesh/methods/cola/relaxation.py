@@ -37,11 +37,11 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Relaxation:
-    """Search for the smallest relaxation sigma' that is enough, for sigma="safe"; all nodes know the same value."""
+    """State of sigma="safe": a search for the smallest relaxation sigma' with which H falls, equal at all nodes."""
 
     gamma: Shared[float]  # aggregation
     sigma: Shared[float]  # sigma' in use
-    aggregate: TreeAggregate  # of H at the half step
+    aggregate: TreeAggregate  # sum over all nodes that makes H at the half step
     h: Shared[float] = np.nan  # H at the half step as last known, of round - 1 - 2 depth; NaN: not known yet
     last: Shared[float] = np.nan  # H before that; NaN: none since `restart_round`
     restart_round: Shared[int] = 0  # H of earlier rounds is ignored
@@ -50,13 +50,15 @@ class Relaxation:
 
     @staticmethod
     def of(block: Block, gamma: float) -> Relaxation:
-        """Return the search before round 0, with the safe sigma' = gamma K."""
+        """Return the search before round 0: sigma' is the safe gamma K, and no value of H is known yet."""
         return Relaxation(gamma, gamma * block.info.n_nodes, TreeAggregate.of(block))
 
     def mix(self, block: Block, gossip: Gossip, up: Flags, steps: GossipSteps) -> Rounds:
-        """Make the exchanges of a round of gossip, with the nodes' parts of H in the messages.
+        """Make the exchanges of a round of gossip; messages also carry f(v_k)/K + g_k(x_k), a node's term of H.
 
-        The first call estimates sigma' before that.
+        `steps` says how many exchanges; `up` is a mask of shape (n_hosted,). Sets `h`, the newest H that is known. The
+        first call estimates sigma' before its exchanges. A generator: yields each Outbox to exchange, and is sent the
+        Halo that came back.
         """
         if not self.found:
             self.found = True
@@ -67,9 +69,10 @@ class Relaxation:
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def watch(self, block: Block, parts: Vector, round: int) -> None:
-        """Take the nodes' parts of H at this half step, shape (n_hosted,).
+        """Store the hosted nodes' terms f(v_k)/K + g_k(x_k) of H at this half step; double sigma' if H has risen.
 
-        Double sigma' if the newest H that is known has risen. The half step is after gossip and before the local solve.
+        `parts` are the terms, shape (n_hosted,). The half step is after gossip and before the local solve. H, their sum
+        over all nodes, is known 2 depth + 1 rounds late; sigma' stays at most gamma K.
         """
         self.parts = parts
         if np.isnan(self.h) or round - 1 - 2 * block.info.depth < self.restart_round:
@@ -81,9 +84,10 @@ class Relaxation:
             self.last = self.h
 
     def _find(self, block: Block, beta: float) -> Rounds:
-        """Estimate sigma' by power steps, each an exact sum, from a start that all nodes draw alike.
+        """Set sigma' by power steps, each an exact sum, from a random vector that all nodes draw alike.
 
-        Leaves gamma K if a sum lacks a part. `beta` is the factor by which a round of gossip shrinks disagreement.
+        sigma' stays gamma K if a sum lacks some node's vector. `beta` is the factor by which a round of gossip shrinks
+        disagreement. A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
         z = np.random.default_rng(block.info.seed).standard_normal(block.d)
         matrices = [block.node_columns(k).to_scipy() for k in range(block.size)]
@@ -104,7 +108,7 @@ class Relaxation:
 
 
 def _project(matrix: Any, z: Vector) -> Vector:
-    """Return the projection of z, shape (d,), onto the range of the matrix, by least squares."""
+    """Return the projection of z onto the range of `matrix`, shape (d,) as z, by least squares."""
     if matrix.shape[1] == 0:
         return np.zeros_like(z)
     return np.asarray(matrix @ lsqr(matrix, z, atol=1e-6, btol=1e-6, iter_lim=50)[0])

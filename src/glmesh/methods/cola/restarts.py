@@ -57,7 +57,7 @@ class Snapshot:
 
 
 def first_stride(block: Block) -> float:
-    """Return the number of rounds after which momentum restarts for the first time although the objective H falls."""
+    """Return the number of rounds after which momentum first restarts even though the objective H falls."""
     return FIRST_STRIDE * max(block.info.depth, 2)
 
 
@@ -76,25 +76,28 @@ class SharedPolicy:
     pending: Snapshot | None = None  # snapshot whose H is not known yet
 
     def begin_round(self, state: Iterate) -> None:
-        """Take a snapshot of x and v, unless an earlier one still waits for its H."""
+        """Take a snapshot of x and v into `pending`, unless one is there whose H is not known yet."""
         if self.pending is None:
             self.pending = Snapshot(state.round, state.x.copy(), state.gossip.v.copy())
 
     @staticmethod
     def of(block: Block) -> SharedPolicy:
-        """Return the policy before round 0, when no H is known."""
+        """Return the policy before round 0: no value of H is known, and no snapshot is taken."""
         return SharedPolicy(TreeMonitor(TreeAggregate.of(block)), first_stride(block))
 
     def review(self, block: Block, state: Iterate) -> Decisions:
-        """Yield the decision of all nodes after a round, (slice(None), decision); yield none while H is not known."""
+        """Yield (slice(None), decision) after a round: one Decision for all nodes; nothing while H is not known.
+
+        H is that of 2 depth rounds ago.
+        """
         (h, _), of = self.monitor.observe(block, state, 0), state.round - 2 * block.info.depth
         if h is not None and of >= self.restart_round:
             yield slice(None), self.decide(h, of, state.round)
 
     def decide(self, h: float, of: int, round: int) -> Decision:
-        """Return the decision that follows from H = h of round `of`, which became known in `round`.
+        """Return KEEP, RESTART or ROLLBACK from H = h of round `of`, which became known in `round`; update the policy.
 
-        Updates the policy.
+        RESTART if H rose or `stride` rounds have passed since the last restart, ROLLBACK if H rose far above the best.
         """
         if np.isnan(self.first):
             self.first = self.best = h
@@ -115,17 +118,14 @@ class SharedPolicy:
         return Decision.ROLLBACK if rose_far else Decision.RESTART
 
     def forget(self, round: int) -> None:
-        """Ignore H of rounds before `round`, because it is of another function or of another point.
-
-        Also drops the snapshots.
-        """
+        """Ignore H of rounds before `round`, which belongs to another function or point; drop the snapshots."""
         self.last = self.best = self.first = np.nan
         self.restart_round, self.good, self.pending = round, None, None
 
 
 @dataclass
 class LocalPolicy:
-    """Restart policy where messages get lost: a node restarts by what it has heard of H, and its restart spreads."""
+    """Restart policy where messages get lost: each node restarts by the H that it has heard, and tells all others."""
 
     monitor: EpidemicMonitor
     last: PerNode[Vector]  # (n_hosted,) H as last known; NaN: not since the last restart
@@ -141,7 +141,7 @@ class LocalPolicy:
 
     @staticmethod
     def of(block: Block, gossip: Gossip) -> LocalPolicy:
-        """Return the policy before round 0, when no node knows H."""
+        """Return the policy before round 0, when no hosted node knows a value of H."""
         unknown, never = np.full(block.size, np.nan), np.zeros(block.size, dtype=np.int64)
         members = np.array(gossip.view_digests())
         stride = np.full(block.size, first_stride(block))
@@ -154,7 +154,10 @@ class LocalPolicy:
         """Do nothing: nodes that decide apart keep no snapshots."""
 
     def review(self, block: Block, state: Iterate) -> Decisions:
-        """Yield (k, decision) after a round, for hosted nodes that are up and have something to decide."""
+        """Yield (k, decision) after a round, for hosted nodes k that are up and heard of H, a restart or other members.
+
+        A node may have two decisions, to be carried out in turn.
+        """
         digests, of = state.gossip.view_digests(), state.round - 2 * block.info.depth
         for k in np.flatnonzero(state.up).tolist():
             h, whole = self.monitor.observe(block, state, k)
@@ -177,7 +180,11 @@ class LocalPolicy:
                 self.best[k] = np.fmin(self.best[k], h)
 
     def _decide(self, k: int, h: float, round: int) -> Iterator[Decision]:
-        """Yield what node k decides from H = h, known in `round`: KEEP if H fell, then a restart if it is due."""
+        """Yield up to two decisions of node k from H = h, known in `round`: KEEP if H fell, then a restart if due.
+
+        A restart, RESTART or ROLLBACK, is due if H stayed above its last value for too long, rose far, or `stride`
+        rounds have passed.
+        """
         overdue = round - self.restart_round[k] >= self.stride[k]
         if overdue:
             self.stride[k] *= STRIDE_GROWTH

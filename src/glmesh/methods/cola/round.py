@@ -16,7 +16,7 @@ from glmesh.types import Vector
 
 @dataclass(frozen=True)
 class Strategies:
-    """What the options of `Cola` decide about a round: one object per option, made once."""
+    """The options of `Cola` that a round depends on: an object per decision, with methods that carry it out."""
 
     solver: LocalSolver
     gossip_steps: GossipSteps  # exchanges of a round without acceleration
@@ -28,7 +28,7 @@ class Strategies:
     def scale(self, block: Block, state: Iterate) -> Vector:
         """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,).
 
-        sigma' = gamma K with the K that the node sees, if none is given.
+        sigma' is the one given or searched for, else gamma K with K the number of members that the node knows of.
         """
         fixed = self.sigma if state.relaxation is None else state.relaxation.sigma
         if fixed is not None:
@@ -39,14 +39,17 @@ class Strategies:
 
 @dataclass
 class Plain:
-    """The accelerator "none": Algorithm 1 of the paper as printed; it keeps no state."""
+    """The accelerator "none": Algorithm 1 of the CoLA paper as printed; no state beside x and v."""
 
     PASSES: ClassVar[int] = 1  # passes of a local solve unless local_passes says otherwise
     value: ClassVar[float] = np.nan  # nobody sums H up
     best: ClassVar[float] = np.nan
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: mix the estimates, v <- W v, then solve all local subproblems."""
+        """Make one round: mix the estimates, v <- W v, then solve all local subproblems.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         if state.relaxation is None:
             yield from state.gossip.mix(block, state.up, how.gossip_steps.count(block))
         else:

@@ -14,26 +14,29 @@ from glmesh.methods.cola.round import Plain, Strategies
 
 @dataclass(kw_only=True)
 class ColaState(Iterate):
-    """All that a block of CoLA's nodes carries from round to round: variables, estimates and accelerators."""
+    """State of a block of CoLA's nodes from round to round: variables, estimates, accelerators, and their story."""
 
     base: Plain | Momentum  # accelerator of rounds that gossip; kept while exact sums run
     leaves_sums: Shared[bool] = False  # whether sums that win nothing any more give way to `base`
     exact: ExactSums | None = None  # accelerator in use where not None
-    left_sums: Shared[bool] = False  # whether they did
+    left_sums: Shared[bool] = False  # whether exact sums gave way to `base` because they won nothing any more
     story: Shared[list[tuple[int, str, str]]] = field(default_factory=list)  # (round, accelerator from then on, why)
 
     @property
     def accelerator(self) -> Accelerator[Iterate, Strategies]:
-        """Return the accelerator in use: exact sums where there are any, else `base`."""
+        """Return the accelerator in use: `exact` (exact sums) unless that is None, else `base` (momentum or none)."""
         return self.base if self.exact is None else self.exact
 
     @property
     def accelerators(self) -> list[Accelerator[Iterate, Strategies]]:
-        """Return [the accelerator of rounds that gossip], and exact sums after it if they are in use."""
+        """Return [base] or, while exact sums are in use, [base, exact]; `base` is momentum or no acceleration."""
         return [self.base] if self.exact is None else [self.base, self.exact]
 
     def use(self, block: Block, name: str, why: str) -> None:
-        """Use the accelerator `name` from the present round on, and log the switch in the story."""
+        """Switch to the accelerator `name` ("sums", or that of `base`) from the present round on; log it in `story`.
+
+        The entry is (round, name, why), and replaces one of the same round.
+        """
         self.story = [entry for entry in self.story if entry[0] != self.round] + [(self.round, name, why)]
         if name == "sums":
             self.exact = ExactSums()
@@ -42,7 +45,11 @@ class ColaState(Iterate):
             self.base.reset(block, self)
 
     def finish_round(self, block: Block) -> None:
-        """Count the round that the accelerator in use has made; sums that can do no more give way to momentum."""
+        """Count one more round, and go on with momentum if exact sums can do no more.
+
+        They cannot if a sum lacked some node's vector or, where `leaves_sums`, if MOST_IDLE rounds in a row won
+        nothing.
+        """
         self.round += 1
         if self.exact is None:
             return
@@ -53,13 +60,13 @@ class ColaState(Iterate):
             self.use(block, "momentum", "exact sums had nothing more to win")
 
     def return_to_sums(self, block: Block) -> None:
-        """Use exact sums again if they had won all there was, because the problem was replaced by another one."""
+        """Use exact sums again, after a change of the problem, if they had given way because they won nothing more."""
         if self.left_sums:
             self.left_sums = False
             self.use(block, "sums", "the problem has changed, and there is something to win again")
 
     def know_zero(self, block: Block) -> None:
-        """Tell exact sums in use that x = 0 at all nodes, so that Ax = 0 needs no sum."""
+        """Set Ax = 0 in exact sums, if they are in use, because x = 0 at all nodes; no sum is needed for it."""
         if self.exact is not None:
             self.exact.v = np.zeros(block.d)
 
@@ -67,7 +74,7 @@ class ColaState(Iterate):
 
     @property
     def objective(self) -> float:
-        """Return the objective (H under momentum) as the block's first node last heard of it; NaN or inf: not known."""
+        """Return the objective (under momentum H) as last known to the block's first node; NaN or inf: not known."""
         return self.accelerator.value
 
     @property

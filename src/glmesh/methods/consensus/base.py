@@ -37,8 +37,8 @@ class Consensus(ABC):
     step: float | Literal["auto"] | None = None
     constants: Constants | None = field(default=None, kw_only=True)
 
-    composite: ClassVar[bool] = False  # whether it stands a penalty with a kink or a bound
-    instead: ClassVar[str] = "Nids or PgExtra"  # what to use where this one does not do
+    composite: ClassVar[bool] = False  # whether the method stands a penalty with a kink or a bound
+    instead: ClassVar[str] = "Nids or PgExtra"  # methods to use instead, for messages
 
     def __post_init__(self) -> None:
         step = self.step
@@ -49,11 +49,14 @@ class Consensus(ABC):
 
     @property
     def name(self) -> str:
-        """Return the name of the method, which is that of its class."""
+        """Return the name of the method's class, for messages."""
         return type(self).__name__
 
     def check(self, problem: Problem) -> None:
-        """Raise UnsuitablePair, which names what to use instead, if the method cannot minimise this objective."""
+        """Raise UnsuitablePair if the method cannot minimise the objective of `problem`.
+
+        The message names methods that can.
+        """
         model = problem.spec
         if model.loss.smooth(np.ones(1), np.ones(1)) is None:
             raise UnsuitablePair(
@@ -70,12 +73,13 @@ class Consensus(ABC):
 
     @abstractmethod
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size that the method's theory allows for these constants and this network."""
+        """Return the step size that the method's theory allows for these constants and this network's mixing."""
 
     def prepare(self, setup: Setup) -> Replicas:
-        """Return the nodes that this process hosts, ready for round 0.
+        """Return the nodes that this process hosts, with their samples and copies, ready for round 0.
 
-        With step="auto" first search the step by trial runs.
+        With step="auto" first search the step by trial runs. Raise UnsuitablePair if the method cannot minimise the
+        objective.
         """
         self.check(setup.problem)
         method, nodes = self, Replicas(self, setup)
@@ -87,13 +91,16 @@ class Consensus(ABC):
         return nodes
 
     def first_state(self, block: Samples, state: Copies) -> Copies:
-        """Return the method's state before round 0, from a state that has the copies alone; chooses the step size."""
+        """Return the method's state before round 0, with its step size, from a state that has the copies alone."""
         step = self.default_step(block.constants, block.info) if self.step is None else self.step
         assert not isinstance(step, str)  # `prepare` has searched the grid by now
         return self.begin(block, replace(state, step=float(step)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0 with all that the method keeps beside the copies; here that is nothing."""
+        """Return the state before round 0 with all arrays that the method keeps beside the copies of the coefficients.
+
+        Here `state` itself: no arrays are kept.
+        """
         return state
 
     @abstractmethod
@@ -101,24 +108,24 @@ class Consensus(ABC):
         """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """Return rows of candidates, ascending in the step, among which step="auto" searches: 2^-8 to 2^5 times 1/L.
+        """Return rows of candidates for step="auto": copies of this method with steps of 2^-8 to 2^5 times 1/L.
 
-        L is the smoothness of the nodes' objectives.
+        A list of lists, each ascending in the step; here one. L is the smoothness of the nodes' objectives.
         """
         top = positive(constants.smoothness)
         return [[replace(self, step=2.0**power / top) for power in range(-8, 6)]]
 
 
 def _finer(best: Consensus) -> list[Consensus]:
-    """Return 17 candidates with steps from 1/16 to 16 times that of `best`, in equal ratios."""
+    """Return 17 copies of the method `best` with steps from 1/16 to 16 times its own, in equal ratios."""
     assert isinstance(best.step, float)
     return [replace(best, step=best.step * 2.0 ** (i / 2)) for i in range(-8, 9)]
 
 
 def _reached(setup: Setup, candidate: Consensus, communications: int) -> float:
-    """Return the mean objective of all nodes' copies after a trial run of `communications` exchanges.
+    """Return the mean over all nodes of the objective at their copies, after a trial run of the method `candidate`.
 
-    Infinite where a copy or its objective is not finite.
+    The run takes `communications` exchanges. Infinite where a copy or its objective is not finite.
     """
     nodes, number = candidate.prepare(setup), 0
     with nodes.guard():

@@ -40,7 +40,7 @@ class AdmmState(Copies):
     dual: Matrix = field(kw_only=True)  # (n_hosted, p) dual variables d_k
 
     def update_dual(self, change: Matrix) -> None:
-        """Add `change`, shape (n_hosted, p), to the dual variables d: the dual ascent of the round."""
+        """Add `change`, shape (n_hosted, p), to the dual variables d_k: the dual ascent of the round."""
         self.dual = self.dual + change
 
     def end_round(self, w: Matrix, visited: Vector) -> None:
@@ -58,7 +58,8 @@ class DAdmm(Consensus):
         w_k <- argmin_w F_k(w) + r(w)/K + <d_k, w> + c sum_l |w - (w_k + w_l)/2|^2
         d_k <- d_k + c sum_l (w_k - w_l)
 
-    l runs over the neighbours. A loss that is no square is replaced by its quadratic bound for the time of a call.
+    l runs over the neighbours; d_k are dual variables, shape (p,). A loss that is no square is replaced by its
+    quadratic bound for the time of a call.
 
     Parameters
     ----------
@@ -108,7 +109,10 @@ class DAdmm(Consensus):
         return float(2.0 * (ratio + np.sqrt(ratio * ratio + 1.0)) * L / (s_max * s_min))
 
     def begin(self, block: Samples, state: Copies) -> AdmmState:
-        """Return the state before round 0: every node's samples turned into columns of features, and all duals zero."""
+        """Return the state before round 0, with all dual variables zero.
+
+        The columns of a node's local problem are the p features of its own samples.
+        """
         most = int(np.diff(block.starts.astype(np.int64)).max())
         nonsmooth = Table() if block.nonsmooth is None else block.nonsmooth.as_table()
         assert nonsmooth is not None  # `check` refuses others
@@ -132,7 +136,10 @@ class DAdmm(Consensus):
         )
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: exchange the copies, update the duals, then solve the local problem of every node."""
+        """Make one round: exchange the copies, update the duals, then solve the local problem of every node.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         assert isinstance(state, AdmmState)  # what `begin` returned
         halo = yield Outbox(state.w)
         around = _sum_of_neighbours(halo, state.w)
@@ -184,9 +191,9 @@ class DAdmm(Consensus):
         return visited
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """Return rows of candidates for step="auto": the weight c of the theory times 2^-14 to 2^5.
+        """Return rows of candidates for step="auto": copies of this method with c of 2^-14 to 2^5 times the theory's.
 
-        A row for `local_passes` and, where the local solve is inexact, one for 5 passes, which stand a smaller c.
+        A list of lists, ascending in c: one with `local_passes` and, if the local solve is inexact, one with 5 passes.
         """
         c = self.default_step(constants, info)
         passes = sorted({self.local_passes, 5}) if self.local_solve == "inexact" else [self.local_passes]

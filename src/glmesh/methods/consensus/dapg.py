@@ -50,10 +50,10 @@ class Dapg(Consensus):
         return 1.0 / positive(constants.smoothness)
 
     def steps(self, constants: Constants, info: NetworkInfo) -> int:
-        """Return M, the gossip steps of each mix: `gossip_steps` if given, else enough to make copies agree.
+        """Return M, the exchanges of each mix: `gossip_steps` if given, else enough to make copies agree.
 
-        Enough divides disagreement by 4 (L/mu)^(1/2), and by LEAST_REDUCTION at least, by FastMix's bound
-        14^(1/2) eta^(M/2) of what is left of it; L is the smoothness and mu the strong convexity.
+        Enough divides disagreement by 4 (L/mu)^(1/2), and by LEAST_REDUCTION at least, by FastMix's bound 14^(1/2)
+        eta^(M/2) of the disagreement that is left; L is the smoothness, mu the strong convexity, eta that of `_eta`.
         """
         if self.gossip_steps is not None:
             return self.gossip_steps
@@ -65,12 +65,15 @@ class Dapg(Consensus):
         return int(np.ceil(2.0 * np.log(np.sqrt(14.0) * factor) / -np.log(eta)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0: y is the copies w, and the tracked gradient s is zero."""
+        """Return the state before round 0: the extrapolated copies y are w, and the tracked gradient s is zero."""
         zero = np.zeros_like(state.w)
         return replace(state, old={"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, M exchanges that mix the tracked gradient s, a prox, M exchanges that mix w."""
+        """Make one round: one gradient, M exchanges that mix the tracked gradient s, a prox, M exchanges that mix w.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         old, steps = state.old, self.steps(block.constants, block.info)
         gradient = block.gradients(old["y"])
         s = yield from self._mix(block, old["s"] + (gradient - old["gradient"]), steps)
@@ -87,7 +90,7 @@ class Dapg(Consensus):
         state.advance(block, w, old={"y": y, "s": s, "gradient": gradient, "t": after})
 
     def _mix(self, block: Samples, rows: Matrix, steps: int) -> Generator[Outbox, Halo, Matrix]:
-        """Return the rows, shape (n_hosted, p), after `steps` exchanges of FastMix, (1 + eta) W x - eta x_before."""
+        """Return `rows`, shape (n_hosted, p), after `steps` exchanges of FastMix: x <- (1 + eta) W x - eta x_before."""
         eta, before = _eta(block.info), rows
         for _ in range(steps):
             halo = yield Outbox(rows)
@@ -98,9 +101,10 @@ class Dapg(Consensus):
         return rows
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
-        """Return rows of candidates for step="auto": steps of 2^-4 to 2^3 times 1/L.
+        """Return rows of candidates for step="auto": copies of this method with steps of 2^-4 to 2^3 times 1/L.
 
-        A row for each of M, M/2, M/4 and M/8 gossip steps, L the smoothness; one row only if `gossip_steps` is given.
+        A list of lists, ascending in the step: one for each of M, M/2, M/4 and M/8 exchanges per mix; a single one if
+        `gossip_steps` is given. L is the smoothness.
         """
         most, top = self.steps(constants, info), positive(constants.smoothness)
         counts = [self.gossip_steps] if self.gossip_steps else sorted({max(1, most // part) for part in (1, 2, 4, 8)})

@@ -36,7 +36,8 @@ class Dgd(Consensus):
     def round(self, block: Samples, state: Copies) -> Rounds:
         """Make one round: one gradient, one exchange of the copies.
 
-        The step shrinks with the rounds if none was given.
+        The step shrinks with the rounds if none was given. A generator: yields each Outbox to exchange, and is sent the
+        Halo that came back.
         """
         step = state.step
         if self.step is None:

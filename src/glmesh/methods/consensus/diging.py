@@ -18,7 +18,7 @@ from glmesh.types import Matrix
 class Diging(Consensus):
     """Gradient tracking: w_k <- sum_l W_kl w_l - a y_k;  y_k <- sum_l W_kl y_l + grad F_k(new w_k) - grad F_k(w_k).
 
-    y_k tracks the mean of all gradients.
+    w_k is node k's copy of the coefficients; y_k tracks the mean of all gradients.
 
     Parameters
     ----------
@@ -91,7 +91,10 @@ class Diging(Consensus):
         return replace(state, old={"gradient": gradient, "y": gradient.copy()})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient; w and y are exchanged together or, if "adapt-first", one after the other."""
+        """Make one round: one gradient; w and y are exchanged together or, if "adapt-first", one after the other.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, y, before = state.w, state.old["y"], state.old["gradient"]
         if self.order == "adapt-first":
             halo = yield Outbox(w - state.step * y)

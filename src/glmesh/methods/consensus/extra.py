@@ -22,6 +22,9 @@ def extra_step(constants: Constants, info: NetworkInfo) -> float:
 class Extra(Consensus):
     """EXTRA: w'' = (I + W) w' - (I + W)/2 w - a (grad F(w') - grad F(w)); the first step is w' = W w - a grad F(w).
 
+    Rows of w, w' and w'' are the nodes' copies of the coefficients in three successive rounds; row k of grad F(w) is
+    grad F_k(w_k).
+
     Parameters
     ----------
     step : float, "auto" or None, default None
@@ -31,11 +34,17 @@ class Extra(Consensus):
     """
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge."""
+        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge.
+
+        W is the mixing matrix, L the smoothness.
+        """
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of the copies, a step corrected by the last round's gradient."""
+        """Make one round: one gradient, one exchange of the copies, a step corrected by the last round's gradient.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, old = state.w, state.old
         gradient = block.gradients(w)
         halo = yield Outbox(w)

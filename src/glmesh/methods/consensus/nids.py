@@ -18,7 +18,8 @@ SHARE_OF_LIMIT = 0.95
 class Nids(Consensus):
     """NIDS: z' = z - w + (I + W)/2 (2 w - w_before - a (grad F(w) - grad F(w_before)));  w' = prox_{a r/K}(z').
 
-    The first round begins with z = w - a grad F(w), which needs no exchange.
+    Rows of w_before, w and w' are the nodes' copies of the coefficients in the last, the present and the next round;
+    row k of grad F(w) is grad F_k(w_k). The first round begins with z = w - a grad F(w), which needs no exchange.
 
     Parameters
     ----------
@@ -35,14 +36,17 @@ class Nids(Consensus):
         return 2.0 * SHARE_OF_LIMIT / positive(constants.smoothness)
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0, after the proximal gradient step that every node takes alone."""
+        """Return the state before round 0, after a first proximal gradient step of every node, without exchange."""
         z = block.gradients(state.w)
         z *= -state.step
         z += state.w
         return replace(state, w=block.prox(z, state.step), old={"z": z, "stepped": z})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of a vector per link, one proximal step."""
+        """Make one round: one gradient, one exchange of a vector per link, one proximal step.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, old = state.w, state.old
         stepped = block.gradients(w)  # w - a grad F(w), in place: with many features it is memory that takes the time
         stepped *= -state.step

@@ -15,6 +15,9 @@ from glmesh.methods.consensus.samples import Constants, Samples
 class PgExtra(Consensus):
     """PG-EXTRA: z' = z + W w - (I + W)/2 w_before - a (grad F(w) - grad F(w_before));  w' = prox_{a r/K}(z').
 
+    Rows of w_before, w and w' are the nodes' copies of the coefficients in the last, the present and the next round;
+    row k of grad F(w) is grad F_k(w_k).
+
     Parameters
     ----------
     step : float, "auto" or None, default None
@@ -26,11 +29,17 @@ class PgExtra(Consensus):
     composite = True
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge."""
+        """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge.
+
+        W is the mixing matrix, L the smoothness.
+        """
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of the copies, one proximal step."""
+        """Make one round: one gradient, one exchange of the copies, one proximal step.
+
+        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        """
         w, old = state.w, state.old
         pull = block.gradients(w)  # a grad F(w), and then what the next round takes back of this one
         pull *= state.step

@@ -16,7 +16,10 @@ from glmesh.types import Flags, Matrix, Vector
 
 @dataclass
 class Copies:
-    """State of a consensus method at the hosted nodes: their copies of the coefficients, and what it keeps in `old`."""
+    """State of a consensus method at the hosted nodes: their copies w_k of the coefficients, and earlier vectors.
+
+    `old` has the latter by the method's own names.
+    """
 
     w: Matrix  # (n_hosted, p) every node's copy of the coefficients
     step: float = np.nan  # step size; NaN for a method that keeps its own
@@ -26,11 +29,14 @@ class Copies:
 
     @property
     def v(self) -> Matrix:
-        """Return the copies, shape (n_hosted, p): what nodes exchange and are to agree on."""
+        """Return the copies w_k of the coefficients, shape (n_hosted, p), which nodes exchange."""
         return self.w
 
     def advance(self, block: Samples, w: Matrix, old: dict[str, Matrix] | None = None) -> None:
-        """End a round in which every node computed one gradient: store the new copies w and `old`; count the round."""
+        """End a round in which every node computed one gradient: store the new copies w and `old`; count the round.
+
+        w has shape (n_hosted, p); `old` has arrays that the next round needs, by name; None: there are none.
+        """
         self.w, self.round, self.visited, self.old = w, self.round + 1, block.work, old or {}
 
 
@@ -66,14 +72,14 @@ class Replicas(HostedNodes[Samples, Copies]):
         self.start(coefficients_of(setup.warm_start, pool.columns.d))
 
     def _host(self, pool: Pool) -> None:
-        """Make the blocks of this process: give every hosted node its samples from the pool."""
+        """Make the blocks of this process: Samples of its nodes, taken from `pool` as the partition says."""
         setup = self.setup
         self.blocks[:] = [pool.host(ids, self.partition, setup.info, setup.threads) for ids in setup.node_ids]
 
     def start(self, w: Vector | None = None, begin: Begin | None = None) -> None:
         """Set the states before round 0, with every node's copy at w: (p,) for all, (K, p) for each, None for zero.
 
-        `begin` makes the method's first state of copies alone; it is kept for the times when the nodes begin anew.
+        `begin(block, copies)` returns the method's first state; it is kept, and called again when the nodes restart.
         """
         self._begin = begin or self._begin
         rows = np.zeros(self.blocks[0].p) if w is None else np.asarray(w)
@@ -83,9 +89,9 @@ class Replicas(HostedNodes[Samples, Copies]):
             self.states.append(self._begin(block, Copies(own.copy(), visited=np.zeros(block.size))))
 
     def constants(self, given: Constants | None) -> Constants:
-        """Return smoothness and strong convexity that hold at all nodes, and tell every block.
+        """Return the smoothness and the strong convexity that hold at all nodes, and store them in every block.
 
-        Both are those `given`, or found from every node's data: the largest smoothness and the smallest strong
+        They are those `given` or, if None, found from every node's data: the largest smoothness and the smallest strong
         convexity.
         """
         self._given = [given]
@@ -97,7 +103,10 @@ class Replicas(HostedNodes[Samples, Copies]):
         return given
 
     def guard(self) -> AbstractContextManager[object]:
-        """Return a context without warnings of overflow and NaN: the measures show that a step was too large."""
+        """Return a context in which numpy does not warn of overflow and NaN.
+
+        Steps that are too large cause them, and the measures show that.
+        """
         return np.errstate(over="ignore", invalid="ignore")
 
     @property
@@ -116,16 +125,19 @@ class Replicas(HostedNodes[Samples, Copies]):
         return np.concatenate([state.visited for state in self.states])
 
     def measure(self, rounds: int) -> Measures:
-        """Return objective and absolute duality gap at the mean of all copies, and the disagreement of the copies."""
+        """Return the objective and absolute duality gap at the mean of all copies, and the copies' disagreement.
+
+        The disagreement is the sum of squared distances from the mean; `rounds` is ignored.
+        """
         return observe_copies(self.problem, self.estimates)
 
     def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
-        """Return (coefficients, intercept): x, which is the mean of all copies, and 0."""
+        """Return (coefficients, intercept) = (x, 0.0); x, shape (p,), is the mean of all copies."""
         assert x is not None
         return x, 0.0
 
     def data_of(self, k: int) -> list[object]:
-        """Return [columns, labels, weights] of the k-th node of this process."""
+        """Return [columns, labels, sample weights] of the k-th node that this process hosts."""
         sizes = np.cumsum([0] + [block.size for block in self.blocks])
         number = int(np.searchsorted(sizes, k, side="right")) - 1
         block, at = self.blocks[number], k - int(sizes[number])
@@ -133,11 +145,14 @@ class Replicas(HostedNodes[Samples, Copies]):
         return [block.node_columns(at), block.y[own], block.weight[own]]
 
     def restart(self) -> None:
-        """Begin anew from the present copies: forget all that the method kept of earlier rounds."""
+        """Set the method to its state before round 0, but with the present copies of the coefficients."""
         self.start(self.estimates)
 
     def retarget(self, problem: Problem) -> None:
-        """Begin anew from the present copies with another problem: the same samples, another weight of the penalty."""
+        """Replace the problem by one with the same samples and another weight of the penalty; keep the copies.
+
+        All else that the method kept of earlier rounds is dropped.
+        """
         copies, self.problem = self.estimates, problem
         self._host(Pool.of(problem))
         for given in self._given:

@@ -50,7 +50,7 @@ class Constants:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """All samples of a problem, from which consensus methods deal out those of every node."""
+    """All samples of a problem, pooled in this process, from which the nodes of a consensus method get theirs."""
 
     columns: Columns  # p x m: a column per sample
     y: Vector  # (m,) labels; -1 or 1 of two classes
@@ -59,9 +59,10 @@ class Pool:
 
     @staticmethod
     def of(problem: Problem) -> Pool:
-        """Return the pool of a problem that is split by features or by samples.
+        """Return all samples of a problem, which may be split by features or by samples.
 
-        Raise UnsuitablePair for an unpenalised intercept, and for nodes that hold features apart from each other.
+        Raise UnsuitablePair for an unpenalised intercept, and for data that is split by features and held apart by the
+        nodes.
         """
         parts, split = problem.parts, problem.spec.split
         if problem.spec.fit_intercept:
@@ -85,7 +86,7 @@ class Pool:
     def deal(self, n_nodes: int, how: str | ArrayLike, seed: int) -> Partition:
         """Return the partition of the samples over the nodes; samples that nodes hold already stay with them.
 
-        `how` and `seed` are those of `glmesh.problem.partition`.
+        `how` and `seed` are the arguments of `glmesh.problem.partition.partition`.
         """
         if self.problem.pooled:
             return spread(self.columns.nonzeros, n_nodes, how, seed, "samples")
@@ -93,7 +94,7 @@ class Pool:
         return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
 
     def host(self, ids: Indices, partition: Partition, info: NetworkInfo, threads: ThreadPool = SERIAL) -> Samples:
-        """Return the samples of the nodes `ids`, side by side, with a K-th of the penalty."""
+        """Return the Samples of the nodes `ids`, side by side, each with a K-th of the penalty."""
         own = np.concatenate([partition.columns_of(int(k)) for k in ids])
         starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
         loss = self.problem.spec.loss.smooth(self.y[own], self.weight[own])
@@ -138,7 +139,7 @@ def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
 
 @dataclass(eq=False)
 class Samples:
-    """The samples of the hosted nodes of a consensus method, side by side, as the kernels read them."""
+    """The samples of the hosted nodes of a consensus method, node after node, with their losses and penalty."""
 
     ids: Unsigned  # (n_hosted,) ids of the nodes
     info: NetworkInfo
@@ -146,7 +147,7 @@ class Samples:
     starts: Unsigned  # samples of the hosted nodes: starts[k]..starts[k + 1]
     y: Vector  # (m,) labels; -1 or 1 of two classes
     weight: Vector  # (m,) weights of the samples
-    loss: Smooth  # of all hosted samples
+    loss: Smooth  # sum of the losses of all hosted samples, as a function of their predictions
     bends: Vector  # (n_hosted,) upper bound of the second derivative of each node's losses
     l2: Vector  # quadratic penalty in F_k, a K-th of the whole; one number, or (p,)
     linear: Vector  # linear penalty in F_k, a K-th of the whole; one number, or (p,)
@@ -161,7 +162,7 @@ class Samples:
 
     @property
     def p(self) -> int:
-        """Return the number of coefficients of a copy."""
+        """Return p, the number of coefficients."""
         return self.columns.d
 
     def node_columns(self, k: int) -> Columns:
@@ -175,7 +176,7 @@ class Samples:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Return the hosted nodes that each thread of the pool works on, as slices."""
+        """Return a slice of the hosted nodes, by position, for each thread of the pool."""
         return self.threads.spans(self.work)
 
     @cached_property

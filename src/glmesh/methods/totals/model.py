@@ -59,9 +59,10 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix) -> NewtonS
         S, slopes[order], np.stack([table.l1, table.lo, table.hi])[:, order], w[order], _count(penalty, columns)
     )
     e = u[inverse] - w
+    e[~np.isfinite(e)] = 0.0  # a curvature that is rounding alone has no minimum
     change = np.zeros_like(model.point)
     change[columns] = e
-    decrement = -float((slopes * e).sum() + (table.l1 * (np.abs(u[inverse]) - np.abs(w))).sum())
+    decrement = -float((slopes * e).sum() + (table.l1 * (np.abs(w + e) - np.abs(w))).sum())
     pulls = gradient + (bend * e).sum(axis=1)
     left = np.abs(pulls + table.l2 * (w + e) + table.linear)[penalty.smooth[columns]]
     sizes = (np.abs(gradient) + (np.abs(bend) * np.abs(e)).sum(axis=1))[penalty.smooth[columns]]

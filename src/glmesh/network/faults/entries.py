@@ -27,12 +27,15 @@ whole = partial(whole_number, most=2**63)  # the bits that the hash of a chance 
 
 
 def _real(wanted: str, allowed: Callable[[float], bool]) -> Callable[[object], float]:
-    """Return a reader of a real number for which `allowed` is true; its refusal says what is `wanted`."""
+    """Return a function that reads a value of a fault plan as a float, or raises InvalidInput unless allowed(number).
+
+    The message of the error says what is `wanted`.
+    """
     return partial(number_in, name="", wanted=wanted, allowed=allowed)
 
 
 def _one_of(*known: T) -> Callable[[T], T]:
-    """Return a reader that takes one of the known values only."""
+    """Return a function that returns its argument if that is one of the `known` values, else raises InvalidInput."""
     return partial(one_of, name="", known=known)
 
 
@@ -44,7 +47,7 @@ def list_of(value: object, wanted: str) -> list[object]:
 
 
 def _pair(value: object) -> tuple[int, int]:
-    """Return a list of two different nodes as a tuple; raise InvalidInput for anything else."""
+    """Return a list of the ids of two different nodes as a tuple of ints; raise InvalidInput for anything else."""
     nodes = [whole(node) for node in list_of(value, "a list of two nodes")]
     if len(nodes) != 2 or nodes[0] == nodes[1]:
         raise InvalidInput(f"must be a list of two different nodes, got {value!r}")
@@ -52,7 +55,10 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 def _groups(value: object) -> tuple[tuple[int, ...], ...]:
-    """Return a list of disjoint groups of nodes, none empty, as tuples; raise InvalidInput for anything else."""
+    """Return a list of disjoint lists of node ids, none empty, as a tuple of tuples.
+
+    Raise InvalidInput for anything else.
+    """
     wanted = "a list of lists of nodes, none empty"
     groups = tuple(tuple(whole(node) for node in list_of(group, wanted)) for group in list_of(value, wanted))
     if not groups or not all(groups):
@@ -65,7 +71,10 @@ def _groups(value: object) -> tuple[tuple[int, ...], ...]:
 
 
 def graph_list(value: object) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return a list with the links of each exchange in turn as tuples; raise InvalidInput for anything else."""
+    """Return the links of each exchange in turn, a tuple of (node, node) per exchange, from lists of lists.
+
+    `value` is a list with a list of links, each a list of two nodes, for each exchange; InvalidInput for anything else.
+    """
     wanted = "a list with a list of links for each exchange"
     return tuple(tuple(_pair(link) for link in list_of(graph, wanted)) for graph in list_of(value, wanted))
 
@@ -110,7 +119,7 @@ class Random(Window):
 
     @property
     def strikes(self) -> bool:
-        """Whether any of the probabilities is positive, so that something can fail."""
+        """Whether any of dropout, loss, links, duplicate and delay is positive, so that something can fail."""
         return any(getattr(self, kind) > 0 for kind in CHANCES)
 
 
@@ -124,9 +133,9 @@ class Down(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkFailure(Window):
-    """A link that fails during a window of rounds.
+    """A link between two nodes that carries no message during a window of rounds.
 
-    One way, only the messages from the first node of `between` to the second are lost.
+    With `one_way`, only the messages from the first node of `between` to the second are lost.
     """
 
     between: Annotated[tuple[int, int], _pair]
@@ -135,12 +144,15 @@ class LinkFailure(Window):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPartition(Window):
-    """Groups of nodes between which no message passes during a window; the nodes in none of them form one more."""
+    """Groups of node ids between which no message passes during a window of rounds.
+
+    Nodes in no group form one more group.
+    """
 
     groups: Annotated[tuple[tuple[int, ...], ...], _groups]
 
     def sides(self) -> dict[int, int]:
-        """Return the number of each node's group, by node; nodes in no group are missing."""
+        """Return {node: number of its group, from 0}; nodes that are in no group are not keys."""
         return {node: number for number, group in enumerate(self.groups) for node in group}
 
 
@@ -154,14 +166,17 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave(Join):
-    """A node that is no member from `round` on; with "freeze" its variables stay counted as constants."""
+    """A node that is a member no more from `round` on.
+
+    With "freeze" its share A_k x_k stays counted, with "reset" it is lost.
+    """
 
     model: FailureModel = "freeze"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Straggler(Window):
-    """A node that takes longer, or that solves its subproblem less accurately, during a window of rounds."""
+    """A node that takes `delay` seconds longer per round, or solves to local accuracy `theta` only, for a window."""
 
     node: Whole
     delay: Seconds = None  # [s] per round
@@ -176,7 +191,7 @@ class Straggler(Window):
 
 
 def load_tables(path: Path) -> dict[str, Any]:
-    """Return the tables of a TOML file as a dict; raise UnreadableFile if there is none, or it is no TOML."""
+    """Return the content of a TOML file as a dict; raise UnreadableFile if there is no file, or it is no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -188,9 +203,9 @@ def load_tables(path: Path) -> dict[str, Any]:
 
 
 def read_entry(kind: type[Entry], data: object, at: str) -> Entry:
-    """Return one table of a plan as an entry of class `kind`; raise InvalidInput, which names the place `at`.
+    """Return an object of class `kind` made from `data`, one table (a dict) of a fault plan.
 
-    Each field is read by the reader in its type.
+    Raise InvalidInput, which names the place `at` in the plan, for an unknown or missing key or a wrong value.
     """
     place = f"fault plan, {at}"
     if not isinstance(data, Mapping):
@@ -212,7 +227,7 @@ def read_entry(kind: type[Entry], data: object, at: str) -> Entry:
 
 
 def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T:
-    """Return read(value); put the place and the key before the message of an InvalidInput that it raises."""
+    """Return read(value); if that raises InvalidInput, raise one whose message begins with the place and the key."""
     try:
         return read(value)
     except InvalidInput as error:
@@ -220,7 +235,7 @@ def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T
 
 
 def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str) -> None:
-    """Raise InvalidInput for the first key that is not among the known ones; the message names the nearest."""
+    """Raise InvalidInput for the first key of `data` that is not in `known`; the message names a similar known key."""
     names = list(known)
     for key in data:
         if key in names:
@@ -231,13 +246,13 @@ def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str)
 
 
 def stated(entry: "DataclassInstance") -> dict[str, object]:
-    """Return the fields of a dataclass that differ from their defaults, by their names in a plan."""
+    """Return {name in a plan: value} for the fields of a dataclass whose values differ from their defaults."""
     stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
     return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
 
 
 def plain(value: object) -> object:
-    """Return an entry or tuple of a plan as plain data: dicts, lists, strings and numbers."""
+    """Return an entry of a plan as a dict of its stated fields, a tuple as a list, others as they are; recursively."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(inner) for key, inner in stated(value).items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value

@@ -23,7 +23,7 @@ def among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flag
 
 
 def neighbours_of(links: Iterable[Collection[int]]) -> dict[int, set[int]]:
-    """Return the neighbours of each node that has links, by node; a node without links has none."""
+    """Return {node: set of its neighbours}, a defaultdict: a node without links has the empty set."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in links:
         neighbours[a].add(b)
@@ -32,7 +32,7 @@ def neighbours_of(links: Iterable[Collection[int]]) -> dict[int, set[int]]:
 
 
 def reachable(start: int, links: Iterable[Collection[int]]) -> set[int]:
-    """Return the nodes that can be reached from `start` over the links, itself included."""
+    """Return the set of nodes that a path over the links connects with `start`, `start` itself included."""
     neighbours = neighbours_of(links)
     reached, fresh = {start}, {start}
     while fresh:

@@ -134,12 +134,12 @@ class Plan:
             raise InvalidInput(f"{plan}: {error}") from None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the plan as plain data, without fields that have their default; `Plan.of` reads it back."""
+        """Return the plan as a dict of plain data, without fields that have their default; `Plan.of` reads it back."""
         return {key: plain(value) for key, value in stated(self).items()}
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing ever fails and no node is slow."""
+        """Whether the plan is that in which nothing ever fails and no node is slow."""
         return not self.loses_messages and not self.straggler
 
     @property
@@ -154,9 +154,10 @@ class Plan:
         return bool(self.join or self.leave)
 
     def quiet_from(self) -> int | None:
-        """Return the first round from which on nothing fails, no node is slow and members stay; None if there is none.
+        """Return the first round from which on nothing fails, no node is slow and no member changes.
 
-        A message that was delayed just before that round may still arrive after it.
+        None if something may fail for ever. A message that was delayed just before that round may still arrive after
+        it.
         """
         windows: list[Window] = [phase for phase in self.random if phase.strikes]
         windows += [*self.down, *self.link, *self.partition, *self.straggler]
@@ -209,24 +210,25 @@ class Plan:
         return self.members(round, n_nodes) & ~self._away(round, n_nodes, MODELS)
 
     def presence(self, rounds: int, n_nodes: int) -> Vector:
-        """Return (rounds, n_nodes) numbers: 1 for nodes that are there, 0.5 for members that are away, else 0."""
+        """Return an array of shape (rounds, n_nodes): 1 for members that are up, 0.5 for members away, 0 for others."""
         if not self.loses_messages:
             return np.ones((rounds, n_nodes))
         rows = [0.5 * self.members(t, n_nodes) + 0.5 * self.up(t, n_nodes) for t in range(rounds)]
         return np.array(rows).reshape(rounds, n_nodes)
 
     def resets(self, round: int, n_nodes: int) -> Flags:
-        """Return a mask of shape (n_nodes,), true where an absence with "reset" begins in this round.
+        """Return a mask of shape (n_nodes,), true for each node whose absence with "reset" begins in this round.
 
-        Such a node loses its state.
+        Those nodes lose their state.
         """
         away = self._away(round, n_nodes, ("reset",))
         return away if round == 0 else away & ~self._away(round - 1, n_nodes, ("reset",))
 
     def links_up(self, exchange: int, round: int, pairs: ArrayLike) -> Flags:
-        """Return a mask, true for each link (row of `pairs`, in either order) that carries messages in this exchange.
+        """Return a mask with a flag per row (a, b) of `pairs`: false if the link carries nothing in this exchange.
 
-        Whether both nodes are there is not looked at.
+        A link that fails one way only counts as up (`lost` tells its messages), and whether the nodes are up is not
+        looked at.
         """
         ends = np.sort(np.asarray(pairs, dtype=np.int64).reshape(-1, 2), axis=1)
         low, high = ends[:, 0], ends[:, 1]
@@ -271,7 +273,10 @@ class Plan:
         return lost
 
     def copies(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
-        """Return how often each message senders[i] -> receivers[i] arrives, unless it is lost: 1 or 2."""
+        """Return how many times, 1 or 2, each message senders[i] -> receivers[i] arrives, as an int array.
+
+        Whether the message is lost is not looked at.
+        """
         source, target = message_ends(senders, receivers)
         copies = np.ones(source.shape, dtype=np.int64)
         for phase, draw in self._draws("duplicate", exchange, round, source, target):
@@ -279,9 +284,9 @@ class Plan:
         return copies
 
     def lateness(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
-        """Return how many exchanges late each message senders[i] -> receivers[i] arrives, unless it is lost.
+        """Return by how many exchanges each message senders[i] -> receivers[i] is late, as an int array: 0, or 1 to 3.
 
-        0, or 1 to 3 with equal chance.
+        Whether the message is lost is not looked at; 1, 2 and 3 have equal chances.
         """
         source, target = message_ends(senders, receivers)
         late = np.zeros(source.shape, dtype=np.int64)
@@ -292,9 +297,9 @@ class Plan:
         return late
 
     def theta(self, round: int, n_nodes: int) -> Vector:
-        """Return the local accuracy Theta that each straggler is held to in this round, shape (n_nodes,).
+        """Return the local accuracy Theta at which each straggler stops in this round, shape (n_nodes,).
 
-        The largest of several; NaN for nodes that are held to none.
+        If several entries of the plan name a node, the largest; NaN for nodes to which the plan gives no accuracy.
         """
         theta = np.full(n_nodes, np.nan)
         for entry in self.straggler:
@@ -303,7 +308,7 @@ class Plan:
         return theta
 
     def delays(self, round: int, n_nodes: int) -> Vector:
-        """Return the additional seconds that each node takes in this round, shape (n_nodes,)."""
+        """Return the additional seconds that each node takes in this round, shape (n_nodes,); 0 for most nodes."""
         delays = np.zeros(n_nodes)
         for entry in self.straggler:
             if entry.delay is not None and entry.covers(round):
@@ -311,7 +316,10 @@ class Plan:
         return delays
 
     def _away(self, round: int, n_nodes: int, models: Collection[str]) -> Flags:
-        """Return a mask of shape (n_nodes,), true for each member that is away by a cause with one of these models."""
+        """Return a mask of shape (n_nodes,), true for each member that is away by a cause whose model is in `models`.
+
+        The models are "freeze" (the node keeps its state) and "reset" (the node loses its state).
+        """
         away = np.zeros(n_nodes, dtype=np.bool_)
         for phase, draw in self._draws("dropout", round, round, np.arange(n_nodes)):
             if phase.model in models:
@@ -321,16 +329,17 @@ class Plan:
         return away & self.members(round, n_nodes)
 
     def _draws(self, kind: str, when: int, round: int, *ids: Indices) -> Iterator[tuple[Random, Vector]]:
-        """Yield (phase, numbers in [0, 1)) for each phase of the round with this kind of fault.
+        """Yield (entry, numbers) for each Random entry of the plan that covers the round and has this `kind` of fault.
 
-        There is a number per entry of `ids`: nodes, or the ends of links or messages. `when` is the round or exchange.
+        `numbers` are uniform in [0, 1), one per entry of `ids`: nodes, or the two ends of links or messages. `when` is
+        the number of the round or exchange.
         """
         for index, phase in enumerate(self.random):
             if getattr(phase, kind) > 0 and phase.covers(round):
                 yield phase, _uniform(self.seed, CHANCES.index(kind), index, when, *ids)
 
     def _named_nodes(self) -> Iterator[tuple[str, int]]:
-        """Yield (place in the plan, node) for every node that the plan names."""
+        """Yield (place in the plan as text, id of the node) for every node that the plan names."""
         for key in ("down", "join", "leave", "straggler"):
             yield from ((f"{key}[{i}]", entry.node) for i, entry in enumerate(getattr(self, key)))
         for i, entry in enumerate(self.partition):
@@ -338,7 +347,7 @@ class Plan:
         yield from ((place, node) for place, link in self._named_links() for node in link)
 
     def _named_links(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield (place in the plan, link) for every link that the plan names."""
+        """Yield (place in the plan as text, (node, node)) for every link that the plan names."""
         yield from ((f"link[{i}]", entry.between) for i, entry in enumerate(self.link))
         yield from ((f"graphs[{i}][{j}]", link) for i, graph in enumerate(self.graphs) for j, link in enumerate(graph))
 
@@ -367,7 +376,7 @@ class Plan:
                 )
 
     def _check_graphs(self, n_nodes: int) -> None:
-        """Raise InvalidNetwork if all graphs together do not connect the nodes."""
+        """Raise InvalidNetwork if the union of all graphs of the plan does not connect the n_nodes nodes."""
         if not self.graphs:
             return
         if missing := set(range(n_nodes)) - reachable(0, {link for graph in self.graphs for link in graph}):
@@ -406,7 +415,10 @@ def _plan(data: Mapping[str, object]) -> Plan:
 
 
 def _uniform(*parts: int | Indices) -> Vector:
-    """Return a number in [0, 1) for each tuple of whole numbers, a hash of them: splitmix64's finaliser, chained."""
+    """Return numbers in [0, 1), a hash of each tuple of whole numbers in `parts`, broadcast to one shape.
+
+    The hash is splitmix64's finaliser, chained over the parts.
+    """
     state = np.zeros((), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for part in parts:

@@ -16,7 +16,7 @@ __all__ = ["ranks"]
 
 
 def ranks() -> Ranks:
-    """Return all ranks of this program, to be used in a `with`; a lone process is one rank."""
+    """Return the process group of all ranks of this program, for a `with` statement; a lone process is one rank."""
     try:
         from glmesh.transports.mpi.process_group import Ranks
     except ImportError as error:

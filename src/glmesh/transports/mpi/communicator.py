@@ -29,7 +29,10 @@ _AROUND = 32  # [looks] between two looks at which ranks have failed
 
 
 class Communicator:
-    """The messages between this rank and all others, to be used in a `with`; by default of all ranks of the program."""
+    """Messages between this rank and all others of an MPI communicator, to be used in a `with` statement.
+
+    By default that of all ranks of the program.
+    """
 
     def __init__(self, comm: MPI.Intracomm | None = None) -> None:
         self._comm, made = (MPI.COMM_WORLD if comm is None else comm).Idup()
@@ -50,7 +53,10 @@ class Communicator:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Exchange a last message with every rank: empty, or what failed here; raise RankFailed if another failed."""
+        """Exchange a last message with every rank: empty, or the text of the error here.
+
+        Raise RankFailed if another rank failed and this one did not.
+        """
         own = "" if error is None else _BECAUSE if isinstance(error, RankFailed) else _text(error)
         message = np.zeros(_LONGEST, np.uint8)
         content = np.frombuffer(own.encode()[: _LONGEST - 1], np.uint8)
@@ -75,7 +81,7 @@ class Communicator:
         return RankFailed(text if text.startswith("rank ") else f"rank {rank} of {self.size}: {text}")
 
     def hurry(self, seconds: float = math.inf) -> None:
-        """Raise KeyboardInterrupt from any wait that has not ended in so many seconds from now; by default never."""
+        """Raise KeyboardInterrupt from any wait that has not ended in `seconds` seconds from now; inf: never."""
         self._deadline = time.monotonic() + seconds
 
     def abort(self, code: int) -> None:
@@ -96,7 +102,10 @@ class Communicator:
                         raise
 
     def _look_around(self, requests: Sequence[MPI.Request]) -> None:
-        """Raise RankFailed if another rank has failed, KeyboardInterrupt after the deadline of `hurry`."""
+        """Raise RankFailed if another rank has failed, KeyboardInterrupt after the deadline that `hurry` set.
+
+        `requests`, which are under way, are kept alive if an error is raised. Without one nothing happens.
+        """
         if time.monotonic() > self._deadline:
             self._pending.append(requests)
             raise KeyboardInterrupt
@@ -110,19 +119,19 @@ class Communicator:
                 raise self._failed()
 
     def kind(self, needed: Indices, width: int) -> MPI.Datatype:
-        """Return an MPI datatype of the rows `needed`, which need not be adjacent, of an array of this width."""
+        """Return an MPI datatype of the rows `needed` (numbers, perhaps not adjacent) of an array `width` wide."""
         kind = MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit()
         self._made.append(kind)
         return kind
 
     def sends(self, rows: Matrix | list[object], peer: int, tag: int) -> MPI.Prequest:
-        """Return a persistent send request (MPI_Send_init) of these rows to rank `peer`."""
+        """Return a persistent send request (MPI_Send_init) of the rows to rank `peer`; it is not started."""
         request = self._comm.Send_init(rows, peer, tag)
         self._made.append(request)
         return request
 
     def receives(self, buffer: Matrix, peer: int, tag: int) -> MPI.Prequest:
-        """Return a persistent receive request (MPI_Recv_init) from rank `peer` into the buffer."""
+        """Return a persistent receive request (MPI_Recv_init) from rank `peer` into `buffer`; it is not started."""
         request = self._comm.Recv_init(buffer, peer, tag)
         self._made.append(request)
         return request
@@ -152,7 +161,7 @@ class Communicator:
         return largest
 
     def exchange_bytes(self, outgoing: dict[int, Bytes]) -> dict[int, Bytes]:
-        """Send bytes of any length to each of these ranks; return what each of them sent here, by rank."""
+        """Send outgoing[r], bytes of any length, to each rank r in it; return {r: bytes that rank r sent here}."""
         requests = [self._comm.Isend([data, MPI.BYTE], peer, _MAIL) for peer, data in outgoing.items()]
         arrived: dict[int, Bytes] = {}
         status = MPI.Status()
@@ -171,9 +180,10 @@ class Communicator:
 
 
 def _done_soon(requests: Sequence[MPI.Request]) -> bool:
-    """Return whether requests are done within _LAST seconds: what a rank sent before it failed is still to come.
+    """Return whether all requests are done within _LAST seconds, after another rank has failed.
 
-    So ranks that all refuse the same thing after a collective each raise their own error.
+    Messages that the rank sent before it failed may still arrive, so ranks that all refuse the same thing after a
+    collective each raise their own error.
     """
     end = time.monotonic() + _LAST
     while not (done := MPI.Request.Testall(requests)) and time.monotonic() < end:
@@ -182,7 +192,7 @@ def _done_soon(requests: Sequence[MPI.Request]) -> bool:
 
 
 def _pause(looks: int) -> int:
-    """Yield the processor, or sleep after many `looks` at requests in vain; return looks + 1.
+    """Yield the processor, or sleep if requests were found not done `looks` times already; return looks + 1.
 
     MPI's own waiting never lets go of the processor, which others may need to send.
     """

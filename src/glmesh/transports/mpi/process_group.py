@@ -22,7 +22,7 @@ _CARRY = 2  # tag; 0 and 1 are those of rows and scalars
 
 
 class Ranks(Communicator, ProcessGroup):
-    """The process group of an MPI program, in which every rank hosts one block; by default of all its ranks."""
+    """The process group of an MPI program, in which every rank hosts one block; by default all ranks of the program."""
 
     simulates = False
 
@@ -36,7 +36,10 @@ class Ranks(Communicator, ProcessGroup):
             raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """Return the ids of this rank's nodes, an equal share of all, as a list of one block."""
+        """Return [ids of this rank's nodes]: one block with an equal share of all nodes; `n_blocks` is ignored.
+
+        Raise InvalidInput if there are fewer nodes than ranks.
+        """
         if n_nodes < self.size:
             raise InvalidInput(
                 f"{n_nodes} nodes on {self.size} ranks: give each rank one at least, or start fewer ranks"
@@ -48,13 +51,13 @@ class Ranks(Communicator, ProcessGroup):
         return MpiTransport(self, mixing, np.array_split(np.arange(mixing.n_nodes), self.size))
 
     def _sizes(self, own: int) -> Indices:
-        """All-gather of one number: return the `own` of each rank, shape (n_ranks,)."""
+        """All-gather of one whole number: return the `own` of each rank, shape (n_ranks,)."""
         sizes = np.zeros(self.size, np.int64)
         self.wait([self._comm.Iallgather(np.array([own], np.int64), sizes)])
         return sizes
 
     def _all(self, own: Bytes) -> list[Bytes]:
-        """All-gather of bytes: return the `own` of each rank, views of one array."""
+        """All-gather of bytes: return a list with the `own` of each rank, views of one array."""
         sizes = self._sizes(len(own))
         ends = np.cumsum(sizes)
         whole = np.empty(int(ends[-1]), np.uint8)
@@ -63,30 +66,33 @@ class Ranks(Communicator, ProcessGroup):
         return np.split(whole, ends[:-1])
 
     def all_gather_rows(self, parts: Sequence[npt.NDArray[D]]) -> npt.NDArray[D]:
-        """All-gather of arrays: return the rows of all ranks, concatenated in node order."""
+        """All-gather of arrays: return the rows of all ranks' `parts`, one array concatenated in node order."""
         own = np.ascontiguousarray(np.concatenate(list(parts)))
         whole = np.concatenate(self._all(own.reshape(-1).view(np.uint8)))
         return whole.view(own.dtype).reshape(-1, *own.shape[1:])
 
     def all_to_all(self, parts: list[T]) -> list[T]:
-        """All-to-all: send parts[j] to rank j; return what each rank sent here, in rank order."""
+        """All-to-all: send parts[j] to rank j; return a list with the entry that each rank sent here, by rank."""
         own = {peer: np.frombuffer(pickle.dumps(parts[peer], protocol=5), np.uint8) for peer in self._news}
         arrived = {peer: pickle.loads(data.data) for peer, data in self.exchange_bytes(own).items()}
         return [arrived.get(peer, parts[self.rank]) for peer in range(self.size)]
 
     def all_gather(self, parts: Sequence[T]) -> list[T]:
-        """All-gather: return the entries of all ranks, in node order."""
+        """All-gather: return one list with the entries of all ranks' `parts`, in node order."""
         own = np.frombuffer(pickle.dumps(list(parts)), np.uint8)
         return [one for data in self._all(own) for one in pickle.loads(data.data)]
 
     def fold_in(self, carry: Vector) -> Vector:
-        """Begin this rank's step of a fold: return `carry` at rank 0, elsewhere what the rank before passed on."""
+        """Begin this rank's step of a fold over ranks: return the vector that the rank before passed on.
+
+        At rank 0 that is `carry` itself; elsewhere `carry` is overwritten.
+        """
         if self.rank > 0:
             self.wait([self._comm.Irecv(carry, self.rank - 1, _CARRY)])
         return carry
 
     def fold_out(self, carry: Vector) -> Vector:
-        """End this rank's step of a fold: pass `carry` on to the next rank; return the last rank's, at all ranks."""
+        """End this rank's step of a fold over ranks: pass `carry` on; return, at all ranks, that of the last rank."""
         if self.rank < self.size - 1:
             self.wait([self._comm.Isend(carry, self.rank + 1, _CARRY)])
         self.wait([self._comm.Ibcast(carry, self.size - 1)])
@@ -107,7 +113,7 @@ class Ranks(Communicator, ProcessGroup):
         return any(self.all_gather([bool(flag)]))
 
     def gather(self, parts: list[T]) -> list[T] | None:
-        """Gather: return the entries of all ranks, in node order, at rank 0 and None elsewhere."""
+        """Gather: return one list with the entries of all ranks' `parts`, in node order, at rank 0; None elsewhere."""
         data = pickle.dumps(parts, protocol=5)
         sizes = self._sizes(len(data))
         if self.rank > 0:
@@ -121,7 +127,10 @@ class Ranks(Communicator, ProcessGroup):
         return whole
 
     def scatter(self, parts: list[T] | None) -> list[T]:
-        """Scatter: return a list with this rank's entry of rank 0's `parts`; an empty list is empty for all."""
+        """Scatter: return [the entry of rank 0's `parts` for this rank], or [] if rank 0's `parts` are too few.
+
+        `parts` is None at the other ranks.
+        """
         mine: list[list[T]] = []
         if self.rank == 0:
             assert parts is not None

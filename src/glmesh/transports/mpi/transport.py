@@ -37,7 +37,7 @@ class Lane:
 class MpiTransport:
     """The transport between this rank's nodes and those of other ranks.
 
-    `hosts` are the ids of the nodes on each rank, contiguous and ascending.
+    `hosts` has the ids of the nodes on each rank, contiguous and ascending.
     """
 
     carries: ClassVar[Contents] = Contents(
@@ -84,22 +84,22 @@ class MpiTransport:
 
     @property
     def neighbours(self) -> list[int]:
-        """Ranks with which rows are exchanged, ascending."""
+        """List of the ranks with which rows are exchanged, ascending."""
         return list(self._comes)
 
     def allocate(self, block: int, width: int) -> Matrix:
-        """Return a zeroed (n_hosted, width) array for this rank's rows, with room below for those of others."""
+        """Return a zeroed (n_hosted, width) array for this rank's rows, a view; others' rows arrive below it."""
         lane = self._lane(width, ROWS)
         self._lanes[id(lane.rows)] = lane
         return lane.own
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Do nothing: no exchange fails."""
+        """Do nothing: no exchange of this transport fails."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Exchange rows and mail with neighbouring ranks; return the halo of this rank's block.
+        """Exchange rows and mail with neighbouring ranks; return [the Halo of this rank's block].
 
-        Others wait for all that is done here, so most of it is prepared, or done while rows are under way.
+        `outboxes` has one Outbox. Other ranks wait for this one, so most is prepared, or done while rows are under way.
         """
         (mine,) = outboxes
         vectors = None if mine.vectors is None else self._lane_of(mine.vectors, ROWS)
@@ -118,7 +118,10 @@ class MpiTransport:
     def _prepare(
         self, key: tuple[int, int], vectors: Lane | None, scalars: Lane | None
     ) -> tuple[list[MPI.Prequest], Halo]:
-        """Return (requests to start, the halo that they fill) for exchanges along these lanes; kept under `key`."""
+        """Return (MPI requests to start, the Halo that they fill) for exchanges along these lanes; kept under `key`.
+
+        A lane is None if there are no vectors, or no scalars, to send.
+        """
         requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
         theirs = None if vectors is None else vectors.rows
         numbers = None if scalars is None else scalars.rows
@@ -127,7 +130,10 @@ class MpiTransport:
         return self._prepared[key]
 
     def _lane_of(self, own: Matrix, tag: int) -> Lane:
-        """Return the lane that these rows lie in, or one of two lanes, in turn, that they are copied to."""
+        """Return the lane, the array with its MPI requests, that the rows `own` lie in.
+
+        Rows that lie in none, shape (n_hosted, width), are copied to one of two lanes, in turn.
+        """
         lane = self._lanes.get(id(own.base))
         if lane is None:
             key = tag, own.shape[1]
@@ -152,7 +158,10 @@ class MpiTransport:
         return Lane(rows, rows[: self._size], requests, kinds)
 
     def _exchange_mail(self, mail: list[Mail]) -> list[Mail]:
-        """Return all mail that arrives, also between nodes of this rank, in the order of a single process."""
+        """Send mail to the ranks of the receivers; return all mail that arrives here, in the order of one process.
+
+        Mail between nodes of this rank is included.
+        """
         if mail:
             self.carries.check(Contents.of(Outbox(mail=mail)))
         by_rank: dict[int, list[Mail]] = {peer: [] for peer in [*self._comes, self._ranks.rank]}
@@ -164,7 +173,10 @@ class MpiTransport:
         return [one for _, some in sorted(received, key=lambda pair: pair[0]) for one in some]
 
     def _count(self, outbox: Outbox) -> None:
-        """Count traffic as the simulator does: a row over each link of its node, whoever hosts the other end."""
+        """Count the exchange and the bytes that this rank's nodes send over their links.
+
+        A row counts once per neighbour of its node, even where this rank hosts the neighbour, as in the simulator.
+        """
         numbers = 0 if outbox.vectors is None else self._links * outbox.vectors.shape[1]
         if outbox.scalars is not None:
             numbers += self._links * outbox.scalars.shape[1]
@@ -179,21 +191,28 @@ class MpiTransport:
         return len(self._rank_of)
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over the nodes of all ranks modulo 2^64, shape (N,), by an all-reduce of whole numbers."""
+        """Return the sums over all nodes modulo 2^64, shape (N,), by an all-reduce over ranks.
+
+        `contributions` has the (n_hosted, N) numbers of this rank's one block.
+        """
         (rows,) = contributions
         self._count_total(rows.shape[1])
         return self._ranks.all_sum(np.asarray(rows.sum(axis=0)))
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over the nodes of all ranks, shape (n,), by an all-reduce of whole numbers."""
+        """Return the maxima over all nodes, shape (n,), by an all-reduce over ranks.
+
+        `numbers` has the (n_hosted, n) whole numbers of this rank's one block.
+        """
         (rows,) = numbers
         self._count_total(rows.shape[1])
         return self._ranks.all_max(np.asarray(rows.max(axis=0)))
 
     def _count_total(self, numbers: int) -> None:
-        """Count the bytes of a total of `numbers` numbers as the simulator does: messages between neighbouring nodes.
+        """Count the exchanges and bytes of a total of `numbers` numbers per node, as in the simulator.
 
-        Those that nodes of this rank send are counted, though MPI sums by other messages.
+        Counted are the messages that this rank's nodes would send to their neighbours, though MPI sums by other
+        messages.
         """
         self.traffic.communications += self.routes.exchanges(numbers)
         self.traffic.bytes += int(self.routes.bytes_of(numbers)[self._nodes].sum())
@@ -205,18 +224,19 @@ class MpiTransport:
         self._lanes, self._copies, self._prepared = {}, {}, {}
 
     def state(self) -> dict[str, object]:
-        """Return the exchanges and bytes sent so far by this rank, as plain data, for a checkpoint."""
+        """Return {"communications", "bytes", "clock": None}: exchanges and bytes sent so far by this rank."""
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": None}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from the counts that `state` of another transport returned."""
+        """Replace the counts of exchanges and bytes by those that `state` of another transport returned."""
         self.traffic = Traffic(state["communications"], state["bytes"])
 
 
 def bundle(mail: list[Mail]) -> Bytes:
-    """Return messages, each with one PartialSum, as bytes: whole numbers that say what is where, then all arrays.
+    """Return messages, each with one PartialSum, as bytes: a table of whole numbers, then all arrays.
 
-    An array that several messages refer to is sent once.
+    The table has sender, receiver, fields and places of the arrays of each message. An array that several messages
+    refer to is sent once.
     """
     table: list[int] = []
     arrays: dict[tuple[int, int], tuple[int, Vector]] = {}  # place and content, by address and length
@@ -239,12 +259,12 @@ class _Arrays(Reader):
         self._arrays = iter(arrays)
 
     def array(self, kind: str, n: int) -> Vector:
-        """Return the next array; `kind` and `n` are not needed."""
+        """Return the next array of the message; `kind` and `n`, its type and length, are ignored."""
         return next(self._arrays)
 
 
 def unbundle(data: Bytes) -> list[Mail]:
-    """Return the messages that `bundle` made these bytes of."""
+    """Return the list of messages, each with one PartialSum, that `bundle` made these bytes of."""
     length = int(data[:8].view(np.int64)[0])
     whole, content = data[8 : 8 * (length + 1)].view(np.int64).tolist(), data[8 * (length + 1) :].view(np.float64)
     n_mail, n_arrays, *table = whole
