@@ -12,7 +12,7 @@ EXIT_CODES = {  # what they mean, in all commands
     REACHED: "done, as asked for",
     USAGE: "options, data, files or a site are wrong; one line says what",
     OUT_OF_ROUNDS: "out of rounds, or left behind, before the tolerance was reached",
-    PARTIAL: "done without the data of some site, or ended without it; the last line says whose",
+    PARTIAL: "done, or ended, without the data of some site; the last line says whose",
     INTERRUPTED: "interrupted or paused",
 }
 
