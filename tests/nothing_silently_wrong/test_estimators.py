@@ -183,6 +183,10 @@ REFUSED = {
         lambda: problem([(ROWS[["age"]], ILL), (ROWS[["bmi"]][::-1], ILL[::-1])], split="features"),
         r"part 1 has the rows of part 0 in another order \(row 0 is 59, expected 0\)",
     ),
+    "fit_nodes: targets in another order than their rows": (
+        lambda: logistic(changed(1, y=lambda y: y[::-1])),
+        r"y of part 1 has the rows of X of part 1 in another order \(row 0 is 39, expected 20\); sort both",
+    ),
     "fit_nodes: text in a column": (
         lambda: logistic(changed(1, lambda X: X.assign(sex="male"))),
         "part 1: X holds 'male' at row 0, column 'sex'; write numbers instead",

@@ -27,7 +27,7 @@ from glmesh.estimators.objective import Objective, TrainingData
 from glmesh.methods import Cola
 from glmesh.network import topology
 from glmesh.problem import Split
-from glmesh.problem.named import check_finite, check_known, in_order, named_matrix, target_name
+from glmesh.problem.named import check_finite, check_known, check_rows, in_order, named_matrix, target_name
 from glmesh.types import Data, SampleMatrix, Vector
 from glmesh.validation import one_of
 
@@ -108,6 +108,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise InvalidData(f"none of the {len(parts)} parts has a row; give at least one sample")
         objective = self._objective(TrainingData([data for data, _ in checked], pooled=False, split="features"))
         split = self._split_of_parts(objective)
+        check_rows([(part[0], part[1]) for part in parts], split)
         targets = [target_name(part[1]) for part in parts]
         ordered = in_order([(X, names) for (X, _, _), names in checked], targets, split)
         data = [(X, y, weight) for (X, _), ((_, y, weight), _) in zip(ordered, checked, strict=True)]
