@@ -31,7 +31,10 @@ class Addition:
     methods: dict[str, Contender] = field(default_factory=dict)
 
     def load(self, name: str) -> DataSet:
-        """Return the data set of this name, made by its function; y of two values becomes 1 (the larger) and -1."""
+        """Return the data set with this name, which its function in DATASETS makes.
+
+        If the labels y have two values, they become 1 (the larger) and -1.
+        """
         X, y = self.datasets[name]()
         y = np.asarray(y, dtype=np.float64)
         return DataSet(name, X, np.where(y == y.max(), 1.0, -1.0) if len(np.unique(y)) == 2 else y, "your own", True)
@@ -51,9 +54,10 @@ def read(path: str) -> Addition:
 
 
 def _contender(path: str, name: str, entry: Contender | Make) -> Contender:
-    """Return an entry of METHODS as a Contender.
+    """Return an entry of METHODS as a Contender; `entry` is one already, or a callable that returns a method.
 
-    Raise InvalidInput if it makes no object with `prepare` and `round`.
+    Raise InvalidInput, with the file's `path` and the entry's name, if the callable returns no object with `prepare`
+    and `round`.
     """
     contender = entry if isinstance(entry, Contender) else Contender(entry)
     made = contender.make()

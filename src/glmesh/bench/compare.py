@@ -61,10 +61,10 @@ class Race:
     left_out: dict[str, str]  # name to the reason why there is no trace
 
     def cost(self, name: str, goal: float, key: str) -> float:
-        """Return the median over seeds of the cost `key` at which contender `name` had reached `goal`.
+        """Return the median over seeds of what contender `name` had spent when it first reached `goal`.
 
-        `key` is a name of KEYS, such as "bytes"; `goal` is a relative suboptimality. The median is infinite if most
-        runs did not reach the goal.
+        `key` says what: "communications", "bytes", "seconds" or another name of KEYS. `goal` is a relative
+        suboptimality. The median is infinite if most runs did not reach the goal.
         """
         hits = [trace.first(goal) for trace in self.traces[name]]
         return float(np.median([np.inf if hit is None else hit[key] for hit in hits]))
@@ -75,14 +75,21 @@ class Race:
         return [name for name in self.traces if name not in self.ours and not name.startswith("CoLA")]
 
     def best_rival(self, goal: float, key: str) -> str | None:
-        """Return the name of the rival with the lowest `cost` of `key` to `goal`; None if no rival reached the goal."""
+        """Return the name of the rival that reached `goal` at the lowest cost; None if no rival did.
+
+        `key` names the cost, such as "bytes"; `goal` is a relative suboptimality. Rivals are the contenders that are
+        neither the library's own methods nor the published CoLA.
+        """
         reached = {name: self.cost(name, goal, key) for name in self.rivals}
         reached = {name: cost for name, cost in reached.items() if np.isfinite(cost)}
         return min(reached, key=lambda name: reached[name]) if reached else None
 
     @property
     def default(self) -> str:
-        """Return the name of the library's default method, with the split whose messages are shorter on this data."""
+        """Return the name of the contender that is the library's default method, split by features or by samples.
+
+        It is the split whose messages are shorter on this data.
+        """
         names = [name for name in self.ours if "default" in name and name in self.traces]
         m, p = self.data.X.shape
         preferred = "samples" if p < m else "features"
@@ -113,7 +120,7 @@ def races(plan: RacePlan, data: DataSet, say: Say = lambda _: None) -> Iterator[
 
 @dataclass(frozen=True, eq=False)
 class _Course:
-    """One objective on one data set and topology, on which `run` runs all contenders."""
+    """One objective on one data set and one topology, over which `run` runs all contenders of a plan."""
 
     plan: RacePlan
     problems: Mapping[Split, Problem]  # by the split that a contender asks for
@@ -144,14 +151,22 @@ class _Course:
         return traces, left_out
 
     def _check(self, contender: Contender) -> None:
-        """Raise UnsuitablePair for a contender whose split has no problem, or that is for kinks that are missing."""
+        """Raise UnsuitablePair for a contender that cannot, or need not, run on this objective.
+
+        It cannot if there is no problem in its split; it need not if it is only for penalties with kinks, and this one
+        is smooth.
+        """
         if contender.split in self.refused:
             raise UnsuitablePair(self.refused[contender.split])
         if not contender.has_use_for(self.problems[contender.split]):
             raise UnsuitablePair("is for objectives with a kink")
 
     def _trace(self, contender: Contender, seed: int) -> Trace:
-        """Return the quickest trace of a contender, or of its fallback if the contender ends above its start."""
+        """Return the Trace (costs and errors) of a contender with this seed.
+
+        If the contender ends with an error above that of zero coefficients and has a fallback, the fallback's Trace is
+        returned.
+        """
         problem = self.problems[contender.split]
         trace = self._quickest(problem, contender.make, seed)
         if contender.fallback is not None and not trace.last["of_start"] <= 1.0:
@@ -159,7 +174,10 @@ class _Course:
         return trace
 
     def _quickest(self, problem: Problem, make: Make, seed: int) -> Trace:
-        """Return the trace of the quickest, by seconds, of `plan.repeats` runs of a method with one seed."""
+        """Run a method `plan.repeats` times with one seed; return the Trace of the run with the fewest seconds.
+
+        `make()` returns the method.
+        """
         plan, watch = self.plan, Watch(min(GOALS), self.plan.max_communications, self.plan.max_seconds)
         where: dict[str, Any] = {"topology": self.topology, "n_nodes": plan.n_nodes, "seed": seed, "n_jobs": 1}
         runs = [follow(problem, make(), self.best, watch, **where) for _ in range(plan.repeats)]

@@ -39,12 +39,18 @@ class Contender:
     fallback: Make | None = None
 
     def has_use_for(self, problem: Problem) -> bool:
-        """Return whether the method is worth a run: False if `kinks_only` and the penalty is smooth."""
+        """Return whether the method is worth a run on the problem.
+
+        It is not if it is `kinks_only` and the problem's penalty is smooth.
+        """
         return not self.kinks_only or parts_of(problem.spec.penalty_of(None))[2] is not None
 
 
 def _tuned(method: Callable[..., Method[Any, Any]], *, kinks_only: bool = False, **options: object) -> Contender:
-    """Return a Contender with the best step of a grid ("auto"), and with theory's step as its fallback."""
+    """Return a Contender with a method whose step is the best of a grid ("auto"), and with theory's step as fallback.
+
+    `method` is called with `options` and the step; `kinks_only` leaves it out of smooth problems.
+    """
     make, fallback = partial(method, "auto", **options), partial(method, **options)
     return Contender(make, kinks_only=kinks_only, fallback=fallback)
 

@@ -33,7 +33,7 @@ class DataSet:
 
     @property
     def density(self) -> float:
-        """Return the share of the entries of X that are not zero, between 0 and 1."""
+        """Return the fraction of the entries of X that are not zero, in [0, 1]."""
         filled = self.X.nnz if sp.issparse(self.X) else np.count_nonzero(self.X)
         return float(filled) / float(self.X.shape[0] * self.X.shape[1])
 
@@ -125,9 +125,9 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool 
 
 
 def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Return the path of the first of the entry's files that exists in `folder`; None if no file or no folder is there.
+    """Return the path of the first file of a named data set that exists in `folder`; None if there is none.
 
-    The default folder is that of the environment variable GLMESH_DATA.
+    `folder` None is the folder in the environment variable GLMESH_DATA; without that, too, the result is None.
     """
     where = _folder(folder)
     if where is None:
@@ -136,7 +136,7 @@ def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | N
 
 
 def _folder(folder: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of the data files: the one named, else that of GLMESH_DATA; None if neither is given."""
+    """Return the folder of the data files: `folder`, else that in the environment variable GLMESH_DATA, else None."""
     named = folder if folder is not None else os.environ.get(VARIABLE)
     return Path(named) if named else None
 
@@ -149,9 +149,10 @@ def _unit_rows(X: SampleMatrix) -> SampleMatrix:
 
 
 def stand_in(m: int, p: int, per_row: int, *, seed: int) -> tuple[SampleMatrix, Vector]:
-    """Return (X, y), a random data set: m unit rows with `per_row` nonzeros of p features, and labels -1 and 1.
+    """Return (X, y), a random data set: X of shape (m, p) with `per_row` nonzeros a row, y labels -1 and 1.
 
-    Features are as frequent as words are (about 1/rank^0.8); labels come from sparse coefficients and noise.
+    Rows have norm 1. Features are as frequent as words are (about 1/rank^0.8); labels come from sparse coefficients and
+    noise.
     """
     rng = np.random.default_rng(seed)
     if per_row >= p:

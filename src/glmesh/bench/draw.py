@@ -61,7 +61,10 @@ class Panel:
             save(figure, folder / f"{self.name}{ending}", dpi=80, metadata=metadata)
 
     def _line(self, axes: Axes, x: str, trace: Trace, number: int) -> None:
-        """Draw one trace against `x` (a name of KEYS), in the colour and dash of its number."""
+        """Draw one trace into `axes`: a cost named `x`, such as "bytes", on the x axis, the panel's error on y.
+
+        `number` is the trace's place in the panel, and decides its colour and dash.
+        """
         across, up = trace.history[x], trace.history[self.y]
         if self.floor > 0 and (reached := up <= self.floor).any():
             end = int(np.argmax(reached)) + 1
@@ -76,7 +79,10 @@ class Panel:
 
 
 def _finish(axes: Axes, x: str, log_x: bool) -> None:
-    """Label the x axis of a plot, which shows `x` (a name of KEYS), and give it a log scale if asked."""
+    """Label the x axis of a plot, whose values are the cost named `x`, such as "bytes".
+
+    `log_x` gives that axis a log scale.
+    """
     from matplotlib.ticker import FuncFormatter
 
     if log_x:

@@ -14,7 +14,7 @@ _ROUNDS = 400  # [rounds] of each of the two attempts, at most
 
 @dataclass(frozen=True)
 class Reference:
-    """The lowest objective known of a problem, its duality gap, and the objective at w = 0."""
+    """The best that is known of a problem: the lowest objective, its duality gap, and the objective at w = 0."""
 
     objective: float  # the lowest known
     gap: float  # absolute duality gap: the optimum is at least objective - gap

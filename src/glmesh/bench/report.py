@@ -84,7 +84,7 @@ def write(plan: RacePlan, races: list[Race], folder: Path, *, pictures: bool = T
 
 
 def write_csv(path: Path, traces: Sequence[Trace]) -> None:
-    """Write traces to a CSV file: name and all KEYS, a line for each measurement, one trace below the other."""
+    """Write traces to a CSV file: a line for each measurement with the trace's name and all KEYS, trace after trace."""
     lines = [",".join(["name", *KEYS])]
     for trace in traces:
         for look in zip(*(trace.history[key].tolist() for key in KEYS), strict=True):
@@ -93,14 +93,20 @@ def write_csv(path: Path, traces: Sequence[Trace]) -> None:
 
 
 def _amount(cost: float, key: str) -> str:
-    """Return a cost as text, in the unit of `key` (a name of KEYS); a dash if it is infinite."""
+    """Return a cost as text: bytes with their unit, seconds to two digits, all else as a whole number.
+
+    `key` is the cost's name, such as "bytes"; an infinite cost becomes a dash.
+    """
     if not np.isfinite(cost):
         return "–"
     return size(cost) if key == "bytes" else f"{cost:,.0f}" if key != "seconds" else f"{cost:.2g}"
 
 
 def _costs(race: Race) -> str:
-    """Return a Markdown table of a race: costs of each contender to each goal, last suboptimality, and setting."""
+    """Return a Markdown table with a row per contender of a race: its costs to each goal, last error and setting.
+
+    Costs are communications, bytes, vectors per edge and seconds; the error is the relative suboptimality at the end.
+    """
     header = ["method"]
     for goal in GOALS:
         header += [f"communications to {goal:g}", f"bytes to {goal:g}", f"vectors per edge to {goal:g}"]
@@ -117,10 +123,11 @@ def _costs(race: Race) -> str:
 
 
 def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
-    """Return (bytes of our method `name` to the goal over the best rival's, whether that is only an upper bound).
+    """Return (ratio, bound): the bytes that our method `name` needs to reach `goal` over those of the best rival.
 
-    The ratio is an upper bound where no rival reached the goal: each needs more than it spent. It is infinite where our
-    method did not reach the goal.
+    `goal` is a relative suboptimality. `bound` is true where no rival reached the goal: the ratio is then only an upper
+    bound, because each rival needs more bytes than it spent. The ratio is infinite where our method did not reach the
+    goal.
     """
     rival, ours = race.best_rival(goal, "bytes"), race.cost(name, goal, "bytes")
     if rival is not None:
@@ -130,7 +137,7 @@ def _ratio(race: Race, goal: float, name: str) -> tuple[float, bool]:
 
 
 def ratios(races: list[Race]) -> str:
-    """Return a Markdown table, a row per race: bytes of our default, and of our best method, over the best rival's."""
+    """Return a Markdown table with a row per race: our bytes over the best rival's, for our default and our best."""
     header = ["problem", "our default"]
     for goal in GOALS:
         header += [f"best rival to {goal:g}", "default / rival, bytes", "best of ours / rival, bytes"]
@@ -146,23 +153,29 @@ def ratios(races: list[Race]) -> str:
 
 
 def _told(ratio: float, bound: bool) -> str:
-    """Return a ratio as text, "below ..." if it is only an upper `bound`, words if it is infinite."""
+    """Return a ratio of bytes, ours over the best rival's, as text: "below ..." if it is only an upper `bound`.
+
+    If the ratio is infinite, the text says who reached the goal: "neither" or "only the rival".
+    """
     if not np.isfinite(ratio):
         return "neither" if bound else "only the rival"
     return f"below {ratio:.3g}" if bound else f"{ratio:.3g}"
 
 
 def _met(ratio: float, bound: bool) -> str:
-    """Return "yes" if a ratio is at most TARGET, else "**no**", or "not known" if it is only an upper `bound`."""
+    """Return "yes" if the ratio (our bytes over the best rival's) is at most TARGET, else "**no**" or "not known".
+
+    It is not known where the ratio is only an upper `bound`.
+    """
     if ratio <= TARGET:
         return "yes"
     return "not known" if bound else "**no**"
 
 
 def _reasons(races: list[Race]) -> list[str]:
-    """Return Markdown lines on each race where our default may need more than TARGET of the best rival's bytes.
+    """Return lines of Markdown about races where our default needs, or may need, too many bytes.
 
-    The list is empty if there is no such race.
+    Too many are more than TARGET of those of the best rival. The list is empty if there is no such race.
     """
     lines, goal = [], min(GOALS)
     for race in races:

@@ -37,18 +37,21 @@ class Trace:
     setting: str = ""  # what the method chose by itself, in words
 
     def first(self, goal: float, key: str = "suboptimality") -> dict[str, float] | None:
-        """Return name of KEYS -> number at the first look with `key` at or below `goal`; None if no look has."""
+        """Return {name: number} of all costs and errors at the first measurement at which `key` is at most `goal`.
+
+        `key` is one of the names, such as "suboptimality". None: there is no such measurement.
+        """
         hit = np.flatnonzero(self.history[key] <= goal)
         return None if not len(hit) else {name: float(values[hit[0]]) for name, values in self.history.items()}
 
     @property
     def last(self) -> dict[str, float]:
-        """Return name of KEYS -> number at the last look."""
+        """Return {name: number} of all costs and errors at the last measurement of the run."""
         return {name: float(values[-1]) for name, values in self.history.items()}
 
     @property
     def bytes_per_edge(self) -> Vector:
-        """Return the bytes sent so far over a directed link, on average, at each look; shape (n_looks,)."""
+        """Return the bytes sent so far over a directed link, on average, at each measurement; shape (n_looks,)."""
         return np.asarray(self.history["bytes"] / max(self.edges, 1))
 
 
@@ -64,15 +67,16 @@ class Watch:
     every_round: bool = False  # look after every round, not at a few dozen of them
 
     def goes_on(self, look: dict[str, float], spent: float) -> bool:
-        """Return whether a run goes on after `look`: its `goal_key` is finite and above the goal, and `out` is False.
+        """Return whether a run goes on: its error is above the goal, and neither communications nor time are used up.
 
-        `spent` are the seconds of processor time so far.
+        `look` has the measurements of now by name, `spent` is the processor time so far in seconds. A run whose error
+        is not finite ends.
         """
         error = look[self.goal_key]
         return bool(np.isfinite(error) and error > self.goal) and not self.out(look["communications"], spent)
 
     def out(self, communications: float, spent: float) -> bool:
-        """Return whether the communications or the seconds of processor time (`spent`) are used up."""
+        """Return whether a run has used up its communications or its processor time; `spent` is that time in seconds."""
         return communications >= self.max_communications or spent >= self.max_seconds
 
 
@@ -123,9 +127,9 @@ def follow(
 
 
 def _look(run: Run, best: Reference, watch: Watch, spent: float) -> dict[str, float]:
-    """Return name of KEYS -> number for a run now: costs so far and errors.
+    """Return {name: number} of a run's costs and errors now; NaN where something is not measured.
 
-    "vectors" is NaN, as are measures not asked for.
+    `best` is the proven optimum, `watch` says what to measure, `spent` is the processor time so far in seconds.
     """
     value = objective_of(run)
     measures = run.measure() if watch.consensus else None

@@ -36,7 +36,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run all comparisons of `glmesh bench`, write the report anew after each, and return the exit code."""
+    """Run all comparisons of `glmesh bench`, write the report anew after each; return the exit code."""
     from glmesh.bench import addition, data, report
     from glmesh.bench.compare import RacePlan, races
     from glmesh.bench.contenders import CONTENDERS

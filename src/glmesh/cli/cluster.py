@@ -27,7 +27,7 @@ _SENTINEL = "import sys; said = sys.stdin.read(); sys.stderr.write('' if said.en
 
 
 def launched() -> int:
-    """Return the number of ranks that an mpiexec started, of which this process is one; 1 without an mpiexec."""
+    """Return the number of ranks that an mpiexec started, this process being one of them; 1 without an mpiexec."""
     sizes = (os.environ.get(name, "") for name in _SIZES)
     return next((int(size) for size in sizes if size.isdecimal()), 1)
 
@@ -35,11 +35,12 @@ def launched() -> int:
 def run(options: Namespace, command: Callable[[Namespace, ProcessGroup], int]) -> int:
     """Call `command(options, ranks)` on every rank of an MPI program; return the exit code of this rank.
 
-    All ranks compare their options first. Of the ranks that fail, the first prints the error; ranks other than 0 are
-    quiet.
+    All ranks compare their options first. If several ranks fail, the first of them prints its error. Ranks other than 0
+    print nothing else.
     """
 
     def work(with_all: ProcessGroup) -> int:
+        """Compare the options of all ranks, then return the exit code of `command` at this rank."""
         require_same(with_all, versions() | _said(options), {"--runtime": "add --runtime mpi at all ranks"})
         if options.runtime != "mpi":
             raise InvalidInput(
@@ -60,13 +61,14 @@ def fail(error: GlmeshError) -> int:
     """
 
     def work(with_all: ProcessGroup) -> int:
+        """Raise the error of this rank, after the ranks have met, so that all of them end."""
         raise error
 
     return _together(work)
 
 
 def _together(work: Callable[[ProcessGroup], int]) -> int:
-    """Call `work(all ranks)` and return its exit code at this rank.
+    """Call `work(ranks)` with the group of all MPI ranks; return its exit code at this rank.
 
     If it fails, one rank prints the error; ranks that have not heard of it within PATIENCE seconds are ended.
     """
@@ -108,7 +110,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _said(options: Namespace) -> dict[str, object]:
-    """Return option -> value of all options that ranks must have alike, and "the file" -> words on the data file."""
+    """Return {option: value} of all options that ranks must have alike, with words on the data file as "the file"."""
     said = {"DATA" if name == "data" else f"--{name.replace('_', '-')}": value for name, value in vars(options).items()}
     said = {name: value for name, value in said.items() if name not in _OWN}
     if "{rank}" not in options.data:
@@ -117,7 +119,10 @@ def _said(options: Namespace) -> dict[str, object]:
 
 
 def _identity(path: str) -> str:
-    """Return a text that tells files apart: path, size and a digest of the first and last _ENDS bytes, or the error."""
+    """Return a text that tells two files apart: size and a digest of the first and last _ENDS bytes, after the path.
+
+    If the file cannot be read, the text is the error.
+    """
     try:
         with open(path, "rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -129,7 +134,7 @@ def _identity(path: str) -> str:
 
 
 class Sentinel:
-    """A context in which a small process beside rank 0 stands by, to say how to go on if all ranks are killed."""
+    """A context in which a small process runs beside rank 0; if all ranks are killed, it prints how to go on."""
 
     def __init__(self, options: Namespace, *, on: bool) -> None:
         path = None if options.checkpoint is None else Path(options.checkpoint, CHECKPOINT)

@@ -98,7 +98,7 @@ def _files(folder: str) -> int:
 
 
 def _certificate(result: Result) -> str:
-    """Return sentences for people: the gap that the nodes proved, and the rounds and bytes that this took."""
+    """Return sentences for people on a run: the gap that the nodes proved, and the rounds and bytes that this took."""
     return (
         "Every node knows, from messages of its neighbours alone, that the objective\n"
         f"is within {result.gap:.3g} ({result.relative_gap:.4%}) of the best possible.\n"
@@ -108,7 +108,10 @@ def _certificate(result: Result) -> str:
 
 
 def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
-    """Return a table for people: objective and nonzeros of the nodes' Lasso and of scikit-learn's on pooled data."""
+    """Return a table for people: objective and nonzeros of the nodes' Lasso, and of scikit-learn's on pooled data.
+
+    X has shape (m, p), y has shape (m,), alpha is the weight of the penalty as glmesh scales it.
+    """
     from sklearn.linear_model import Lasso
 
     # scikit-learn divides the loss by the number of samples
@@ -129,7 +132,7 @@ def _comparison(result: Result, X: Matrix, y: Vector, alpha: float) -> str:
 
 
 def _curve(result: Result) -> str:
-    """Return a plot in text: relative duality gap against communications."""
+    """Return a plot made of text: the run's relative duality gap against communications."""
     history = result.history
     return plot.curve(
         history["communications"],

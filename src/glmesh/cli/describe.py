@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
 
 
 def _summary(options: Namespace, table: DataTable, findings: list[DataFinding]) -> list[tuple[str, str]]:
-    """Return (name, text) lines on the file as a whole: how it was read, rows, features, ids, weights, target."""
+    """Return pairs (name, text) on a data file as a whole: how it was read, rows, features, ids, weights, target."""
     lines = [("read as", table.read_as), ("rows", f"{table.m:,}"), ("features", f"{table.X.shape[1]:,}")]
     lines += [("left out", listed(table.left_out))] if table.left_out else []
     if options.ids:
@@ -73,7 +73,7 @@ def _summary(options: Namespace, table: DataTable, findings: list[DataFinding]) 
 
 
 def _columns(table: DataTable) -> list[str]:
-    """Return the lines of a table of the features: name, kind, missing values, least and largest value."""
+    """Return lines of text, a table with a row per feature: name, kind, missing values, least and largest value."""
     lines = [("column", "kind", "missing", "least", "largest")]
     texts = {one.name: one for one in table.text_columns}
     for k, name in enumerate(table.columns[:_SHOWN]):

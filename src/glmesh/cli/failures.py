@@ -47,9 +47,9 @@ def plan_text(plan: Plan | None) -> str:
 
 
 def checkpoint_output(options: Namespace) -> str | None:
-    """Return the path that --checkpoint writes first, None without the option.
+    """Return the path that the option --checkpoint will write to first, None without the option.
 
-    The path is the folder of the option, or the checkpoint file in it if the folder exists.
+    It is the folder that the option names or, if the folder exists, the checkpoint file in it.
     """
     if options.checkpoint is None:
         if options.checkpoint_every is not None:
@@ -90,9 +90,9 @@ def make_checkpoint(options: Namespace) -> Path | None:
 
 
 def told(result: Result) -> list[tuple[str, str]]:
-    """Return (name, text) lines for the summary of `train`: members, absences, events, skipped subproblems.
+    """Return pairs (name, text) for the summary of `train`: members, absences, events, skipped subproblems.
 
-    The list is empty for a run without absences, events and skipped subproblems.
+    The list is empty for a run without any of them.
     """
     lines = []
     presence = result.presence

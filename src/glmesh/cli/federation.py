@@ -152,7 +152,11 @@ def _init(options: Namespace) -> int:
 
 
 def _check_gone(gone: str | None, *, by_totals: bool) -> None:
-    """Raise InvalidInput, with a remedy, if --gone is a word of gossip with totals, or one of totals with gossip."""
+    """Raise InvalidInput, which says what would do, if the value of --gone does not go with the federation's method.
+
+    `gone` says what becomes of sites that never return, None if not given; `by_totals`: the sites learn from totals,
+    not by gossip. Each has words of its own for it.
+    """
     if by_totals and gone in ("freeze", "reset"):
         raise InvalidInput(f"--gone {gone} is for gossip; with totals write --gone wait, or --gone without")
     if not by_totals and gone in ("wait", "without"):
@@ -160,7 +164,7 @@ def _check_gone(gone: str | None, *, by_totals: bool) -> None:
 
 
 def _other_split(problem: "ProblemPart") -> str:
-    """Return words that advise the other split if the problem can be solved with it; empty if it cannot."""
+    """Return words that advise the other split (by samples, by features) if it suits the problem; "" if it does not."""
     other = "features" if problem.split == "samples" else "samples"
     try:
         replace(problem, split=other).model()
@@ -171,7 +175,7 @@ def _other_split(problem: "ProblemPart") -> str:
 
 
 def _like(options: Namespace, problem: "ProblemPart") -> "Contract | None":
-    """Return the contract that the file of --like keeps, None without the option: target, columns and labels."""
+    """Return the contract (target, columns and labels) of the file that --like names; None without the option."""
     from glmesh.contract import Contract
     from glmesh.files.data_files import read_table
 
@@ -239,7 +243,7 @@ def _add(options: Namespace) -> int:
 
 
 def _node_file(options: Namespace, name: str, data: str) -> dict[str, str | int]:
-    """Return key -> value of the node file of member `name`; keys without a value are left out."""
+    """Return {key: value} of the node file of member `name`, whose table is `data`, without keys that have no value."""
     entries = {
         "name": name,
         "federation": Path(options.file).name,
@@ -279,5 +283,5 @@ def _check(options: Namespace) -> int:
 
 
 def _data_text(contract: "Contract") -> str:
-    """Return a text on the contract of a federation file: its target and columns."""
+    """Return words for people on the contract of a federation file: its target and its columns."""
     return f"target {contract.target or 'in the last column'}, {listed(contract.names) or 'columns of each site'}"

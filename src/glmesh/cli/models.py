@@ -39,7 +39,7 @@ class ModelChoice:
 
 
 def choose(options: Namespace) -> ModelChoice:
-    """Return the Choice that the options of `train` ask for: loss, penalty and possible splits.
+    """Return the ModelChoice that the options of `train` ask for: loss, penalty and possible splits.
 
     InvalidInput or UnsuitablePair is raised, before any data is read, if --model, --loss, --penalty, --split, ... do
     not go together; a split that was asked for is never changed.
@@ -70,14 +70,20 @@ def choose(options: Namespace) -> ModelChoice:
 
 
 def _needs_features(options: Namespace) -> str:
-    """Return the option, --stop certificate or --faults, that makes an intercept need a split by features; else ""."""
+    """Return the option that makes an intercept need a split by features, if one was given; "" if not.
+
+    Such options are "--stop certificate" and "--faults".
+    """
     if not options.intercept:
         return ""
     return "--stop certificate" if options.stop == "certificate" else "--faults" if options.faults else ""
 
 
 def _intercept_by_samples(option: str, splits: tuple[Split, ...]) -> UnsuitablePair:
-    """Return the error for --intercept with `option` split by samples; `splits` are those that the loss allows."""
+    """Return (not raise) the error that `option` and --intercept do not go together when split by samples.
+
+    `splits` are the splits that the loss allows.
+    """
     remedy = "--split features, " if "features" in splits else ""
     return UnsuitablePair(
         f"--intercept does not go with {option} split by samples; use {remedy}"

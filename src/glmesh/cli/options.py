@@ -72,9 +72,10 @@ def examples(*lines: str, after: str = "") -> str:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """Return a converter for argparse, from text to a whole number >= `least`."""
+    """Return a function for argparse that turns text into a whole number >= `least`, or raises ArgumentTypeError."""
 
     def convert(text: str) -> int:
+        """Return the whole number that `text` is; raise ArgumentTypeError if it is none, or less than `least`."""
         try:
             value = int(text)
         except ValueError:
@@ -87,10 +88,11 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False) -> Callable[[str], float]:
-    """Return a converter for argparse, from text to a finite number in [least, most]; not 0 if `positive`."""
+    """Return a function for argparse that turns text into a finite number in [least, most], not 0 if `positive`."""
     bounds = "> 0" if positive else f">= {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
 
     def convert(text: str) -> float:
+        """Return the number that `text` is; raise ArgumentTypeError if it is none or out of the range."""
         try:
             value = float(text)
         except ValueError:

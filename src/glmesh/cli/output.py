@@ -29,7 +29,7 @@ def count(n: int, what: str) -> str:
 
 
 def rows(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return pairs (name, value) as text, a line each in two aligned columns."""
+    """Return pairs (name, value) as one text, a line for each pair, in two aligned columns."""
     pairs = list(pairs)
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"  {name:<{width}}   {value}" for name, value in pairs)

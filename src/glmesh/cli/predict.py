@@ -93,9 +93,9 @@ def _check(options: Namespace, model: Model) -> None:
 
 
 def _read(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
-    """Return (table, remarks): the samples with the model's features in the order of its coefficients.
+    """Return (table, remarks): the samples of DATA, with the model's features as columns, in the model's order.
 
-    The table has y if the file has it. Remarks are sentences on what was done to the columns.
+    The table has y if the file has it. Remarks are sentences for people on what was done to the columns.
     """
     contract = model.contract
     if contract is None or model.names is None:
@@ -106,7 +106,10 @@ def _read(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
 
 
 def _table(options: Namespace, model: Model, target: str | None, *, has_target: bool) -> DataTable:
-    """Return the data file as a table, columns as they stand; unless `has_target`, its y may be None."""
+    """Return the data file as a table with its columns in the file's order.
+
+    `target` names the column of y, None: the default one. Unless `has_target`, the table's y may be None.
+    """
     return read_table(
         options.data,
         target=target,
@@ -128,9 +131,10 @@ def _index_base(options: Namespace, model: Model) -> IndexBase:
 
 
 def _by_position(options: Namespace, model: Model) -> tuple[DataTable, list[str]]:
-    """Return (table, remarks) for a model without names, which takes p columns by position.
+    """Return (table, remarks) for a model without names, which takes the first p columns as its features.
 
-    One more column behind these is taken for y, unless --target names another. Remarks are sentences on that.
+    One more column behind these is taken for y, unless --target names another. Remarks are sentences for people on
+    that.
     """
     p = model.coef.shape[-1]
     known = options.target or (model.contract.target if model.contract is not None else "") or None
@@ -187,14 +191,17 @@ def _missing(table: DataTable, row: int) -> InvalidData:
 
 
 def _line(value: str | float | list[float]) -> str:
-    """Return a prediction as a line: a label as it is, a whole number without a point, probabilities with commas."""
+    """Return a prediction as a line: a label as it is, a whole number without ".0", probabilities with commas."""
     if isinstance(value, list):
         return ",".join(map(repr, value))
     return value if isinstance(value, str) else repr(value).removesuffix(".0")
 
 
 def _report(options: Namespace, model: Model, predictions: Labels, table: DataTable, whole: Flags) -> None:
-    """Print to stderr how many predictions were made and, if y is known, how well they agree with it."""
+    """Print to stderr how many predictions were made and, if y is known, how well they agree with it.
+
+    `whole` has shape (m,), True for rows without missing values; the others have no prediction.
+    """
     text = f"{count(len(predictions), 'prediction')}{f' in {options.out}' if options.out else ''}"
     empty = int((~whole).sum())
     if empty:
@@ -214,7 +221,7 @@ def _report(options: Namespace, model: Model, predictions: Labels, table: DataTa
 
 
 def _comparable(y: Labels, model: Model) -> Labels:
-    """Return labels y in the type of the model's classes: where those are texts, numbers become texts too."""
+    """Return the labels y, shape (m,), in the type of the model's classes: as texts where classes are texts."""
     if not isinstance((model.classes or (0.0,))[0], str):
         return y
     return np.array([label if isinstance(label, str) else f"{label:.17g}" for label in y.tolist()], dtype=np.str_)
@@ -226,7 +233,7 @@ def _are_labels(table: DataTable, model: Model) -> bool:
 
 
 def score(model: Model, predictions: Labels, y: Labels) -> tuple[str, str] | None:
-    """Return (name, text) on how well predictions agree with y; None if y has other labels than the model.
+    """Return (name, text) on how well predictions agree with y; None if y has labels that the model does not know.
 
     A classifier has ("accuracy", per cent and counts), a regression ("R2", value and root mean squared error).
     """

@@ -84,7 +84,10 @@ class Progress:
         return time.perf_counter() - self._began
 
     def _look(self, run: "Run") -> float:
-        """Return the relative gap of a run, proven or measured as `stop` asks; infinite if there is none yet."""
+        """Return the relative gap of a run: the proven one if `stop` is "certificate", else the measured one.
+
+        It is infinite if there is none yet.
+        """
         if self._stop == "certificate":
             return certified(run.certificate)
         measures = run.measure()
@@ -115,5 +118,5 @@ def certified(certificate: "Certificate | None") -> float:
 
 
 def _columns() -> int:
-    """Return the characters of a terminal line but one, since some terminals wrap in their last column."""
+    """Return how many characters a line may have: those of the terminal less one, as some wrap in the last column."""
     return shutil.get_terminal_size().columns - 1

@@ -44,7 +44,7 @@ def run(options: Namespace) -> int:
 
 
 def ended_text(figures: "Figures") -> str:
-    """Return a line on how a node ended: "alice: finished, certified 8.4e-08, without dora (3 of 4 sites). ..."."""
+    """Return a line on how a node ended, such as "alice: finished, certified 8.4e-08, without dora (3 of 4 sites)"."""
     from glmesh.federation.node.training import without_text
 
     gap, good = figures.get("certificate"), figures["outcome"] in ("certified", "alone")

@@ -67,9 +67,10 @@ def run(options: Namespace) -> int:
 
 
 def _info(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
-    """Return (name, text) lines on a network: neighbours, links, diameter and how fast it mixes.
+    """Return pairs (name, text) on a network: neighbours, links, diameter and how fast it mixes.
 
-    `exact` is the largest number of nodes whose diameter is known exactly.
+    `weights` has the mixing matrix, `diameter` is in links, and `exact` the largest number of nodes for which it is
+    exact.
     """
     degrees = weights.degrees
     low, high = int(degrees.min()), int(degrees.max())
@@ -87,7 +88,10 @@ def _info(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
 
 
 def _per_digit(beta: float) -> str:
-    """Return, as text, the exchanges in which disagreement falls to a tenth: ln 10 / -ln beta, rounded up."""
+    """Return, as text, how many exchanges make disagreement ten times smaller: ln 10 / -ln beta, rounded up.
+
+    beta is the second largest absolute eigenvalue of the mixing matrix, in [0, 1].
+    """
     return f"{math.ceil(math.log(10) / -math.log(beta)) if beta > 1e-12 else 1:,}"
 
 

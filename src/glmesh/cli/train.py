@@ -117,7 +117,10 @@ def train(options: Namespace, processes: ProcessGroup) -> int:
 
 
 def _problem(options: Namespace, choice: ModelChoice, rows: RowsRead, processes: ProcessGroup) -> tuple[Problem, Shape]:
-    """Return (problem, (samples, features, nonzeros or None if dense)) of the samples of all processes."""
+    """Return (problem, shape) of the samples of all processes; `rows` are those that this process has read.
+
+    The shape is (samples, features, nonzeros), with None for the nonzeros of dense data.
+    """
     fit: dict[str, Any] = {
         "loss": choice.loss,
         "penalty": choice.penalty,
@@ -143,7 +146,7 @@ def exit_code(result: Result) -> int:
 
 
 def _what_to_fit(options: Namespace) -> Exception:
-    """Return the InvalidInput for options with both or neither of --model and --loss."""
+    """Return (not raise) the InvalidInput for options that have both --model and --loss, or neither."""
     if options.model:
         return InvalidInput("--model and --loss exclude each other; --model NAME stands for a loss and a penalty")
     return InvalidInput(f"say what to fit: --model NAME ({', '.join(MODELS)}) or --loss NAME")
@@ -156,7 +159,10 @@ def _tell(options: Namespace, text: str) -> None:
 
 
 def _introduction(options: Namespace, choice: ModelChoice, shape: Shape, split: Split, rows: RowsRead) -> str:
-    """Return lines of text on the data, the objective and the network, to be printed before the run."""
+    """Return the text that is printed before the run: lines on the data, the objective and the network.
+
+    `shape` is (samples, features, nonzeros or None) of all processes together.
+    """
     stored = f", {count(shape[2], 'nonzero')}" if shape[2] is not None else ""
     intercept = ", with an intercept" if options.intercept else ""
     chosen = f"  split auto: by {split}, {choice.why(split, *shape[:2])}\n" if options.split == "auto" else ""
@@ -169,7 +175,7 @@ def _introduction(options: Namespace, choice: ModelChoice, shape: Shape, split: 
 
 
 def _named(contract: Contract | None) -> str:
-    """Return words on target, labels and weights of a contract, or on how columns are found; "" for contract None."""
+    """Return words on the target, labels and weights of a contract, or on how columns are found; "" for None."""
     if contract is None:
         return ""
     if contract.index_base is not None:
@@ -225,9 +231,9 @@ def _write(options: Namespace, model: Model, result: Result) -> None:
 
 
 def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
-    """Return (name, text) lines on the relative gap reached and asked for.
+    """Return pairs (name, text) on the relative gap that was reached, and the one that was asked for.
 
-    With `certifying` that is the proven gap, and the measured one too where the nodes could not prove enough.
+    With `certifying` it is the gap that the nodes proved, and the measured one too where they could not prove enough.
     """
     wanted = f" (asked for {result.tol:g})" if result.tol is not None else ""
     measured = ("relative gap", f"{result.relative_gap:.2e}{'' if certifying else wanted}")
@@ -238,7 +244,7 @@ def _gaps(result: Result, *, certifying: bool) -> list[tuple[str, str]]:
 
 
 def _choices(result: Result) -> list[tuple[str, str]]:
-    """Return (name, text) lines on the accelerations that the method switched to, each with its round and why."""
+    """Return pairs (name, text) on the accelerations that the method switched to, each with its round and why."""
     told = [f"{name}{f' from round {round:,}' if round else ''} ({why})" for round, name, why in result.story]
     return [("acceleration" if not place else "", line) for place, line in enumerate(told)]
 

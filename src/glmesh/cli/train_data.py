@@ -32,9 +32,10 @@ class RowsRead:
 
 
 def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> RowsRead:
-    """Read DATA, or the rows of it that are this rank's, with columns in the order that all ranks share, by name.
+    """Return the samples of DATA, or those of them that this rank reads, with columns in an order that all ranks share.
 
-    InvalidData or Mismatch, which name line and column, are raised for a value that is missing or no number.
+    Columns of a table go by name. InvalidData or Mismatch, which name line and column, are raised for a value that is
+    missing or no number.
     """
     path = options.data.replace("{rank}", str(processes.rank)) if options.runtime == "mpi" else options.data
     if options.runtime == "mpi" and not (is_table(path) and path != options.data):
@@ -63,7 +64,7 @@ def read(options: Namespace, processes: ProcessGroup, *, classifies: bool) -> Ro
 
 
 def _read_part(options: Namespace, processes: ProcessGroup, path: str) -> RowsRead:
-    """Return the rows of svmlight text or of an .npz that are this rank's.
+    """Return the rows of the file `path`, svmlight text or an .npz, that are for this rank to read.
 
     InvalidInput is raised for --sample-weight and --ids, which name columns of a table.
     """
@@ -93,7 +94,7 @@ def _nameless(index_base: int | None) -> Contract | None:
 
 
 def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Contract:
-    """Return the contract that the tables of all ranks keep.
+    """Return the contract (names, target and labels) that the tables of all ranks keep; `offer` is this rank's own.
 
     Mismatch, which names a rank whose table differs, is raised at all ranks.
     """
@@ -108,9 +109,10 @@ def _agreed(offer: Contract, processes: ProcessGroup, *, classifies: bool) -> Co
 
 
 def _check_labels(table: DataTable, labels: tuple[str | float, ...], place: str, first: int) -> None:
-    """Raise InvalidData unless there are two labels over all files; if more, name a row with the rarest of this file.
+    """Raise InvalidData unless `labels`, those of all files, are exactly two.
 
-    A `place` is a "line" of a file or a "row" of a matrix; `first` is that of the first sample.
+    If there are more, the message names a row with the label that is rarest in this file. `place` is what a row of the
+    table is called, "line" of a file or "row" of a matrix; `first` is the number of the first.
     """
     what = f"{table.where}: {'y' if table.target is None else f'the target {table.target!r}'} has"
     if len(labels) == 1:

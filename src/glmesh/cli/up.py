@@ -104,7 +104,10 @@ class _Federation:
         return sum(node.poll() is None for node in self.nodes.values())
 
     def _progress(self, entries: list[Figures]) -> str:
-        """Return words on round and proven gap in a node's last history entry, or that nodes are starting."""
+        """Return words on round and proven gap in the last of a node's history `entries`.
+
+        That nodes start if there is none.
+        """
         if not entries:
             return f"{self._running()} nodes are starting"
         last = entries[-1]
@@ -149,7 +152,7 @@ class _Federation:
         return any(event["event"] == "end" and event.get("outcome") in ("certified", "alone") for event in events)
 
     def _failure(self, name: str) -> str:
-        """Return a line on a node that failed: its exit code, and the reason if its log has one."""
+        """Return a line on the node `name`, which failed: its exit code, and the reason if its log has one."""
         events = lines_since(self.sites[name].state / "log.jsonl", self.started)
         whys = [f": {event['why']}" for event in events if event["event"] in ("error", "end")]
         return f"{name} ended with code {self.nodes[name].returncode}{whys[-1] if whys else ''}"

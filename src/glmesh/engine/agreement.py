@@ -48,9 +48,11 @@ def versions() -> dict[str, object]:
 
 
 def of_problem(problem: Problem) -> dict[str, object]:
-    """Return {name: value} of all that processes must have in common of a problem: objective, shapes, names, data.
+    """Return {name: value} of what all processes must have alike in a problem: loss, penalty, split, shapes and data.
 
-    For a Shard, whose data is each process's own: the objective, the number of variables and the partition.
+    The names are those that a message uses, such as "loss" or "alpha"; a value is plain data or an array. For a Shard,
+    the problem of a process that holds only a part of the data, it has the number of variables and who holds which
+    columns in place of the data.
     """
     spec = problem.spec
     said: dict[str, object] = {
@@ -66,9 +68,10 @@ def of_problem(problem: Problem) -> dict[str, object]:
 
 
 def of_fields(name: str, value: object) -> dict[str, object]:
-    """Return {name: value to compare}: for a dataclass its class name and every field, as "method.gamma".
+    """Return a dict of values to compare, under names that begin with `name`.
 
-    For any other value {name: value}.
+    For a dataclass it has its class name under `name` and each field under "name.field", such as "method.gamma"; for
+    any other `value` it is {name: value}.
     """
     if not is_dataclass(value) or isinstance(value, type):
         return {name: value}
@@ -83,7 +86,11 @@ def digest(tree: object) -> str:
 
 
 def _spoken(value: object) -> str:
-    """Return a value as text for a message: plain values as written, all others as a digest of 8 digits."""
+    """Return a value as text for an error message.
+
+    Text and numbers are written out, in at most _LONGEST characters; shapes as "3 x 4"; any other value, such as an
+    array, becomes "(digest ...)" with 8 hexadecimal digits.
+    """
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -107,7 +114,9 @@ def _plain(value: Any) -> object:
 
 
 def _feed(hasher: hashlib.blake2b, tree: object) -> None:
-    """Update `hasher` with the types and values in `tree`: nested plain data, arrays and dataclasses."""
+    """Update `hasher` with the types and values in `tree`, recursively: dicts, sequences, arrays, dataclasses, plain
+    values.
+    """
     if isinstance(tree, np.generic):
         tree = tree.item()  # as it is after reading a file
     if isinstance(tree, np.ndarray):

@@ -40,9 +40,10 @@ def write(path: str | PathLike[str], tree: dict[str, object]) -> None:
 
 @dataclass(frozen=True)
 class Saved:
-    """Identity, history and anchors of a run: the content of a checkpoint beside the nodes and their transport.
+    """What a checkpoint holds of a run beside its nodes and transport: the run's identity, history and anchors.
 
-    `save` writes them; `restore` compares the identity, and fills both lists with those of the file.
+    `save` writes them to the file; `restore` compares the identity with that of the file, and overwrites both lists
+    with the file's. An anchor is the value near which a free (unpenalised) intercept is held while the rest is solved.
     """
 
     identity: dict[str, str]  # digests that `identity` returns
@@ -51,9 +52,10 @@ class Saved:
 
 
 def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike[str], *, data: bool) -> None:
-    """Write a run to a checkpoint file, with its data if `data`.
+    """Write a run to the checkpoint file at `path`, with its data if `data` is true; return nothing.
 
-    All processes call it; the first one writes, and the others wait for it.
+    All processes that host the run call it together: the first one writes, and the others wait until the file is there.
+    `options` are the arguments that `Run` was made with.
     """
     nodes = driver.nodes
     nodes.require_saving()
@@ -92,7 +94,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
 
 
 def _made_with(nodes: HostedNodes[Any, Any], options: RunOptions) -> dict[str, object]:
-    """Return {name: value} of the options of `Run` that make the same run again: the entry `setup` of a checkpoint."""
+    """Return {name: value} of the arguments of `Run` that make the same run again, a checkpoint's entry `setup`."""
     setup, method, matrix = nodes.setup, nodes.method, nodes.setup.mixing.matrix
     exactly = getattr(method, "averages_exactly", False)
     metropolis = isinstance(options.mixing, str) and (options.mixing == "metropolis" or exactly)
@@ -115,10 +117,10 @@ def _made_with(nodes: HostedNodes[Any, Any], options: RunOptions) -> dict[str, o
 def settings(
     tree: dict[str, Any], path: str | PathLike[str], problem: Problem | None
 ) -> tuple[Problem, dict[str, Any]]:
-    """Return (problem, keyword arguments of `Run`) that make the run of a checkpoint again, at round 0.
+    """Return (problem, keyword arguments of `Run`) with which the run of a checkpoint can be made again from the start.
 
-    `tree` is the dict that `read` returned. `problem` is returned if given; None: the file's, and InvalidInput is
-    raised if the file holds no data.
+    `tree` is the dict that `read` returned from the file at `path`. If the caller gives a `problem`, it is returned as
+    it is; None takes the file's, and InvalidInput is raised if the file holds no data.
     """
     setup = dict(tree["setup"])
     if problem is None and tree["problem"] is None:
@@ -142,8 +144,8 @@ def settings(
 def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
     """Set a new run to the round and state of a checkpoint; raise InvalidInput if the file is another run's.
 
-    All processes call it: the first with the dict `tree` that `read` returned, the others with None. The lists of `own`
-    are overwritten.
+    All processes that host the run call it together: the first with the dict `tree` that `read` returned, the others
+    with None. The history and the anchors in `own` are overwritten with those of the file at `path`.
     """
     nodes = driver.nodes
     nodes.require_saving()
@@ -172,9 +174,9 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
 
 
 def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
-    """Return {name: digest} of all that determines a run's rounds beside its state: problem, method, data, ...
+    """Return {name: digest} of all that determines a run's rounds beside its state: problem, method, seed and so on.
 
-    Two runs with equal digests make equal rounds from equal states.
+    A digest is a text of 24 hexadecimal digits. Two runs with equal digests make equal rounds from equal states.
     """
     setup, matrix = nodes.setup, nodes.setup.mixing.matrix
     hosted = sum(block.size for block in nodes.blocks)
@@ -195,7 +197,10 @@ def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
 
 
 def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
-    """Return an InvalidInput, to be raised: the checkpoint at `path` is another run's, because `what` differs."""
+    """Return (not raise) an InvalidInput: the checkpoint at `path` is another run's, because its `what` differs.
+
+    `what` is a key of `identity`, such as "seed".
+    """
     return InvalidInput(
         f"{path} is a checkpoint of another run: its {what} differs. Name another file, or go on with the "
         f"{what} that it was made with (Run.resume takes all settings from the file)"
@@ -203,7 +208,7 @@ def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:
-    """Return the dict that `write` wrote, with the keys identity, setup, problem and state.
+    """Return the dict that `write` wrote to the file at `path`, with the keys identity, setup, problem and state.
 
     Raise UnreadableFile for any other file.
     """
@@ -214,7 +219,7 @@ def read(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def own_classes(*parts: object) -> list[str]:
-    """Return the class names of those `parts` whose class is not glmesh's own, so that no checkpoint can hold them."""
+    """Return the names of those classes of `parts` that are not glmesh's: no checkpoint can hold their objects."""
     return [type(part).__name__ for part in parts if archive.name_of(type(part), PACKAGE) is None]
 
 
@@ -227,8 +232,9 @@ def _spec(problem: Problem) -> ProblemSpec:
 
 
 def problem_tree(problem: Problem) -> dict[str, object]:
-    """Return {"spec", "pooled", "parts"}: a problem with its data, as a checkpoint can hold it.
+    """Return a problem with its data as a dict of plain data, {"spec", "pooled", "parts"}, for a checkpoint to hold.
 
+    "spec" is the ProblemSpec, "pooled" whether one part holds all data, "parts" a list with a dict of arrays per part.
     `problem_of` is the inverse.
     """
     parts = [

@@ -30,9 +30,9 @@ def add_columns(
     sample_weight: ArrayLike | None,
     penalty: Separable | None,
 ) -> Indices:
-    """Give a node new columns (features or samples) in mid-run; return their column numbers, shape (n_new,).
+    """Give node `node` new columns (features or samples) in mid-run; return their column numbers, shape (n_new,).
 
-    The other arguments are those of `Run.add_columns`. An event is appended to `driver.events`.
+    X, y, sample_weight and penalty are as in `Run.add_columns`. An Event is appended to `driver.events`.
     """
     nodes = _of_simulation(driver, "add_columns")
     node = whole_number(node, "node", 0, nodes.setup.n_nodes)
@@ -50,7 +50,7 @@ def add_columns(
 def remove_columns(driver: Driver, columns: ArrayLike) -> None:
     """Remove the columns with these numbers in mid-run; the others are numbered anew, in the same order.
 
-    An event is appended to `driver.events` for each node that held one.
+    An Event is appended to `driver.events` for each node that held one of them.
     """
     nodes = _of_simulation(driver, "remove_columns")
     problem, partition = nodes.problem, nodes.partition
@@ -98,11 +98,11 @@ def _check_not_left(driver: Driver, nodes: list[int]) -> None:
 
 
 def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, touched: list[int], kind: str) -> None:
-    """Replace the run's problem by one whose column i was column origin[i] before; origin[i] = -1: i is new.
+    """Replace the run's problem by `problem`, whose column i was column origin[i] of the old one; -1 means i is new.
 
     `new` are the numbers of the new columns, which go to the node touched[0]; `touched` are the ids of all nodes whose
-    data changed. Their estimates are corrected by the change of their shares, and an event of this `kind` is recorded
-    for each.
+    data changed. Each of these nodes' estimates of A x is corrected by the change of the node's own part A_k x_k, and
+    an Event of this `kind` ("add_columns" or "remove_columns") is appended to `driver.events` for each.
     """
     nodes = driver.nodes
     place = np.full(nodes.problem.n, -1)
@@ -123,10 +123,11 @@ def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, tou
 def _rehost(
     driver: Driver, problem: Problem, partition: Partition, origin: Indices, touched: list[int], kind: str
 ) -> None:
-    """Make CoLA's nodes go on with another problem and partition, keeping the variables of columns that stay.
+    """Make CoLA's nodes go on with another problem and partition, keeping the variables of the columns that stay.
 
-    origin[i] is the number that column i had before, -1 if it is new. The estimates of the nodes `touched` are
-    corrected by the change of their shares, and an event of this `kind` is recorded for each.
+    origin[i] is the number that column i of `problem` had before, or -1 if it is new. The estimates of A x at the nodes
+    with ids `touched` are corrected by the change of the node's own part A_k x_k, and an Event of this `kind`
+    ("add_columns" or "remove_columns") is appended to `driver.events` for each.
     """
     nodes = cola_nodes(driver.nodes, kind)
     by_id, held = nodes.by_id, nodes.members(driver.made)
@@ -146,12 +147,12 @@ def _rehost(
 
 
 def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Callable[[], Measures]) -> bool:
-    """Move the anchor near which a free intercept is held, split by samples; return whether it moved.
+    """Move the anchor, the value near which a free intercept is held, split by samples; return whether it moved.
 
     `measure()` returns the present Measures. Nothing moves until the duality gap with the present anchor is at most
-    half of what the anchor adds to the objective. Then node 0 tells all nodes its intercept by flooding, and the anchor
-    goes there, or further by geometric extrapolation of the last two moves. (anchor, intercept reached) is appended to
-    `anchors`.
+    half of what the anchor adds to the objective. Then node 0 tells all nodes the intercept that it has reached by
+    flooding, and the anchor goes there, or further by geometric extrapolation of the last two moves. (anchor before the
+    move, intercept reached) is appended to `anchors`.
     """
     nodes = driver.nodes
     if not isinstance(nodes, ColaNodes) or not isinstance(f := nodes.blocks[0].f, Anchored):

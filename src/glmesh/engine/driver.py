@@ -57,7 +57,11 @@ class Driver(Iterator[int]):
         return self.made
 
     def next_of_all(self, others: Sequence[Driver]) -> None:
-        """Make one round of this run and of `others` on the same transport, at once: their totals travel in one."""
+        """Make one round of this run and one of each run in `others`, all on the same transport at the same time.
+
+        In every exchange a node sends what all these runs have to say in one message, so all together take as many
+        exchanges as the longest of them.
+        """
         drivers, transport, began = [self, *others], self.nodes.transport, time.perf_counter()
         rounds = [driver.nodes.rounds(driver.made) for driver in drivers]
         drive(transport, [together(of_block) for of_block in zip(*rounds, strict=True)])
@@ -69,11 +73,11 @@ class Driver(Iterator[int]):
             driver.made, driver.elapsed = driver.made + 1, driver.elapsed + seconds
 
     def resume(self, made: int, elapsed: float) -> None:
-        """Set the counters of a restored run: `made`, rounds so far, and `elapsed`, seconds of wall time they took."""
+        """Set the counters of a restored run: `made` rounds so far, and the seconds of wall time that they took."""
         self.made, self.elapsed = made, elapsed
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of all rounds so far: on the virtual clock if there is one, else wall time."""
+        """Return the seconds that all rounds so far took: on the virtual clock if the run has one, else wall time."""
         clock = self.nodes.transport.clock
         return max(self.nodes.processes.all_gather([self.elapsed])) if clock is None else clock.seconds

@@ -14,7 +14,7 @@ from glmesh.types import Flags
 
 
 class PlannedChanges:
-    """Applies a fault plan to CoLA's nodes at the start of every round; records an Event for each join and leave."""
+    """Applies a fault plan to CoLA's nodes at the start of every round; appends an Event for each join and leave."""
 
     def __init__(self, nodes: ColaNodes, events: list[Event]) -> None:
         self.nodes, self.by_id, self.events = nodes, nodes.by_id, events
@@ -22,9 +22,10 @@ class PlannedChanges:
         self._links = links_of(nodes.setup.mixing.matrix)
 
     def begin_round(self, round: int) -> None:
-        """Apply the fault plan's changes at the start of a round to the nodes, and update who is up.
+        """Apply to the nodes what the fault plan says of round `round`, before the round is made; return nothing.
 
-        These are joins, leaves, links that fail for good, resets, absences and stragglers.
+        These are joins, leaves, links that fail for good, resets, absences and stragglers. `nodes.up`, the mask of the
+        nodes that take part in the round, is set too.
         """
         plan, n = self.nodes.plan, self.nodes.setup.n_nodes
         now = plan.members(round, n)
@@ -45,7 +46,7 @@ class PlannedChanges:
         self.nodes.transport.begin_round(plan, round)
 
     def _close_links(self, round: int) -> None:
-        """Close, at both ends, the links that fail for good from round `round` on; their flows are dropped."""
+        """Close, at both ends, the links that by the plan fail for good from round `round` on, and drop their flows."""
         gone = self.nodes.plan.gone(round, self._links)
         for a, b in gone - (self.nodes.plan.gone(round - 1, self._links) if round else set()):
             for me, peer in ((a, b), (b, a)):
@@ -54,12 +55,16 @@ class PlannedChanges:
                 self.by_id.invalidate(me, round)
 
     def _neighbours(self, node: int, members: Flags) -> list[int]:
-        """Return the ids of the neighbours of a node that are members, ascending."""
+        """Return the ids of the neighbours of node `node` that are members, ascending; `members` is a mask over ids."""
         number, k = self.by_id.find(node)
         return [peer for peer, _ in self.by_id.blocks[number].neighbours(k) if members[peer]]
 
     def _join(self, node: int, round: int, members: Flags) -> None:
-        """Make a node a member in this round, with the variables of a cold start, and record a "join" event."""
+        """Make the node with id `node` a member from round `round` on, and append a "join" Event.
+
+        The node's variables begin at their starting values. `members` is a mask of shape (K,) over node ids: the
+        members of this round.
+        """
         nodes = self.by_id
         number, k = nodes.find(node)
         nodes.clear(node)
@@ -71,9 +76,11 @@ class PlannedChanges:
         self.events.append(Event(round, "join", node, 0.0, after, float(np.linalg.norm(nodes.share(node)))))
 
     def _leave(self, node: int, round: int, members: Flags) -> None:
-        """Make a node leave for good in this round, and record a "leave" or "freeze" event.
+        """Make the node with id `node` leave for good in round `round`, and append a "leave" or "freeze" Event.
 
-        The node's share A_k x_k is lost or, where the plan says "freeze", counted by the nearest member from now on.
+        The node's part A_k x_k of A x is lost or, where the plan says "freeze", handed to the nearest member, who
+        counts it as a constant from then on. `members` is a mask of shape (K,) over node ids: the members of this
+        round.
         """
         nodes = self.by_id
         model = next(entry.model for entry in self.nodes.plan.leave if entry.node == node)
@@ -101,7 +108,10 @@ class PlannedChanges:
         self.events.append(Event(round, kind, node, before, 0.0, float(np.linalg.norm(share))))
 
     def _nearest(self, node: int, members: Flags) -> list[int]:
-        """Return the ids of the members that a node can reach without passing another member, the nearest first."""
+        """Return the ids of the members that node `node` can reach without passing another member, the nearest first.
+
+        `members` is a mask of shape (K,) over node ids.
+        """
         seen, found, edge = {node}, [], [node]
         everybody = np.ones(self.nodes.setup.n_nodes, dtype=bool)
         while edge:
@@ -112,7 +122,10 @@ class PlannedChanges:
         return found
 
     def _reset(self, node: int, round: int) -> None:
-        """Make a node lose its variables and flows in this round; its neighbours drop their flows to it."""
+        """Make the node with id `node` lose its variables and what flowed over its links, in round `round`.
+
+        The neighbours drop what flowed over their links to that node.
+        """
         nodes = self.by_id
         gossip, k = nodes.flows_of(node)
         nodes.clear(node)

@@ -20,10 +20,11 @@ class Observer:
             history.pop()
 
     def record(self, *, due: bool = False) -> dict[str, Any] | None:
-        """Append a record of the present round to the history if one is due, and return it; None: none is due.
+        """Append a record of the present round to the run's history if one is due, and return it; None if none is due.
 
-        A record is a dict of measures and costs. `due` forces one. The bound of a certificate stands in the first
-        record after it became known, NaN in the others.
+        A record is a dict of measures (objective, gap, ...) and costs (communications, bytes, seconds). `due=True`
+        makes one in any case. The bound of a certificate stands in the first record after the bound became known; the
+        other records have NaN there.
         """
         run, history = self._run, self._run.history
         if history and history[-1]["round"] == run.rounds:
@@ -53,9 +54,9 @@ class Observer:
         return history[-1]
 
     def result(self, status: Status, tol: float | None) -> Result:
-        """Return the Result of a run that ended with this status, after a last record.
+        """Return the Result of the run, which ended with this status, after a last record of the history.
 
-        `tol` is the relative gap that was aimed at; None: there was none.
+        `tol` is the relative gap that was aimed at; None if there was none.
         """
         run, history = self._run, self._run.history
         self.record(due=True)

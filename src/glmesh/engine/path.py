@@ -56,12 +56,13 @@ class Path:
 class Paths:
     """Solutions of several problems on the same rows, each for many weights of its penalty.
 
-    Communications and bytes are those of all problems and weights together.
+    Communications (exchanges that nodes waited for) and bytes (over all links) are those of all problems and weights
+    together.
     """
 
     solutions: list[PathSolutions]  # one per problem
-    communications: int
-    bytes: int
+    communications: int  # exchanges that nodes waited for
+    bytes: int  # over all links
 
 
 @with_one_blas_thread
@@ -74,11 +75,11 @@ def solve_paths(
     runtime: Runtime = "simulation",
     **options: Any,
 ) -> Paths:
-    """Solve several problems on the same rows by a method on totals, each for the weights of its penalty in alphas[k].
+    """Solve several problems on the same rows by a method on totals, problem k for the penalty weights alphas[k].
 
     All alphas[k] have the same length. Least squares with up to 500 coefficients are solved for all weights at once;
-    else some weights of all problems are solved together, and the next begin where these ended. `tol`, `max_rounds`
-    (per weight) and `runtime` are those of `solve`, the other options those of `Run`.
+    otherwise some weights of all problems are solved together, and the next ones begin where these ended. `tol`,
+    `max_rounds` (per weight) and `runtime` are those of `solve`, the other options those of `Run`.
     """
     with process_group(runtime) as processes:
         require_same(processes, versions() | {"tol": tol, "max_rounds": max_rounds, "alphas": list(alphas)})
@@ -92,7 +93,10 @@ def solve_paths(
 
 
 def _solutions_of(results: Sequence[Result]) -> PathSolutions:
-    """Return coefficients, intercepts, objectives, gaps and rounds of several results as arrays, a row per result."""
+    """Return several results as one PathSolutions: arrays of coefficients, intercepts, objectives, gaps and rounds.
+
+    Row i of each array is of results[i].
+    """
     return PathSolutions(
         np.stack([result.coef for result in results]),
         np.array([result.intercept for result in results]),
@@ -136,9 +140,10 @@ def solve_path(
 
 @with_one_blas_thread
 def _path_of(run: Run, weights: Vector, loop: dict[str, Any]) -> list[Result]:
-    """Return one Result per weight of the penalty; `loop` has tol, max_rounds, stop and record_every of `solve`.
+    """Return a list with one Result for each of the `weights` of the penalty of the run's problem.
 
-    Methods on totals solve many weights together, others each from the solution before.
+    `loop` has the keys tol, max_rounds, stop and record_every, which mean what they mean in `solve`. A method on totals
+    solves many weights together, other methods start each from the solution before.
     """
     if not run.nodes.primal or run.nodes.transport.fails:
         return _along(run, weights, **loop)
@@ -152,10 +157,11 @@ def _path_of(run: Run, weights: Vector, loop: dict[str, Any]) -> list[Result]:
 def _in_groups(
     run: Run, problems: Sequence[Problem], alphas: Sequence[Vector], loop: dict[str, Any]
 ) -> list[list[Result]]:
-    """Return a list of Results per problem, one for each of its weights; as many at once as fit into one total.
+    """Return, per problem k, a list with one Result for each weight in alphas[k], solved in groups of weights.
 
-    The problems have the rows of `run`, whose own problem is the first of them; each group of weights begins where the
-    one before it ended. `loop` has tol, max_rounds, stop and record_every of `solve`.
+    A group has as many weights as fit into one total, and begins where the group before it ended. The problems have the
+    rows of `run`, whose own problem is the first of them. `loop` has the keys tol, max_rounds, stop and record_every,
+    as in `solve`.
     """
     found: list[list[Result]] = [[] for _ in problems]
     size = max(1, group_size(run) // len(problems))
@@ -175,9 +181,10 @@ def _in_groups(
 
 
 def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, loop: dict[str, Any]) -> list[Result]:
-    """Return one Result per weight of solutions that were found all at once, in `seconds` seconds of wall time.
+    """Return one Result for each of the `weights` of the penalty, from the solutions `found` of all weights at once.
 
-    Every Result has the communications, bytes and seconds of all of them; `loop` has tol and stop of `solve`.
+    `seconds` is the wall time that all of them took. Every Result has the communications, bytes and seconds of all of
+    them together; `loop` has the keys tol and stop, as in `solve`.
     """
     status, tol = Status.CERTIFIED if loop["stop"] == "certificate" else Status.CONVERGED, float(loop["tol"])
     cost: dict[str, Any] = {"communications": run.communications, "bytes": run.bytes, "seconds": seconds}
@@ -212,9 +219,10 @@ def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, lo
 
 
 def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:
-    """Return one Result per weight, each solved by this run from the solution before; options as of `solve`.
+    """Return one Result for each of the `weights` of the penalty, each solved by `run` from the solution before.
 
-    The run's history begins anew with each weight, and costs are those of the weight alone.
+    The options are those of `solve`; `max_rounds` is per weight. The run's history begins anew with each weight, and
+    the costs in a Result are those of its own weight alone.
     """
     results: list[Result] = []
     before: tuple[float, Any] | None = None  # the weight before the last one, and its solution

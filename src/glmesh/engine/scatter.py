@@ -62,7 +62,10 @@ def load_based(
 
 
 def shape_of(X: SampleMatrix, processes: ProcessGroup) -> tuple[int, int, int | None]:
-    """Return (samples, features, nonzeros) of all processes together; nonzeros is None if any process's X is dense."""
+    """Return (samples, features, nonzeros) over all processes together; nonzeros is None if any process's X is dense.
+
+    X holds the samples of this process as rows.
+    """
     shapes = processes.all_gather([(*X.shape, int(X.nnz) if sp.issparse(X) else None)])
     stored = None if any(one[2] is None for one in shapes) else sum(one[2] for one in shapes)
     return sum(one[0] for one in shapes), max(one[1] for one in shapes), stored
@@ -123,9 +126,9 @@ def scatter(
 
 
 def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> Indices:
-    """Return the number of nonzeros of each column of the problem, shape (n,), over the rows of all processes.
+    """Return how many nonzeros each column of the problem has over the rows of all processes, int array of shape (n,).
 
-    Columns are samples if `by_samples`, else features; `rows` are this process's samples.
+    Columns are samples if `by_samples`, else features; `rows` are this process's own samples.
     """
     counts = (rows != 0).sum(axis=1 if by_samples else 0)
     if by_samples:
@@ -135,7 +138,11 @@ def _loads(rows: SampleMatrix, processes: ProcessGroup, *, by_samples: bool) -> 
 
 
 def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
-    """Return the numbers of the columns that each process is to hold, one array per rank, node after node."""
+    """Return one array per process, in the order of ranks: the numbers of the columns that the process is to hold.
+
+    `dealt` says which node holds which columns; a process hosts consecutive nodes, and its columns come node after
+    node.
+    """
     nodes = processes.all_gather(
         [(int(ids[0]), int(ids[-1])) for ids in processes.local_blocks(dealt.n_nodes, processes.size)]
     )
@@ -145,10 +152,11 @@ def _hosts(dealt: Partition, processes: ProcessGroup) -> list[Indices]:
 def _trade_rows(
     rows: SampleMatrix, before: int, hosts: list[Indices], processes: ProcessGroup
 ) -> tuple[Columns, Indices]:
-    """Send every sample to the process of its node; return (samples that came, as columns; their numbers).
+    """Send every sample to the process of its node; return (columns, numbers) of the samples that this one holds now.
 
-    `rows` are this process's samples, `before` is the number of the first of them among all; hosts[r] has the numbers
-    of the samples that rank r is to hold.
+    `rows` are the samples that this process had read, `before` is the number of the first of them among those of all
+    processes; hosts[r] has the numbers of the samples that rank r is to hold. Column i of what is returned is sample
+    numbers[i].
     """
     outgoing: list[Any] = []
     for wanted in hosts:
@@ -160,9 +168,10 @@ def _trade_rows(
 
 
 def _trade_columns(rows: SampleMatrix, hosts: list[Indices], processes: ProcessGroup) -> Columns:
-    """Send every feature to the process of its node; return the features that came, as columns over all samples.
+    """Send every feature to the process of its node; return the features that this process now holds, as Columns.
 
-    `rows` are this process's samples; hosts[r] has the numbers of the features that rank r is to hold.
+    A column has an entry for every sample of all processes. `rows` are the samples that this process had read; hosts[r]
+    has the numbers of the features that rank r is to hold.
     """
     by_columns = sp.csc_array(rows) if sp.issparse(rows) else rows
     arrived = processes.all_to_all([by_columns[:, wanted] for wanted in hosts])

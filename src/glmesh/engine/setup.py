@@ -52,10 +52,7 @@ class RunOptions:
     processes: ProcessGroup = SINGLE_PROCESS
 
     def said(self) -> dict[str, object]:
-        """Return {name: value} of the options that all processes must have been given alike.
-
-        Those are all but n_jobs and n_blocks.
-        """
+        """Return {name: value} of the options that must be the same at all processes: all but n_jobs and n_blocks."""
         start = self.warm_start
         if isinstance(start, Result):
             start = np.append(start.coef, start.intercept) if start.x is None else start.x
@@ -122,10 +119,11 @@ def start(problem: Problem, options: RunOptions) -> Driver:
 
 
 def connect(setup: Setup, flows: bool) -> Transport:
-    """Return the transport of a run: between processes, within this one, or within this one under a fault plan.
+    """Return the transport that moves messages between the nodes of a run.
 
-    `flows` asks for the last, which can lose single messages, for flow gossip; InvalidInput is raised between
-    processes.
+    With several processes it sends between them; within one process it is a LocalTransport, or under a fault plan a
+    FaultyTransport, which loses messages as planned. `flows`: the nodes gossip by flows, which needs a FaultyTransport;
+    InvalidInput is raised if there are several processes.
     """
     ids = list(setup.node_ids)
     if setup.plan.is_empty and not flows:
@@ -138,7 +136,7 @@ def connect(setup: Setup, flows: bool) -> Transport:
 def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
     """Return the number of threads, at most K: `n_jobs` if given, else one per core, or 1 for small problems.
 
-    With several processes 1.
+    With several processes it is 1, unless `n_jobs` is given.
     """
     if options.n_jobs is not None:
         return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
@@ -151,10 +149,11 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
 
 
 def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
-    """Return (mixing, upper bound of the diameter in links) of the network that the options ask for.
+    """Return (mixing, diameter) of the network that the options ask for, before any fault.
 
-    K is `n_nodes`, unless the data is already held by nodes or the graph is given: then it is their number. Raise
-    InvalidInput if `n_nodes` differs from that.
+    The mixing has the weights of the links; the diameter is an upper bound, in links. K is `n_nodes`, unless the data
+    is already held by nodes or the topology is a graph: then it is their number, and InvalidInput is raised if
+    `n_nodes` differs from it. `seed` is that of random graphs.
     """
     n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
     if (spread := problem.n_nodes) is not None:
@@ -178,7 +177,7 @@ def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, 
 
 
 def _mixing_of(graph: nx.Graph, weights: str | Mixing | Data) -> Mixing:
-    """Return the mixing of a graph: that of a name, or the caller's own Mixing or matrix.
+    """Return the mixing of a graph: the one that is named by the text `weights`, or the caller's own Mixing or matrix.
 
     Raise InvalidInput for an unknown name, and for weights on links that the graph does not have.
     """
@@ -200,10 +199,11 @@ def _mixing_of(graph: nx.Graph, weights: str | Mixing | Data) -> Mixing:
 
 
 def schedule_of(plan: Plan, mixing: Mixing, given: str | Mixing | Data) -> tuple[Mixing, tuple[Mixing, ...]]:
-    """Return (mixing of the union of all graphs, tuple with the mixing of each exchange in turn).
+    """Return (mixing, mixings): that of the union of all graphs, and a tuple of those that the exchanges take in turn.
 
-    Without graphs in the plan, both are the network's own `mixing`. `given` is the mixing that the caller asked for.
-    Raise InvalidInput for a plan that does not fit the network.
+    If the fault plan names no graphs that alternate, these are `mixing`, the network's own, and (mixing,). `given` is
+    what the caller passed as mixing=: with graphs only "metropolis" will do. Raise InvalidInput for a plan that does
+    not fit the network.
     """
     plan.check(mixing.n_nodes, topology_module.links_of(mixing.matrix))
     if not plan.graphs:

@@ -29,9 +29,9 @@ Runtime = Literal["simulation", "mpi"] | ProcessGroup
 
 
 def process_group(runtime: Runtime) -> AbstractContextManager[ProcessGroup]:
-    """Return a context manager whose value is the process group that hosts the nodes.
+    """Return a context manager whose value is the group of the processes that host the nodes.
 
-    `runtime` "simulation" is this process alone, "mpi" all ranks of an MPI program; a ProcessGroup is itself.
+    `runtime` "simulation" is this process alone, "mpi" all ranks of an MPI program; a ProcessGroup is used as it is.
     """
     if isinstance(runtime, ProcessGroup):
         return nullcontext(runtime)
@@ -160,7 +160,10 @@ def solve(
                 run.save(checkpoint, data=False)  # what cannot be saved is refused before any work
 
             def look(run: Run) -> object:
-                """Write a checkpoint if it is due after this round, and return what the caller's callback says."""
+                """Write a checkpoint if one is due after this round; return what the caller's `callback` answers.
+
+                Without a callback the answer is False.
+                """
                 if checkpoint is not None and run.rounds % checkpoint_every == 0:
                     run.save(checkpoint, data=False)
                 return callback is not None and callback(run)
@@ -172,7 +175,10 @@ def solve(
 
 
 def checked_loop(tol: object, max_rounds: object, stop: object, record_every: object) -> tuple[int, int]:
-    """Return (max_rounds, record_every) as whole numbers; raise InvalidInput for options that `solve` refuses."""
+    """Return (max_rounds, record_every) as whole numbers; raise InvalidInput if one of the four options cannot be used.
+
+    The options are those of `solve`.
+    """
     if stop not in ("gap", "certificate", "rounds"):
         raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
     if not isinstance(tol, int | float | np.number) or not tol >= 0:
@@ -181,7 +187,7 @@ def checked_loop(tol: object, max_rounds: object, stop: object, record_every: ob
 
 
 def rules_of(tol: float, max_rounds: int, stop: str) -> list[StoppingRule]:
-    """Return the rules that end a run, in the order in which they are asked after a round, for options of `solve`."""
+    """Return the rules that end a run with these options of `solve`, in the order in which they are asked."""
     enough: dict[str, list[StoppingRule]] = {
         "gap": [SmallGap(tol), NothingToGain()],
         "certificate": [Certified(tol), NothingToGain()],
@@ -201,9 +207,9 @@ def advance(
     record_every: int = 1,
     callback: Callable[[Run], object] | None = None,
 ) -> Result:
-    """Make rounds of a run that is under way until a stopping rule ends it; return its Result.
+    """Make rounds of a run that is under way until a stopping rule ends it; return the Result of the run.
 
-    `max_rounds` counts from round 0 of the run. The options are those of `solve`.
+    `max_rounds` counts from round 0 of the run, not from now. The options mean what they mean in `solve`.
     """
     observer, status = Observer(run, record_every, max_rounds), None
     *enough, limit = rules_of(tol, max_rounds, stop)

@@ -22,18 +22,24 @@ class StoppingRule(Protocol):
     """Protocol of a rule that is asked after every round whether the run ends, and with which status."""
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return the status with which the run ends, or None to go on; `entry`: this round's record, if any."""
+        """Return the status with which the run ends after this round, or None to go on.
+
+        `entry` is this round's record of the history, None if it has none.
+        """
         ...
 
 
 class Diverged:
-    """Ends a run whose objective H = (1/K) sum f(v_k) + g(x) is no longer finite.
+    """Ends a run whose objective H = (1/K) sum_k f(v_k) + g(x) is no longer finite; v_k is node k's estimate of A x.
 
     With a method on totals, which has no H, the objective of the coefficients counts; it is NaN before it is known.
     """
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return DIVERGED if the record of this round has an H, or an objective, that is not finite; else None."""
+        """Return DIVERGED if the record `entry` has an H or an objective that is not finite; else None.
+
+        `entry` None, a round without a record, gives None.
+        """
         if entry is None:
             return None
         diverged = np.isinf(entry["objective"]) if run.nodes.primal else not np.isfinite(entry["h"])
@@ -51,7 +57,10 @@ class SmallGap:
     largest: float = 0.0  # absolute objective of all records so far
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return CONVERGED if the gap of this round's record is small; None to go on, or if there is no record."""
+        """Return CONVERGED if the duality gap in the record `entry` is small enough; None to go on.
+
+        `entry` None, a round without a record, gives None.
+        """
         if entry is None:
             return None
         size = abs(entry["objective"])
@@ -66,36 +75,38 @@ class Certified:
     tol: float  # relative gap
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return CERTIFIED if the newest certificate of all nodes proves a relative gap of at most tol; else None."""
+        """Return CERTIFIED if the newest certificate that all nodes know proves a relative gap <= tol; else None."""
         proven = run.certificate is not None and run.certificate.relative <= self.tol
         return Status.CERTIFIED if proven else None
 
 
 class NothingToGain:
-    """Ends a run whose method knows that more rounds are in vain.
+    """Ends a run whose method found out that more rounds are in vain.
 
-    Either there is no optimum, or columns are collinear, or all that is left to gain is rounding.
+    Either there is no optimum, or columns are collinear, or all that is left to gain is rounding. `_STATUSES` maps the
+    nodes' word for each of these to the status.
     """
 
     _STATUSES: ClassVar = {"separated": Status.NO_OPTIMUM, "collinear": Status.COLLINEAR, "rounding": Status.STALLED}
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say so; else None.
+        """Return NO_OPTIMUM, COLLINEAR or STALLED if the nodes say that more rounds are in vain; else None.
 
-        None between records too: a small gap, which only a record shows, goes first.
+        Rounds without a record (`entry` None) go on: a small gap, which only a record shows, is the better reason to
+        end.
         """
         return None if entry is None else self._STATUSES.get(run.nodes.failure)
 
 
 @dataclass(frozen=True)
 class RoundLimit:
-    """Ends a run with the status `status` after `max_rounds` rounds."""
+    """Ends a run with the status `status` when it has made `max_rounds` rounds, counted from round 0."""
 
     max_rounds: int
-    status: Status
+    status: Status  # OUT_OF_ROUNDS, or ROUNDS_DONE where that number of rounds was asked for
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:
-        """Return `status` if the run has made `max_rounds` rounds; else None."""
+        """Return `status` if the run has made `max_rounds` rounds; else None. The record `entry` is not looked at."""
         return self.status if run.rounds >= self.max_rounds else None
 
 
@@ -123,7 +134,7 @@ class Wishes:
         return self
 
     def _on_interrupt(self, *_: object) -> None:
-        """Set the wish to stop, of the user or a scheduler, and restore the signal handlers from before."""
+        """Handle SIGINT or SIGTERM: note that the run is to stop, and restore the signal handlers from before."""
         self._interrupted = True
         self._processes.hurry(GRACE)
         self.__exit__()
@@ -133,9 +144,9 @@ class Wishes:
             signal.signal(number, before)
 
     def ask(self, run: Run) -> Status | None:
-        """Call the callback after a round; return STOPPED_BY_CALLBACK if its answer is true, else None.
+        """Call the caller's callback after a round; return STOPPED_BY_CALLBACK if its answer was ever true, else None.
 
-        With several processes always None: they agree in `check`.
+        With several processes it returns None always: they agree in `check`.
         """
         self._wished = bool(self._callback is not None and self._callback(run)) or self._wished
         return Status.STOPPED_BY_CALLBACK if self._wished and self._alone else None
@@ -143,7 +154,8 @@ class Wishes:
     def check(self, run: Run, entry: Entry | None) -> Status | None:
         """Return INTERRUPTED or STOPPED_BY_CALLBACK if any process was told to stop, else None.
 
-        Several processes find out at records only, where `entry` is not None.
+        Several processes ask each other only in rounds with a record, where `entry` is not None; one process alone in
+        every round.
         """
         if not self._alone and entry is None:
             return None

@@ -90,15 +90,16 @@ def solve_together(
 
 
 def group_size(run: Run) -> int:
-    """Return how many problems like the run's, at least 1, are solved together: one total of all has up to 128 MB."""
+    """Return how many problems like the run's, at least 1, are solved together: totals of all have at most 128 MB."""
     d = min(run.blocks[0].p, WORKING_SET) + 1
     return int(max(1, MOST_BYTES // (8 * run.n_nodes * d * (d + 1) // 2)))
 
 
 def require_same_problems(processes: ProcessGroup, problems: Sequence[Problem], starts: Sequence[Any]) -> None:
-    """Raise Mismatch unless all processes have the same problems and starts.
+    """Raise Mismatch, at all processes alike, unless all have the same problems and the same points to start from.
 
-    The first problem is left out, because `Run` compares it.
+    starts[i] is where problem i starts: a Result, an array or None for zero. The first problem is not compared, because
+    `Run` compares it.
     """
     for number, (problem, start) in enumerate(zip(problems[1:], starts[1:], strict=True), start=2):
         said = {f"{name} of problem {number}": value for name, value in of_problem(problem).items()}
@@ -118,8 +119,8 @@ def advance_together(
 ) -> list[Result]:
     """Make rounds of runs that share a transport, all at once, until each has ended; return their Results in order.
 
-    At most `group_size` runs are under way; the others wait until one of those has ended. The options are those of
-    `solve`, for each run.
+    At most `group_size` runs are under way; the others wait until one of those has ended. The options mean for each run
+    what they mean in `solve`; a true answer of `callback`, which is called with each run, ends all of them.
     """
     observers = [Observer(run, record_every, max_rounds) for run in runs]
     rules, ended = [rules_of(tol, max_rounds, stop) for _ in runs], dict[int, Result]()
@@ -144,9 +145,10 @@ def advance_together(
 
 
 def _ends(run: Run, observer: Observer, rules: Sequence[Any], wished: Status | None) -> Status | None:
-    """Make the record of this round, if one is due; return the status with which a run ends now, None to go on.
+    """Make this round's record, if one is due; return the status with which the run ends now, or None if it goes on.
 
-    `wished` is the status that a callback or a signal asked for; None: neither did.
+    `wished` is the status that a callback or a signal asked for, None if neither did; it counts before the limit of
+    rounds.
     """
     entry = observer.record()
     *first, limit = [rule.check(run, entry) for rule in rules]

@@ -70,7 +70,11 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def fit(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, rows: str = "all") -> Self:
-        """Learn from pooled X of shape (m, p) and y of shape (m,), dealt out over a simulated network; return self."""
+        """Learn from pooled X of shape (m, p) and y of shape (m,), dealt out over a simulated network; return self.
+
+        sample_weight has shape (m,), None is 1 each. `rows` "all": every MPI rank has all rows; "own": each has rows of
+        its own.
+        """
 
     @abstractmethod
     def _objective(self, data: TrainingData) -> Objective:
@@ -79,10 +83,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- validation
 
     def _validated(self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None, **checks: Any) -> TrainingData:
-        """Check pooled X, y and weights as scikit-learn does; return TrainingData with the split that was asked for.
+        """Check pooled X, y and weights as scikit-learn does; return them as TrainingData.
 
-        With split="auto" that is the cheaper one by the cost model. `checks` are options of scikit-learn's
-        `validate_data`.
+        Its split, who holds what, is the one that the parameter `split` asks for; "auto" is the cheaper one by the cost
+        model. `checks` are options of scikit-learn's `validate_data`.
         """
         named_matrix(X, "X")  # refuses text and missing values of a data frame by the name of the column
         check_known(y, "y")
@@ -97,9 +101,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return TrainingData(rough.parts, pooled=True, split=split)
 
     def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
-        """Check data given node by node, (X, y) or (X, y, weights) each; return TrainingData with the split asked for.
+        """Check data that is given node by node, (X, y) or (X, y, weights) each; return it as TrainingData.
 
-        With split="auto" that is by samples. Columns of data frames go by name. `numeric`: y are numbers, not labels.
+        Its split, what a node holds, is the one that the parameter `split` asks for; "auto" is by samples. Columns of
+        data frames go by name. `numeric`: y must be numbers, not labels.
         """
         if not len(parts):
             raise InvalidData("parts is empty: give one (X, y) per node")
@@ -185,7 +190,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 )
 
     def _own(self, data: TrainingData) -> TrainingData:
-        """Return data of which each process has rows of its own, with its `deal` and `split` set.
+        """Return `data`, of which each process has rows of its own, with `split` and `deal` set, how to deal it out.
 
         The split is the one asked for; "auto" is the one that is cheaper for the rows of all processes together.
         """
@@ -197,21 +202,27 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return replace(data, split=self._objective(data).choose(self.split, m, X.shape[1], self.stop, self._network))
 
     def _network(self) -> NetworkInfo:
-        """Return the NetworkInfo of the topology that pooled data is dealt out over, for the choice of a split."""
+        """Return facts on the network that pooled data is dealt out over, such as its diameter.
+
+        They serve the cost model, which chooses between the splits.
+        """
         size = self.n_nodes if isinstance(self.topology, str) else None
         return NetworkInfo.of_graph(topology.build(self.topology, size, 0), 0)
 
     def _start(self, size: int, turn: int = 0) -> Vector | None:
-        """Return the variables, shape (size,), with which an earlier fit ended; None: begin at zero.
+        """Return the variables, shape (size,), with which an earlier fit of this estimator ended; None: begin at zero.
 
-        `turn` counts the problems of one fit, one per class. None unless warm_start is set and the earlier fit had
-        `size` variables.
+        `turn` is the number of the problem within a fit, which has one per class. It is None unless the parameter
+        warm_start is set and the earlier fit had `size` variables.
         """
         before = getattr(self, "_variables", []) if getattr(self, "warm_start", False) else []
         return before[turn] if turn < len(before) and len(before[turn]) == size else None
 
     def _report(self, run: Run) -> None:
-        """Write round, objective and gap to stderr every REPORT_EVERY rounds; a callback of `solve`."""
+        """Write round, objective and gap of a run to stderr every REPORT_EVERY rounds.
+
+        `solve` calls it after each round.
+        """
         if run.rounds % REPORT_EVERY == 0 and run.history:
             last = run.history[-1]
             sys.stderr.write(
@@ -219,7 +230,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _checked(self, result: Result, split: Split) -> Result:
-        """Return `result`, after a ConvergenceWarning if the run did not converge; if verbose, write why it stopped."""
+        """Return `result` as it is, after a ConvergenceWarning if the run did not converge.
+
+        If the parameter verbose is set, a line on why the run stopped is written to stderr.
+        """
         if result.status not in (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE):
             warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
         if self.verbose:
@@ -228,7 +242,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @staticmethod
     def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:
-        """Return (coefficients, shape (p,); intercept) of a result.
+        """Return (coefficients, intercept) of a result: an array of shape (p,) and a float.
 
         A penalised intercept is the result's last coefficient times `intercept_scaling`.
         """
@@ -239,7 +253,10 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # --- what a fit leaves behind
 
     def _scores(self, X: Data) -> Vector:
-        """Return X w + b: shape (m,) of a regressor, (m, 1) of two classes, (m, n_classes) of more."""
+        """Return X w + b, the linear functions at the m samples X.
+
+        Its shape is (m,) for a regressor; for a classifier it is (m, 1) with two classes, (m, n_classes) with more.
+        """
         check_is_fitted(self)
         named_matrix(X, "X")
         X = validate_data(self, X, **MATRIX_CHECKS, reset=False)
@@ -293,7 +310,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> Any:
-        """Return the attributes to pickle, as a dict; results are without their training data, which is private."""
+        """Return the attributes to pickle, as a dict; results in it lack their training data, which is private."""
         state = dict(super().__getstate__())
         if "result_" in state:
             results = state["result_"]
@@ -347,8 +364,8 @@ def variables_of(result: Result, objective: Objective) -> Vector:
 def run_options(estimator: NetworkEstimator, data: TrainingData, objective: Objective | None = None) -> dict[str, Any]:
     """Return the keyword arguments of `solve` and `solve_path` that an estimator's parameters stand for, as a dict.
 
-    If nodes hold rows and a method on totals suits the objective, that is the method, and every round is recorded,
-    because the gap comes with the total.
+    If nodes hold samples and a method on totals suits `objective`, that is the method, and every round is recorded,
+    because the gap comes with the total. `objective` None: CoLA is the method.
     """
     seed = estimator.random_state
     if seed is None:

@@ -25,15 +25,15 @@ from glmesh.types import Data, Matrix, Vector
 
 
 def is_logistic(estimator: Any) -> bool:
-    """Return whether a classifier has the logistic loss, and so can predict probabilities."""
+    """Return whether a classifier has the logistic loss, so that it can predict probabilities."""
     loss = getattr(estimator, "loss", "logistic")
     return (loss if isinstance(loss, str) else getattr(loss, "name", None)) == "logistic"
 
 
 def _check_classes(labels: list[npt.NDArray[np.generic]], classes: list[Any]) -> None:
-    """Raise InvalidData for a label that is none of `classes`, or a class that no part has.
+    """Raise InvalidData if a part has a label that is none of `classes`, or if no part has one of the classes.
 
-    `labels` has an array with the distinct labels of each part.
+    `labels` has an array for each part of the data, with the distinct labels of that part.
     """
     for k, own in enumerate(labels):
         other = [label for label in own.tolist() if label not in classes]
@@ -96,9 +96,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self._learn(lambda: self._labelled_parts(parts, classes))
 
     def _labelled_parts(self, parts: Sequence[Any], classes: ArrayLike | None) -> TrainingData:
-        """Check data that is given node by node; return TrainingData.
+        """Check data that is given node by node, (X, y) or (X, y, weights) each; return it as TrainingData.
 
-        Raise InvalidData unless all nodes code their labels alike or, if `classes` are given, have only those.
+        Raise InvalidData unless all nodes have the same kind of labels or, if `classes` are given, have only those
+        labels.
         """
         data = self._validated_parts(parts, numeric=False)
         labels = self._labels_of_parts(data)
@@ -127,9 +128,9 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return self
 
     def _solutions(self, data: TrainingData, objective: Objective) -> list[Result]:
-        """Return a list of Results: one for two classes, else one per class against all others.
+        """Return a list of Results: a single one for two classes, else one for each class against all others.
 
-        A method on totals solves all of them together.
+        A method on totals solves the problems of all classes together.
         """
         first, *others = self._one_against_rest(data)
         options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
@@ -162,9 +163,10 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return [np.unique(y) for _, y, _ in data.parts]
 
     def _one_against_rest(self, data: TrainingData) -> Iterator[TrainingData]:
-        """Yield the data once per linear function, with targets 1 and -1, and with weights times class weights.
+        """Yield, for each problem to solve, the data with targets 1 and -1, and weights times the class's weight.
 
-        For two classes once: the larger label is 1. For more, each class in turn is 1 and all others are -1.
+        For two classes there is one problem: the larger label is 1. For more there is one per class, in which that
+        class is 1 and all others are -1.
         """
         factors = self._class_weights(data)
         # of two classes each has its factor; of several, as in liblinear, only the one against the rest
@@ -176,7 +178,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
             yield data.with_targets([np.where(mine, 1.0, -1.0) for mine in own], weights)
 
     def _class_weights(self, data: TrainingData) -> Vector:
-        """Return the factor of each class's losses, shape (n_classes,): 1, or as `class_weight` says."""
+        """Return the factor of each class's losses, shape (n_classes,): 1, or what the parameter class_weight says."""
         y, weight = data.targets
         if self.class_weight == "balanced":
             y = y[weight > 0]
@@ -344,7 +346,10 @@ class LinearSVC(NetworkClassifier):
     intercept_scaling: float = 1
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the Objective: C times the hinge or squared hinge losses plus the penalty of w and intercept."""
+        """Return the Objective: C times the hinge or squared hinge losses plus the penalty of the coefficients.
+
+        The intercept is penalised like a coefficient.
+        """
         if self.loss not in ("hinge", "squared_hinge"):
             raise InvalidInput(f"loss must be 'squared_hinge' or 'hinge', got {self.loss!r}")
         if self.penalty not in ("l1", "l2"):

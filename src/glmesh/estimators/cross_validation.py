@@ -119,9 +119,10 @@ class ElasticNetCV(ElasticNetRegressor):
     precompute: Any = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the Objective of the elastic net with the chosen alpha and l1_ratio.
+        """Return the Objective of the elastic net with the alpha and l1_ratio that cross-validation chose.
 
-        Before they are chosen: with alpha = 1 and the largest l1_ratio, which decides which splits are possible.
+        Before they are chosen it is that with alpha = 1 and the largest l1_ratio, which decides which splits are
+        possible.
         """
         ratio = getattr(self, "l1_ratio_", float(np.max(self.l1_ratio)))
         return net_objective(self, data, getattr(self, "alpha_", 1.0), ratio)
@@ -300,9 +301,10 @@ class LassoCV(ElasticNetCV):
 
 
 def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[Indices]]]:
-    """Yield (rows to learn from, rows to test on) for each fold; either is a list with an array of numbers per part.
+    """Yield (rows to learn from, rows to test on) for each fold.
 
-    `cv` is as in scikit-learn (None: 5 folds); where nodes hold samples apart it must be a number of folds.
+    Either is a list with an array of row numbers per part, where a part is the data of one node, or all data if it is
+    pooled. `cv` is as in scikit-learn (None: 5 folds); where nodes hold samples apart it must be a number of folds.
     """
     X, y, _ = data.parts[0]
     if data.pooled or data.split == "features":
@@ -319,9 +321,9 @@ def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[
 
 
 def _own_folds(n: int, n_folds: int) -> list[Indices]:
-    """Return a list of n_folds arrays: the numbers of the rows that each fold of a part with n samples tests on.
+    """Return n_folds arrays: the numbers, out of range(n), of the rows that each fold tests on.
 
-    With n < n_folds some are empty.
+    With n < n_folds some arrays are empty.
     """
     if n >= n_folds:
         return [test for _, test in KFold(n_folds).split(np.zeros(n))]
@@ -329,7 +331,7 @@ def _own_folds(n: int, n_folds: int) -> list[Indices]:
 
 
 def _squared_errors(data: TrainingData, coefs: Matrix, intercepts: Vector) -> Vector:
-    """Return the weighted mean squared error on `data` of each of n models, shape (n,).
+    """Return the weighted mean squared error of each of n models on the samples of `data`, shape (n,).
 
     `coefs` has a column per model, shape (p, n); `intercepts` has shape (n,).
     """

@@ -53,7 +53,10 @@ def save_model(estimator: Any, path: str | PathLike[str]) -> None:
 
 
 def _contract(estimator: Any) -> Contract | None:
-    """Return a Contract with the names of features, target and labels of a fitted estimator; None: it has no names."""
+    """Return a Contract with the names of features, target and labels that a fitted estimator learned from.
+
+    None: it learned from arrays without names.
+    """
     if not hasattr(estimator, "feature_names_in_"):
         return None
     names = tuple(estimator.feature_names_in_.tolist())
@@ -64,7 +67,7 @@ def _contract(estimator: Any) -> Contract | None:
 
 
 def _plain(value: object) -> bool:
-    """Return whether a value is equal to itself after being written as JSON and read again."""
+    """Return whether JSON can hold a value: whether it is equal to itself after being written and read again."""
     try:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
@@ -163,7 +166,7 @@ def to_sklearn(estimator: Any) -> Any:
 
 
 def _fitted(plain: Any, estimator: Any, coef: Any, intercept: Any, classes: Any = None) -> Any:
-    """Return the scikit-learn estimator `plain`, fitted, with those parameters of `estimator` that both have.
+    """Return `plain`, an estimator of scikit-learn's, as a fitted one with the parameters that `estimator` also has.
 
     `coef`, `intercept` and `classes` become coef_, intercept_ and classes_; `classes` None: a regressor, which has
     none.

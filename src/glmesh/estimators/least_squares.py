@@ -91,7 +91,7 @@ class Ridge(NetworkRegressor):
     positive: bool = False
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the Objective that is half of Ridge's: half the squared errors plus alpha/2 times norm(w)^2."""
+        """Return the Objective to solve, half of Ridge's own: half the squared errors plus alpha/2 times norm(w)^2."""
         penalty, alpha = elastic_net(0.0, positive=self.positive), number(self.alpha, "alpha")
         return Objective("squared", penalty, alpha, intercept="free" if self.fit_intercept else "none", unit=2.0)
 
@@ -110,9 +110,9 @@ class ElasticNetRegressor(NetworkRegressor):
 
 
 def net_objective(estimator: ElasticNetRegressor, data: TrainingData, alpha: float, l1_ratio: float) -> Objective:
-    """Return the Objective that is m times the elastic net's: sums over samples instead of means.
+    """Return the Objective of the elastic net, with sums over samples instead of the means in the documentation.
 
-    m is the sum of the sample weights of `data`.
+    It is the documented objective times the sum of the sample weights of `data`.
     """
     total = data.total_weight
     return Objective(

@@ -42,7 +42,10 @@ def elastic_net(l1_ratio: float, *, positive: bool = False) -> Table:
 
 @dataclass(frozen=True)
 class Objective:
-    """The objective that is solved: weight sum_i s_i loss(y_i, x_i.w + b) + alpha penalty(w), s_i sample weights."""
+    """The objective of an estimator: weight * sum_i s_i loss(y_i, x_i.w + b) + alpha * penalty(w).
+
+    w are the coefficients, b is the intercept, s_i the weight of sample i.
+    """
 
     loss: Loss | str
     penalty: Separable | str
@@ -64,15 +67,18 @@ class Objective:
         }
 
     def on_totals(self, n_features: int, n_samples: int) -> TotalMethod[Any] | None:
-        """Return the method on totals for `n_samples` rows of `n_features` features; None: none suits, CoLA is used."""
+        """Return the method on totals for data of this shape, if one suits loss and penalty; None: CoLA is to be used.
+
+        In a method on totals nodes hold samples and compute the same coefficients from sums over all nodes.
+        """
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, "samples", self.intercept == "free")
         p = n_features + int(self.intercept == "penalised")
         return method_on_totals(spec.loss, spec.penalty_of(None), p, n_samples)
 
     def splits(self, n_features: int, n_samples: int) -> dict[Split, UnsuitablePair | None]:
-        """Return {"samples": error, "features": error}, which say why a split is impossible; None: it is possible.
+        """Return {"samples": reason, "features": reason}: why data cannot be split that way, or None where it can.
 
-        The errors are not raised; their texts name loss and penalty.
+        A reason is an UnsuitablePair, not raised, whose text names loss and penalty.
         """
         refused = refusals(self.loss, self.penalty, self.alpha, self.l1_ratio, self.intercept == "free")
         return refused if self.on_totals(n_features, n_samples) is None else refused | {"samples": None}
@@ -80,11 +86,12 @@ class Objective:
     def choose(
         self, split: str, n_samples: int, n_features: int, stop: str, network: Callable[[], NetworkInfo] | None = None
     ) -> Split:
-        """Return "samples" or "features": the split that was asked for or, with "auto", the cheaper by the cost model.
+        """Return "samples" or "features", what nodes are to hold: as `split` says or, if "auto", what is cheaper.
 
-        Raise UnsuitablePair if the split, or with "auto" any split, is impossible. `stop` matters because without
-        totals there is no certificate for a free intercept split by samples. `network()` returns the network that is
-        split over; None: it is not known, and the split with the shorter message is taken where totals do not suit.
+        The cost model says what is cheaper on the network that `network()` returns; with `network` None the split with
+        the shorter message is taken where methods on totals do not suit. Raise UnsuitablePair if the split, or with
+        "auto" any split, is impossible. `stop` matters because without totals there is no certificate for a free
+        intercept split by samples.
         """
         if split not in ("auto", "samples", "features"):
             raise InvalidInput(f"split must be 'auto', 'samples' or 'features', got {split!r}")
@@ -108,7 +115,10 @@ class Objective:
         return min(allowed, key=lambda one: self._seconds(one, n_samples, n_features, info))
 
     def _seconds(self, split: Split, n_samples: int, n_features: int, info: NetworkInfo) -> float:
-        """Return the seconds of messages of a fit with this split on a network, as the cost model expects."""
+        """Return the seconds that the messages of a fit with this split take, as the cost model expects.
+
+        `info` has the facts on the network that the model needs.
+        """
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, self.l1_ratio, split, self.intercept == "free")
         width = n_features + int(self.intercept == "penalised") if split == "samples" else n_samples
         return estimates(Task.on(spec, width, n_samples), info)[0].seconds
@@ -123,7 +133,7 @@ def catalogue_objective(
     fit_intercept: bool,
     classifies: bool,
 ) -> Objective:
-    """Return the objective sum_i s_i loss + alpha penalty, with sample weights s_i.
+    """Return the objective sum_i s_i loss_i + alpha penalty, where s_i are sample weights, for a loss of the catalogue.
 
     Raise InvalidInput unless the loss is one for classification (`classifies` True) or for regression (False).
     """
@@ -156,14 +166,17 @@ class TrainingData:
         return replace(self, parts=new)
 
     def only(self, chosen: list[Indices]) -> TrainingData:
-        """Return a copy of this data with weight 0 for all rows of part k but those with numbers chosen[k]."""
+        """Return a copy of this data with sample weight 0 for all rows of part k but those numbered chosen[k]."""
         weights = [np.zeros_like(w) for _, _, w in self.parts]
         for own, rows, (_, _, w) in zip(weights, chosen, self.parts, strict=True):
             own[rows] = w[rows]
         return self.with_targets([y for _, y, _ in self.parts], weights)
 
     def of_all(self, own: list[T]) -> list[T]:
-        """Return one list with the entries `own` of all processes, if each process has rows of its own; else `own`."""
+        """Return the lists `own` of all processes joined, if each process has rows of its own; else `own` itself.
+
+        In the first case it is an all-gather, which all processes call together.
+        """
         return own if self.deal is None else self.processes.all_gather(own)
 
     @property
@@ -183,10 +196,10 @@ class TrainingData:
         return float(sum(self.of_all([float(weight.sum()) for _, _, weight in some])))
 
     def n_variables(self, objective: Objective) -> int:
-        """Return the number of variables of a fit on this data, for a warm start.
+        """Return the number of variables that a fit on this data has, which is how long a warm start must be.
 
-        Split by features, one per feature, and one for a penalised intercept. Split by samples with a method on totals,
-        one per feature and one for an intercept; without, one dual variable per sample.
+        Split by features, there is one per feature, and one for a penalised intercept. Split by samples with a method
+        on totals there is one per feature and one for an intercept; without, one dual variable per sample.
         """
         if self.split == "features":
             return int(sum(X.shape[1] for X, _, _ in self.parts)) + int(objective.intercept == "penalised")
@@ -196,17 +209,20 @@ class TrainingData:
 
     @property
     def n_features(self) -> int:
-        """Return the number of features, which all parts share; for data split by samples."""
+        """Return the number of features of each part.
+
+        It is defined for data split by samples, whose parts all have the same features.
+        """
         return int(self.parts[0][0].shape[1])
 
     def method(self, objective: Objective) -> TotalMethod[Any] | None:
-        """Return the method on totals if nodes hold rows and one suits the objective; None: CoLA is used."""
+        """Return the method on totals if nodes hold samples and one suits the objective; None: CoLA is to be used."""
         if self.split != "samples":
             return None
         return objective.on_totals(self.n_features, sum(self.of_all([int(X.shape[0]) for X, _, _ in self.parts])))
 
     def problems(self, objective: Objective, others: Iterable[TrainingData]) -> list[Problem]:
-        """Return [problem of this data, problem of each of `others`] for one objective.
+        """Return [problem of this data, problem of each of `others`], all with the same objective.
 
         `others` have the same rows with other targets and weights. All problems share one matrix, unless each process
         has rows of its own, which travel with their targets.

@@ -129,9 +129,10 @@ def enet_path(
 
 
 def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLike, return_n_iter: bool) -> PathResult:
-    """Return (alphas, coefs, gaps), and rounds if `return_n_iter`, of a path with the parameters of `model`.
+    """Return (alphas, coefs, gaps) of fits for many weights alpha, and their rounds if `return_n_iter`.
 
-    Shapes are (n_alphas,), (p, n_alphas), (n_alphas,); see `lasso_path`.
+    Shapes are (n_alphas,), (p, n_alphas), (n_alphas,) and (n_alphas,). The other parameters are those of `model`; `eps`
+    and `alphas` are as in `lasso_path`.
     """
     X, names = named_matrix(X, "X")
     check_known(y, "y")
@@ -150,7 +151,7 @@ def _path(model: ElasticNet, X: Data, y: ArrayLike, eps: float, alphas: ArrayLik
 
 @dataclass(frozen=True)
 class Models:
-    """Solutions of the elastic net on several subsets of the samples: a path for each, of many weights alpha."""
+    """Elastic-net models on several subsets of the samples, for each subset a path: one model per weight alpha."""
 
     models: list[tuple[Matrix, Vector]]  # (coefficients (p, n_alphas), intercepts (n_alphas,)) of each path
     communications: int  # exchanges of all paths together
@@ -163,9 +164,10 @@ def elastic_net_paths(
     grids: Sequence[tuple[float, Vector]],
     subsets: Sequence[list[Indices]],
 ) -> Models:
-    """Return the Models: a path for each (l1_ratio, weights alpha) in `grids`, and within it for each subset of rows.
+    """Return elastic-net models for each (l1_ratio, weights alpha) in `grids` and, within it, for each subset of rows.
 
-    A subset is a list with the numbers of its rows in each part. Split by samples, all paths travel in the same totals.
+    A subset is a list with the numbers of its rows in each part of the data. Split by samples, the numbers of all paths
+    travel together, in the same sums over all nodes.
     """
     together = _paths_together(model, data, grids, subsets)
     if together is not None:
@@ -185,9 +187,9 @@ def _paths_together(
     grids: Sequence[tuple[float, Vector]],
     subsets: Sequence[list[Indices]],
 ) -> Models | None:
-    """Return the Models of `elastic_net_paths` by a method on totals; None if none suits.
+    """Return what `elastic_net_paths` does, computed by a method on totals; None if none suits.
 
-    All paths travel in the same totals; rows that are not in a subset have weight 0.
+    All paths travel in the same sums over all nodes; rows that are not in a subset have weight 0.
     """
     objectives = [net_objective(model, data, 1.0, ratio) for ratio, _ in grids]
     if data.deal is not None or any(data.method(one) is None for one in objectives):
@@ -205,7 +207,7 @@ def _paths_together(
 
 
 def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, grid: Vector) -> Path:
-    """Return the Path of the elastic net for the weights alpha in `grid`, shape (n_alphas,), and one l1_ratio."""
+    """Return the Path of the elastic net with one l1_ratio for the weights alpha in `grid`, shape (n_alphas,)."""
     objective = net_objective(model, data, 1.0, l1_ratio)
     return solve_path(data.problem(objective), data.total_weight * grid, **run_options(model, data, objective))
 
@@ -213,10 +215,10 @@ def elastic_net_path(model: ElasticNetRegressor, data: TrainingData, l1_ratio: f
 def alpha_grid(
     model: ElasticNetRegressor, data: TrainingData, l1_ratio: float, eps: float, alphas: ArrayLike
 ) -> Vector:
-    """Return the weights alpha of a path, descending, shape (n_alphas,): those of the array `alphas`, or computed.
+    """Return the weights alpha of a path, descending, shape (n_alphas,).
 
-    If `alphas` is a number, there are that many in geometric progression, from the smallest weight at which all
-    coefficients are zero down to eps times that weight.
+    An array `alphas` is returned sorted. If `alphas` is a number, there are that many in geometric progression, from
+    the smallest weight at which all coefficients are zero down to eps times that weight.
     """
     if not isinstance(alphas, int | np.integer):
         grid = np.sort(np.asarray(alphas, dtype=np.float64))[::-1]

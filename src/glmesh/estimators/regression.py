@@ -60,7 +60,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         return self._learn(lambda: self._validated_parts(parts, numeric=True))
 
     def _fit(self, data: TrainingData) -> Self:
-        """Solve the problem on checked data, set the fitted attributes, and return self."""
+        """Solve the problem on checked data, set the fitted attributes (coef_, intercept_, ...), and return self."""
         objective = self._objective(data)
         start = self._start(data.n_variables(objective))
         report = self._report if self.verbose else None
@@ -175,7 +175,10 @@ class LinearSVR(NetworkRegressor):
     dual: bool | str = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
-        """Return the Objective: C times the (squared) epsilon-insensitive losses plus half norm(w, intercept)^2."""
+        """Return the Objective: C times the (squared) epsilon-insensitive losses plus half the squared norm of (w, b).
+
+        w are the coefficients, b is the intercept, which is penalised like them.
+        """
         losses = {
             "epsilon_insensitive": EpsilonInsensitiveLoss,
             "squared_epsilon_insensitive": SquaredEpsilonInsensitiveLoss,

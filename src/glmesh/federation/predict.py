@@ -79,7 +79,7 @@ def predict_together(
 
 @dataclass(frozen=True)
 class AboutPart(JsonRecord):
-    """JSON head of a PART message: number of the site whose scores the message holds, and that site's intercept."""
+    """JSON head of a PART message: the number of the site whose scores the message holds, and that site's intercept."""
 
     node: int  # whose part it is
     intercept: float  # of that node's model
@@ -87,7 +87,7 @@ class AboutPart(JsonRecord):
 
 @dataclass(frozen=True, eq=False)
 class PredictionPart:
-    """One site's summand of a joint prediction: X_k w_k of all samples from its own features alone."""
+    """One site's summand of a joint prediction: the scores X_k w_k of all samples from its own features alone."""
 
     about: AboutPart
     scores: Vector  # (m,) X_k w_k
@@ -98,9 +98,9 @@ class PredictionPart:
 
     @staticmethod
     def unpack(content: bytes | bytearray, n_nodes: int, n_rows: int) -> PredictionPart:
-        """Return the PredictionPart in the bytes of a PART message.
+        """Return the PredictionPart in the bytes `content` of a PART message.
 
-        Raise Violation unless node < n_nodes and it has n_rows scores.
+        Raise Violation unless its site's number is below `n_nodes` and it has `n_rows` scores.
         """
         info, scores = unpack_vector(content, n_rows)
         about = AboutPart.from_json(info)
@@ -121,7 +121,7 @@ class _Prediction:
         self._finished: set[int] = set()  # neighbours that have all parts
 
     def _check(self, peer: int, hello: Hello) -> str | None:
-        """Return why a neighbour that sent this HELLO cannot predict with this site; None if it can."""
+        """Return why neighbour `peer`, which sent this HELLO, cannot predict with this site; None if it can."""
         if hello.purpose != PREDICT:
             return "does not predict"
         differs = difference(self._site.federation.entries(), hello.entries)
@@ -132,14 +132,15 @@ class _Prediction:
         return None
 
     def _send(self, peer: int, parts: list[PredictionPart]) -> None:
-        """Send the scores of some sites to a neighbour, a PART message for each site."""
+        """Send the scores of one or more sites to the neighbour number `peer`, one PART message for each site."""
         for part in parts:
             self._links.send(peer, Kind.PART, part.pack())
 
     def run(self, seconds: float) -> tuple[Vector, float]:
-        """Flood this site's scores and collect all others'; return (sum over sites, shape (m,), intercept of node 0).
+        """Send this site's scores, collect those of all others, and pass them on; return (sum, intercept).
 
-        GlmeshError is raised if parts are missing after `seconds`.
+        The sum over sites has shape (m,), one score for each sample; the intercept is that of node 0's model.
+        GlmeshError is raised if scores of a site are missing after `seconds`.
         """
         links = self._links
         links.start()
@@ -177,7 +178,7 @@ class _Prediction:
     def _take(self, message: Message | None) -> None:
         """Act on a message: store and pass on scores, mark a neighbour that has all, greet one whose link came up.
 
-        None, which stands for no message, is ignored.
+        `message` None means that none has come, and nothing is done.
         """
         if message is None:
             return

@@ -46,7 +46,7 @@ _RUNS = {TRAIN: "trains", PREDICT: "predicts", ROWS: "runs `doctor --rows`", DIS
 
 @dataclass(frozen=True)
 class PrefixDigest(JsonRecord):
-    """Message of a search for the first row that differs: keyed digest of the names of the first `count` rows."""
+    """Message of the search for the first row that differs: the keyed digest of the names of the first `count` rows."""
 
     count: int
     digest: str
@@ -68,23 +68,29 @@ class Comparison(Protocol):
         """Return whether no more messages of the other site are needed."""
 
     def begin(self, their_rows: int) -> list[bytes]:
-        """Forget all that came, and return the contents of the first messages to a site with `their_rows` rows."""
+        """Forget all that came; return the contents of the first messages to send to the other site.
+
+        They are a list of bytes. `their_rows` is the number of rows of the other site.
+        """
 
     def receive(self, content: bytes | bytearray) -> list[bytes]:
-        """Take in the content of a message; return those of the messages to send next.
+        """Take in the content of a message of the other site; return the contents of the messages to send next.
 
         Raise Violation if it is malformed.
         """
 
     def words(self, table: DataTable, other: str) -> Compared:
-        """Return the result, with line numbers of this site's own table; `other` is the name of the other site."""
+        """Return the result in words, with line numbers of this site's own `table`.
+
+        `other` is the other site's name.
+        """
 
 
 class RowSearch:
     """Bisection for the first row whose name differs between two sites.
 
-    About log2(m) digests go each way, each of the names of all rows up to one of them, and none of a single row. Both
-    sites ask about the same numbers of rows in the same order, since both know all answers.
+    About log2(m) digests go each way for m rows. Each is of the names of all rows up to one of them, and none of a
+    single row. Both sites ask about the same numbers of rows in the same order, since both know all answers.
     """
 
     def __init__(self, ids: Sequence[str], federation: Federation) -> None:
@@ -97,13 +103,13 @@ class RowSearch:
 
     @property
     def done(self) -> bool:
-        """Return whether the search has ended: `same` is the number of first rows with the same names."""
+        """Return whether the search has ended; then `same` is the number of first rows whose names are the same."""
         return self.same + 1 >= self._differ
 
     def begin(self, their_rows: int) -> list[bytes]:
         """Forget all that came; return the first message as a list of one: a digest of as many rows as both sites have.
 
-        The list is empty if a site has no rows.
+        `their_rows` is the number of rows of the other site. The list is empty if a site has no rows.
         """
         self.their_rows, self.same = their_rows, 0
         self._prefix = min(their_rows, len(self._ids))
@@ -128,9 +134,9 @@ class RowSearch:
         return [self._question()]
 
     def place(self) -> int | None:
-        """Return which row of this site stands at the other site as the first that differs; None: the row is not here.
+        """Return the row of this site, from 0, that the other site has in the first place that differs.
 
-        Each of this site's own names is tried in that place.
+        None if it is not here. Each of this site's own names is tried in that place.
         """
         before = row_hash(self._ids[: self.same], self._federation)
         for row in range(self.same, len(self._ids)):
@@ -139,7 +145,10 @@ class RowSearch:
         return None
 
     def words(self, table: DataTable, other: str) -> Compared:
-        """Return the result: the line of `table` from which on rows differ from those of site `other`, if any."""
+        """Return the result in words: the line of `table` from which on rows differ from those of site `other`.
+
+        The result is good if none does.
+        """
         ids, same = self._ids, self.same
         if same == len(ids) == self.their_rows:
             return Compared(f"all {same:,} rows have the same names in the same order as those of {other}", True)
@@ -171,7 +180,10 @@ class RowSearch:
 
 
 class NameMatch:
-    """Search for names that both sites have: each sends a keyed digest of every name, sorted to hide their order."""
+    """Search for names that both sites have: each sends a keyed digest of every name.
+
+    The digests are sorted, which hides the order of the names.
+    """
 
     def __init__(self, ids: Sequence[str], federation: Federation) -> None:
         key = digest_key(federation)
@@ -188,7 +200,10 @@ class NameMatch:
         return self._came >= self.their_rows
 
     def begin(self, their_rows: int) -> list[bytes]:
-        """Forget all that came; return the digests of this site's names, sorted, as contents of _PIECE digests each."""
+        """Forget all that came; return the contents of messages with the digests of this site's names, sorted.
+
+        A message has up to _PIECE digests. `their_rows` is the number of rows of the other site.
+        """
         self.their_rows, self._came = their_rows, 0
         self._theirs.clear()
         own = sorted(self._own)
@@ -208,7 +223,10 @@ class NameMatch:
         return [row for row, digest in enumerate(self._own) if digest in self._theirs]
 
     def words(self, table: DataTable, other: str) -> Compared:
-        """Return the result: the lines of `table` whose row names site `other` has too, or that there are none."""
+        """Return the result in words: the lines of `table` whose row names site `other` has too.
+
+        The result is good if there are none.
+        """
         found = self.shared()
         if not found:
             return Compared(f"no row of {table.where} has the name of a row of {other}", True)
@@ -226,10 +244,14 @@ def _rows(n: int) -> str:
 
 
 class RowComparison:
-    """One site's end of a comparison of row names with another site, which `run` waits for and compares with."""
+    """One site's end of a comparison of row names with another site, which `run` carries out over a link."""
 
     def __init__(self, site: Site, other: str, purpose: str) -> None:
-        """Read the names of the rows; raise InvalidInput if there are none, or if `purpose` does not suit the split."""
+        """Read the names of the rows; raise InvalidInput if there are none, or if `purpose` does not suit the split.
+
+        `other` is the name of the other site. `purpose` is ROWS, for the first row that differs (split by features), or
+        DISTINCT, for names that both sites have (split by samples).
+        """
         federation = site.federation
         self._site, self._other, self._purpose = site, other, purpose
         self._peer = federation.id_of(other)
@@ -268,9 +290,9 @@ class RowComparison:
         )
 
     def run(self, seconds: float) -> Compared:
-        """Wait for the other site for `seconds`, compare, and return the result.
+        """Wait up to `seconds` for the other site, compare the names of rows with it, and return the result in words.
 
-        Raise InvalidInput if it does not take part.
+        Raise InvalidInput if the other site does not take part.
         """
         site, federation = self._site, self._site.federation
         address = site.addresses.get(self._peer, federation.members[self._peer].address)
@@ -321,9 +343,9 @@ class RowComparison:
         return None
 
     def _take(self, links: PeerLinks, message: Message | None) -> None:
-        """Act on a message of the other site: send the first messages when its link comes up, then answers.
+        """Act on a message of the other site: send the first messages when its link comes up, then the answers.
 
-        None, which stands for no message, is ignored.
+        `message` None means that none has come, and nothing is done.
         """
         if message is None or (message.kind is None and not message.up):
             return

@@ -21,7 +21,10 @@ Entrant = tuple[str, Split, Make]  # name, split of the problem, and the method
 
 
 def ridge_baselines(settings: Settings) -> Findings:
-    """Compare the published CoLA, rivals and our default on ridge regression (URL, ring of 16); return the findings."""
+    """Compare CoLA as published, its rivals and our default on ridge regression; return the findings.
+
+    The data set is URL, the network a ring of 16 nodes.
+    """
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("CoLA dual", "samples", Cola.printed),
@@ -36,7 +39,10 @@ def ridge_baselines(settings: Settings) -> Findings:
 
 
 def lasso_baselines(settings: Settings) -> Findings:
-    """Compare the published CoLA, rivals and our default on the Lasso (webspam or news20); return the findings."""
+    """Compare CoLA as published, its rivals and our default on the Lasso; return the findings.
+
+    The data set is webspam, or news20 where webspam is missing.
+    """
     entrants: list[Entrant] = [
         ("CoLA primal", "features", Cola.printed),
         ("DIGing", "features", lambda: Diging("auto", subgradients=True)),
@@ -50,7 +56,10 @@ def lasso_baselines(settings: Settings) -> Findings:
 
 
 def consensus(settings: Settings) -> Findings:
-    """Follow the consensus violation of the published CoLA, sum_k ``|v_k - Ax|^2``; return the findings."""
+    """Follow how far the nodes' estimates v_k are from Ax in the published CoLA, sum_k ``|v_k - Ax|^2``.
+
+    Return the findings.
+    """
     url, spam = settings.load("url"), settings.load("webspam", "news20")
     cases: list[tuple[str, DataSet, Problem]] = [
         ("ridge, primal", url, _problem("ridge", url, RIDGE[0], "features")),
@@ -80,7 +89,10 @@ def consensus(settings: Settings) -> Findings:
 
 
 def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem:
-    """Return the Problem of ridge regression or the Lasso, by `kind`; `strength` is lambda per sample."""
+    """Return the Problem of ridge regression (`kind` "ridge") or of the Lasso ("lasso") on a data set.
+
+    `strength` is lambda, the weight of the penalty per sample: alpha is lambda times the number of samples.
+    """
     penalty = "l2" if kind == "ridge" else "l1"
     return Problem.glm(data.X, data.y, penalty=penalty, alpha=strength * len(data.y), split=split)
 
@@ -88,9 +100,10 @@ def _problem(kind: str, data: DataSet, strength: float, split: Split) -> Problem
 def _baselines(
     settings: Settings, kind: str, data: DataSet, strengths: tuple[float, ...], entrants: list[Entrant]
 ) -> Findings:
-    """Compare all entrants on `kind` ("ridge" or "lasso") and a data set; return the findings.
+    """Compare all entrants, methods with a name and a split, on one data set; return the findings.
 
-    They are compared once for each of `strengths`, weights lambda of the penalty per sample.
+    `kind` is "ridge" or "lasso". The comparison is made once for each of `strengths`, weights lambda of the penalty per
+    sample.
     """
     panels, claims, proven = [], [], []
     for strength in strengths:
@@ -122,9 +135,9 @@ def _baselines(
 
 
 def verdicts(traces: Sequence[Trace], strength: float) -> list[Claim]:
-    """Return three verdicts: on CoLA against DIGing and D-ADMM in rounds and in time, and against newer methods.
+    """Return three verdicts on claims: CoLA against DIGing and D-ADMM in rounds and in time, and against newer methods.
 
-    `traces` are those of all methods at the penalty `strength`, lambda per sample.
+    `traces` has one Trace for each method, all at the weight `strength` of the penalty, lambda per sample.
     """
     cola = [trace for trace in traces if trace.name in _COLA]
     goal = common_goal([min(cola, key=lambda trace: float(np.nanmin(trace.history["of_start"])))])
@@ -136,10 +149,11 @@ def verdicts(traces: Sequence[Trace], strength: float) -> list[Claim]:
 
 
 def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: str, what: str) -> Claim:
-    """Return the verdict on whether CoLA needs less than DIGing and D-ADMM, as the paper says.
+    """Return the verdict on the paper's claim that CoLA needs less than DIGing and D-ADMM to come down to `goal`.
 
-    Tuned D-ADMM is told too. What is compared is `key` (a name of KEYS, called `what` in the text) when `of_start`, the
-    suboptimality relative to that at zero, came down to `goal`.
+    `goal` is a suboptimality relative to that at zero, "of_start" in the traces. What is compared is the cost named
+    `key`, such as "seconds", which the text calls `what`. `strength` is lambda per sample, for the text. The figures
+    tell what a tuned D-ADMM needs, too.
     """
     costs = {trace.name: cost(trace, goal, key) for trace in traces}
     best_cola = min(costs[name] for name in _COLA if name in costs)
@@ -157,7 +171,11 @@ def _against_rivals(traces: Sequence[Trace], strength: float, goal: float, key: 
 
 
 def _against_newer(traces: Sequence[Trace], strength: float, goal: float) -> Claim:
-    """Return our own claim, not the paper's: the published CoLA or our default needs the fewest communications."""
+    """Return the verdict on a claim of our own: the published CoLA or our default needs the fewest communications.
+
+    The others are newer methods; counted is until the suboptimality relative to that at zero is at most `goal`.
+    `strength` is lambda per sample, for the text.
+    """
     costs = {trace.name: cost(trace, goal, "communications") for trace in traces}
     sent = {trace.name: cost(trace, goal, "bytes") for trace in traces}
     winner, thrifty = min(costs, key=lambda name: costs[name]), min(sent, key=lambda name: sent[name])

@@ -35,9 +35,9 @@ def dropout_reset(settings: Settings) -> Findings:
 
 
 def _dropout(settings: Settings, model: str) -> Findings:
-    """Follow the published CoLA for each probability in CHANCES that a node takes part in a round.
+    """Follow the published CoLA for each probability in CHANCES that a node takes part in a round; return the findings.
 
-    Return the findings. `model` is "freeze" or "reset": nodes that are away keep their variables, or lose them.
+    `model` is "freeze" or "reset": nodes that are away keep their variables, or lose them.
     """
     data = settings.load("url")
     problem = Problem.glm(data.X, data.y, alpha=LAMBDA * len(data.y))
@@ -64,7 +64,7 @@ def _dropout(settings: Settings, model: str) -> Findings:
 def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
     """Return two verdicts on nodes that keep their variables while away: monotone decrease, and faster with a larger p.
 
-    The probability that a node takes part in a round is p.
+    p is the probability that a node takes part in a round; `traces` has one Trace for each p, ascending.
     """
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]
@@ -79,7 +79,7 @@ def _claims_of_freezing(traces: Sequence[Trace]) -> list[Claim]:
 def _claim_of_resetting(traces: Sequence[Trace]) -> Claim:
     """Return the verdict on nodes that lose their variables while away: the error oscillates, and falls slowly.
 
-    The last of the traces is that without absences, p = 1.
+    `traces` has one Trace for each probability p that a node takes part in a round, ascending; the last is p = 1.
     """
     *shaken, steady = traces
     oscillates = all(rises(trace) > 0 for trace in shaken)
@@ -89,7 +89,10 @@ def _claim_of_resetting(traces: Sequence[Trace]) -> Claim:
 
 
 def _figures(traces: Sequence[Trace]) -> str:
-    """Return a text with each trace's largest rise of `of_start` in a round, and its value at the end."""
+    """Return a sentence with each trace's largest rise of the error in a round, and its error at the end.
+
+    The error is "of_start", the suboptimality relative to that at zero.
+    """
     up = ", ".join(f"{trace.name}: {rises(trace):.1e}" for trace in traces)
     ends = ", ".join(f"{trace.name}: {trace.last['of_start']:.1e}" for trace in traces)
     return f"Largest rise in a round, of the start: {up}. At the end: {ends}."

@@ -34,9 +34,9 @@ class Settings:
     seed: int = 0  # of all that is random
 
     def load(self, *names: str) -> DataSet:
-        """Return the first of the named data sets of which `folder` has a file.
+        """Return the first of the named data sets of which the settings' `folder` has a file.
 
-        If there is none, or if `quick`, the small random stand-in of the first name is returned.
+        If there is none, or if the settings are `quick`, a small random stand-in for the first name is returned.
         """
         if not self.quick:
             for name in names:
@@ -51,9 +51,10 @@ class Settings:
     def follow(
         self, problem: Problem, method: Method[Any, Any], best: Reference, watch: Watch, name: str, **options: Any
     ) -> Trace:
-        """Run a method over NODES nodes, by default on a ring, on the clock of NETWORK; return its costs and errors.
+        """Run a method on NODES nodes, by default a ring, with the virtual clock of NETWORK; return the run's Trace.
 
-        `best` is the optimum, `watch` says when the run ends, `options` are those of `Run`.
+        `best` is the proven optimum, `watch` says when to measure and when to end, `name` is the trace's, and `options`
+        are those of `Run`. A Trace has costs and errors at each measurement.
         """
         where = {"topology": "ring", "n_nodes": NODES, "seed": self.seed, "network": NETWORK}
         return follow(problem, method, best, watch, name=name, **where | options)
@@ -112,9 +113,10 @@ def falls(values: Sequence[float]) -> bool:
 
 
 def rises(trace: Trace, key: str = "of_start", slack: float = 1e-9) -> float:
-    """Return the largest rise of `key` (a name of KEYS) between two successive looks; 0 if there is none.
+    """Return the largest rise of a measure between two successive measurements of a run; 0 if it never rises.
 
-    Rises of up to `slack` times the largest absolute value do not count.
+    `key` is the measure's name in the trace; "of_start" is the suboptimality relative to that at zero. Rises of up to
+    `slack` times the largest absolute value do not count.
     """
     values = trace.history[key]
     top = np.nanmax(np.abs(values))
@@ -122,20 +124,24 @@ def rises(trace: Trace, key: str = "of_start", slack: float = 1e-9) -> float:
 
 
 def cost(trace: Trace, goal: float, key: str) -> float:
-    """Return `key` (a name of KEYS) at the first look with `of_start` <= goal; infinite if there is none."""
+    """Return the cost named `key`, such as "bytes" or "round", at which a run had first come down to `goal`.
+
+    `goal` is a suboptimality relative to that at zero, "of_start" in the trace. The cost is infinite if the run did not
+    reach it.
+    """
     hit = trace.first(goal, "of_start")
     return np.inf if hit is None else hit[key]
 
 
 def told(value: float) -> str:
-    """Return a cost as text: "never" if it is infinite, else to three digits, or whole from 100 on."""
+    """Return a cost as text: "never" if it is infinite, else with three digits, or as a whole number from 100 on."""
     return "never" if not np.isfinite(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def common_goal(traces: Sequence[Trace], least: float = 1e-8) -> float:
     """Return the lowest goal that all traces reached: 1, 2 or 5 times a power of ten, and at least `least`.
 
-    The goal is one of `of_start`, the suboptimality relative to that at zero.
+    A goal is a value of "of_start", the suboptimality relative to that at zero.
     """
     reached = max(max(float(np.nanmin(trace.history["of_start"])) for trace in traces), least)
     power = 10.0 ** np.floor(np.log10(reached))

@@ -18,7 +18,10 @@ LAMBDA = 1e-6  # per sample, as in the paper
 
 @cache
 def weak_lasso(settings: Settings) -> tuple[DataSet, Problem, Reference]:
-    """Return (data, problem, proven optimum) of the Lasso on RCV1 that `local-passes` and `topologies` share."""
+    """Return (data set, problem, proven optimum) of the Lasso on RCV1 with a small penalty, lambda = 1e-6 per sample.
+
+    The experiments `local-passes` and `topologies` share it.
+    """
     data = settings.load("rcv1")
     problem = Problem.glm(data.X, data.y, penalty="l1", alpha=LAMBDA * len(data.y))
     return data, problem, reference(problem, tol=1e-7, max_rounds=settings.pick(200, 300))
@@ -46,7 +49,7 @@ def local_passes(settings: Settings) -> Findings:
 def verdicts(kappas: Sequence[int], traces: Sequence[Trace]) -> list[Claim]:
     """Return two verdicts on local passes: more of them need fewer rounds, and a middle number the least time.
 
-    The run of traces[i] makes kappas[i] passes a round.
+    traces[i] is of the run that makes kappas[i] passes over a node's data in each round.
     """
     goal = common_goal(traces)
     rounds = [cost(trace, goal, "round") for trace in traces]

@@ -153,7 +153,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def _finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
-    """Give a figure its title, if any, and write it to the path, if any; return the figure."""
+    """Give a figure the title `title` (None: none) and write it to the file `path` (None: no file); return it."""
     if title:
         figure.suptitle(title, color=INK, fontsize=12)
     if path is not None:
@@ -162,9 +162,9 @@ def _finish(figure: "Figure", path: Path | None, title: str | None) -> "Figure":
 
 
 def save(figure: "Figure", path: Path, **options: Any) -> None:
-    """Write a figure to a file whole or not at all, in the format of the name's ending.
+    """Write a figure to the file `path`, whole or not at all, in the format that the name's ending says.
 
-    A name without one gets .png.
+    A name without an ending gets .png. `options` are those of matplotlib's `Figure.savefig`.
     """
     path = pathlib.Path(path)
     path = path if path.suffix else path.with_name(f"{path.name}.png")
@@ -172,7 +172,7 @@ def save(figure: "Figure", path: Path, **options: Any) -> None:
 
 
 def _relative(history: Mapping[str, Vector], key: str) -> Vector:
-    """Return history[key] / abs(objective) at each record, shape (n_records,); not finite where the objective is 0."""
+    """Return history[key] / abs(history["objective"]), shape (n_records,); not finite where the objective is 0."""
     with np.errstate(all="ignore"):
         return np.asarray(history[key]) / np.abs(history["objective"])
 
@@ -180,10 +180,10 @@ def _relative(history: Mapping[str, Vector], key: str) -> Vector:
 def _panel(
     axes: "Axes", history: Mapping[str, Vector], curves: Mapping[str, Vector], label: str, goal: float | None = None
 ) -> None:
-    """Draw one or two curves (label -> values) against communications, y on a log scale: a line, then points.
+    """Draw one or two curves against communications into `axes`, y on a log scale: the first as a line, then as points.
 
-    `label` is the heading, `goal` a horizontal line (None: none). Ticks show communications, and the bytes sent by
-    then.
+    `curves` is {label: y values, one for each record of the history}. `label` is the heading, `goal` the y of a
+    horizontal line (None: none). Ticks of the x axis show communications, and the bytes sent by then.
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -218,7 +218,7 @@ def _panel(
 
 
 def _say_agreed(axes: "Axes", histories: Sequence[Mapping[str, Vector]]) -> None:
-    """Replace a panel of consensus violations by "all nodes hold the same model" if all violations are NaN."""
+    """Replace the curve in a panel of consensus violations by "all nodes hold the same model" if all are NaN."""
     if all(np.isnan(history["consensus"]).all() for history in histories):
         for text in list(axes.texts):
             text.remove()
@@ -227,15 +227,15 @@ def _say_agreed(axes: "Axes", histories: Sequence[Mapping[str, Vector]]) -> None
 
 
 def _above(values: Vector, floor: float) -> Vector:
-    """Return values >= 0 as a log axis can show them: zeros become `floor`, others are clipped to [1e-300, 1e300]."""
+    """Return the values >= 0 as a log axis can show them: zeros become `floor`, others stay in [1e-300, 1e300]."""
     return np.where(values > 0, values.clip(1e-300, 1e300), floor)
 
 
 def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> float:
-    """Give axes a log scale that spans all curves and the goal in whole decades; draw the goal; return the floor.
+    """Give axes a log y scale that spans all curves and the goal in whole decades, and draw the goal; return the floor.
 
-    The floor is the y at which zeros are drawn: a decade below all else, and marked 0. NaN is returned where no value
-    is zero.
+    The floor is the y at which zeros are drawn: a decade below all else, and marked 0; it is NaN if no value is zero.
+    `goal` None: there is no goal.
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -267,7 +267,7 @@ def _log_axis(axes: "Axes", curves: Sequence[Vector], goal: float | None) -> flo
 
 
 def _end(axes: "Axes", x: float, drawn: float, value: float) -> None:
-    """Mark the end of a curve, at (x, drawn), with a dot and the text of `value`."""
+    """Mark the end of a curve at (x, drawn) with a dot and the number `value`; drawn is a floor if value is 0."""
     axes.scatter([x], [drawn], s=36, color=BLUE, edgecolors="white", linewidths=0.8, zorder=5, clip_on=False)
     axes.annotate(
         f"{value:.2g}", (x, drawn), xytext=(7, 0), textcoords="offset points", color=BLUE, fontsize=9, ha="left",
@@ -276,13 +276,17 @@ def _end(axes: "Axes", x: float, drawn: float, value: float) -> None:
 
 
 def _shows(presence: Matrix, history: Mapping[str, Vector]) -> bool:
-    """Return whether a presence raster has something to show: a node was away, and there were communications."""
+    """Return whether to draw a presence raster, (n_rounds, K): a node was away, and there were communications."""
     x = np.asarray(history["communications"])
     return bool(len(x) > 1 and x[-1] > x[0] and (presence < 1).any())
 
 
 def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> None:
-    """Draw a row per node, blue while the node is there, orange while it is away, hatched while it is no member."""
+    """Draw a row per node over the communications: blue where the node took part, orange where it was away.
+
+    Rows are hatched while the node is no member. `presence` has shape (n_rounds, K): 1 took part, 0.5 was a member and
+    away, 0 was no member.
+    """
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
@@ -315,9 +319,9 @@ def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> No
 
 
 def _shares(flags: Flags, edges: Vector) -> Matrix:
-    """Return the share of rounds between two successive edges in which each node's flag is set, (K, n_edges - 1).
+    """Return the fraction of the rounds between successive edges in which each node's flag is set, (K, n_edges - 1).
 
-    `flags` has shape (n_rounds, K), `edges` are rounds, ascending.
+    `flags` has shape (n_rounds, K), `edges` are numbers of rounds, ascending.
     """
     n_rounds = len(flags)
     sums = np.concatenate([np.zeros((1, flags.shape[1])), np.cumsum(flags, axis=0)])
@@ -326,10 +330,7 @@ def _shares(flags: Flags, edges: Vector) -> Matrix:
 
 
 def _layout(graph: nx.Graph) -> dict[Hashable, Vector]:
-    """Return node -> array (x, y) of its place in a drawing.
-
-    Rings, chains and what contains them in order lie on a circle, a star around its hub, all else by springs.
-    """
+    """Return {node: array (x, y)}, the place of every node in a drawing: on a circle, around a hub, or by springs."""
     nodes = list(graph)
     K = len(nodes)
     tree = graph.number_of_edges() == K - 1
@@ -345,7 +346,7 @@ def _layout(graph: nx.Graph) -> dict[Hashable, Vector]:
 
 
 def _circle(nodes: list[Hashable]) -> dict[Hashable, Vector]:
-    """Return node -> array (x, y), evenly spaced on the unit circle, from the top and clockwise."""
+    """Return {node: array (x, y)}: the nodes evenly spaced on the unit circle, clockwise from the top."""
     angles = 2 * np.pi * np.arange(len(nodes)) / max(len(nodes), 1)
     return {node: np.array([np.sin(angle), np.cos(angle)]) for node, angle in zip(nodes, angles, strict=True)}
 
@@ -488,7 +489,7 @@ def selection(
 
 
 def plain_axes(axes: "Axes") -> None:
-    """Give axes a light grid and no frame but at the left and below."""
+    """Give axes a light grid and take away their frame, except at the left and below."""
     axes.grid(color=RULE, linewidth=0.7)
     axes.tick_params(color=GREY, labelcolor=INK)
     axes.spines[["top", "right"]].set_visible(False)

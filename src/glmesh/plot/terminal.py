@@ -133,7 +133,7 @@ def graph(nx_graph: nx.Graph, *, width: int = 40, height: int = 18, ascii: bool 
 
 
 class _LogScale(NamedTuple):
-    """A log axis from 10^low to 10^high; if `zero`, 0 lies at its lower end."""
+    """A log axis that goes from 10^low up to 10^high; if `zero`, the value 0 is drawn at its lower end."""
 
     low: float
     high: float
@@ -141,7 +141,10 @@ class _LogScale(NamedTuple):
 
     @staticmethod
     def of(y: Vector, aims: list[float]) -> "_LogScale":
-        """Return the axis that spans all y >= 0, shape (m,), and all aims > 0; zeros lie a decade below all else."""
+        """Return the axis that spans all values y >= 0, array of shape (m,), and all `aims` > 0.
+
+        Zeros among y lie a decade below all else.
+        """
         spans = np.log10([*y[y > 0], *aims] or [1e-16]).clip(-99, 99)  # labels reach no further
         zero = bool((y == 0).any())
         low, high = float(np.floor(spans.min())) - 1 if zero else float(spans.min()), float(spans.max())
@@ -152,14 +155,14 @@ class _LogScale(NamedTuple):
         return np.where(y > 0, np.log10(np.where(y > 0, y, 1.0)).clip(-99, 99), self.low)
 
     def up(self, exponents: Vector | float) -> Vector:
-        """Return how far up the axis powers of ten with these exponents are: 0 at its lower end, 1 at the upper one."""
+        """Return how far up the axis the values 10^exponents are: 0 at its lower end, 1 at the upper one."""
         return (np.asarray(exponents, dtype=np.float64) - self.low) / (self.high - self.low)
 
     def marks(self, height: int) -> list[tuple[float, str]]:
-        """Return [(exponent of ten, label)] of the marks on an axis of `height` rows.
+        """Return [(exponent of ten, label)] of the marks on this axis when it is drawn over `height` lines.
 
-        Marks are at decades, at most one in two rows; an axis with fewer than two decades has its ends and middle
-        marked.
+        Marks are at decades, at most one in two lines of characters; an axis with fewer than two decades has its ends
+        and its middle marked.
         """
         first, last = ceil(self.low), floor(self.high)
         step = max(ceil(2 * (last - first + 1) / height), 1)
@@ -171,7 +174,10 @@ class _LogScale(NamedTuple):
 
 
 class _Canvas:
-    """A canvas of `height` lines of `width` characters, of 4 × 2 dots each (braille) or of one dot (ascii)."""
+    """A drawing area of `height` lines of `width` characters: 4 × 2 dots in each (braille), or one (ascii).
+
+    A dot is (row from the top, column from the left), two integers.
+    """
 
     def __init__(self, width: int, height: int, ascii: bool) -> None:
         self.width, self._height, self._ascii = width, height, ascii
@@ -186,27 +192,33 @@ class _Canvas:
         return round((1 - y) * (rows - 1)), round(x * (columns - 1))
 
     def cell(self, dot: Dot) -> tuple[int, int]:
-        """Return (line, column) of the character that holds a dot."""
+        """Return (line, column) of the character that holds a dot; a dot is (row, column) on the grid of dots."""
         return dot[0] // self._bits.shape[0], dot[1] // self._bits.shape[1]
 
     def line(self, y: Vector) -> int:
-        """Return the line of characters, from the top, that holds the height y of [0, 1]."""
+        """Return the number of the line of characters, counted from the top, that holds the height y, in [0, 1]."""
         return self.cell(self.dot(0, float(y)))[0]
 
     def lines(self, segments: Iterable[tuple[Dot, Dot]]) -> None:
-        """Set the dots of straight lines between pairs of dots."""
+        """Set the dots of straight lines; each segment is a pair of dots (row, column), the ends of a line."""
         for (top, left), (bottom, right) in set(segments):
             n = max(abs(top - bottom), abs(left - right)) + 1
             down, across = np.linspace(top, bottom, n), np.linspace(left, right, n)
             self._dots[down.round().astype(int), across.round().astype(int)] = True
 
     def rule(self, line: int, word: str) -> None:
-        """Draw a broken horizontal line with `word` at its left end, shown only where the canvas has no dots."""
+        """Draw a broken horizontal line through line `line` of characters, with `word` at its left end.
+
+        It shows only where the canvas has no dots.
+        """
         self._below |= {(line, column): "-" if self._ascii else "╌" for column in range(0, self.width, 2)}
         self._below |= {(line, i): letter for i, letter in enumerate(f"{word} "[: self.width])}
 
     def write(self, dot: Dot, text: str) -> None:
-        """Put text over a dot, moved inside the canvas where it would stick out."""
+        """Put text over the dots, beginning at the character of `dot`, (row, column) on the grid of dots.
+
+        Text that would stick out is moved inside the canvas.
+        """
         line, column = self.cell(dot)
         column = max(min(column, self.width - len(text)), 0)
         self._text |= {(line, column + i): letter for i, letter in enumerate(text)}

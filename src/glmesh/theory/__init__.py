@@ -33,7 +33,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Return the class RateConstants for its former name "Constants", with a DeprecationWarning."""
+    """Return the class RateConstants for its former name "Constants", with a DeprecationWarning.
+
+    Raise AttributeError for any other name.
+    """
     if name == "Constants":
         warnings.warn("theory.Constants is now theory.RateConstants", DeprecationWarning, 2)
         return RateConstants

@@ -49,9 +49,10 @@ class AveragedIterates:
             mean += (np.asarray(new) - mean) / self.count
 
     def gap(self) -> float:
-        """Return the duality gap G_H at the averages (absolute), which Theorem 2 bounds.
+        """Return the absolute duality gap G_H at the averages of all rounds that were added, which Theorem 2 bounds.
 
-        L1 columns are restricted to the support that bounds the solution, so that it is finite.
+        Under an L1 penalty each coefficient is restricted to an interval that contains the solution's, so that the gap
+        is finite.
         """
         form, n_nodes = self.run.problem.composite, self.run.n_nodes
         pulls: Vector = -form.columns.transposed_dot(self.w.mean(axis=0))

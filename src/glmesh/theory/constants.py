@@ -127,7 +127,10 @@ def _check_accuracy(theta: float) -> None:
 
 
 def gossip_steps(run: Run) -> int:
-    """Return the number of gossip steps per round; raise UnsuitablePair for Chebyshev gossip or a varying number."""
+    """Return the number of gossip steps that the run makes per round, the same in all rounds.
+
+    Raise UnsuitablePair for Chebyshev gossip, or if the number varies.
+    """
     steps = run.method.gossip_steps
     if isinstance(steps, str) or run.method.gossip == "chebyshev":
         raise UnsuitablePair("the theory is about plain gossip with a fixed number of steps")
@@ -189,9 +192,10 @@ def constants(run: Run, beta: float | None = None) -> RateConstants:
 
 
 def support_bound(run: Run) -> float:
-    """Return L, a bound of abs(x_i) over all i: where g is finite, or for L1 where the solution lies; infinite if none.
+    """Return L, a bound of abs(x_i) over all variables x_i that may be a solution; infinite if there is none.
 
-    For L1 penalties, split by features, the bound is f(0)/l1, since f >= 0 and g >= 0 = g(0).
+    Where the separable term g is finite on an interval only, L is the interval's bound. For L1 penalties, split by
+    features, it is f(0)/l1, since f >= 0 and g >= 0 = g(0).
     """
     form = run.problem.composite
     n = form.columns.n

@@ -106,9 +106,9 @@ class ProblemPart:
     max_rounds: int = 100_000  # [rounds] after which a node gives up
 
     def model(self) -> ProblemSpec:
-        """Return the loss, penalty and split of the file as a ProblemSpec.
+        """Return loss, penalty and split of this table as a ProblemSpec.
 
-        Raise UnsuitablePair or InvalidInput if peers cannot train it.
+        Raise UnsuitablePair or InvalidInput if sites cannot train it.
         """
         ratio = self.l1_ratio if self.penalty == "elasticnet" else None
         spec = ProblemSpec.of(self.loss, self.penalty, self.alpha, ratio, self.split, self.fit_intercept)
@@ -125,13 +125,13 @@ class ProblemPart:
 
     @property
     def by_totals(self) -> bool:
-        """Return whether sites train by masked totals; False: by gossip."""
+        """Return whether sites train from totals, masked sums over all sites; False: they gossip with neighbours."""
         return self.method == "totals" or (self.method == "" and self.split == "samples")
 
     def _require_totals(self, spec: ProblemSpec) -> None:
-        """Raise UnsuitablePair unless a method on totals can minimise `spec`.
+        """Raise UnsuitablePair unless a method on totals (sums over all sites) can minimise the objective `spec`.
 
-        The message names objectives that one can.
+        The message names objectives that such a method can minimise.
         """
         if self.split != "samples":
             raise UnsuitablePair("method='totals' is for sites that hold rows; split by features use method='gossip'")
@@ -189,7 +189,10 @@ class Federation:
 
     @staticmethod
     def of(tree: Mapping[str, object], where: str = "the federation") -> Federation:
-        """Return the Federation that the tables of a parsed TOML file describe; `where` names the file in errors."""
+        """Return the Federation that the tables of a parsed TOML file describe; `where` names the file in errors.
+
+        Raise InvalidInput for tables, keys or values that a federation file may not have.
+        """
         check_keys(tree, ("name", "problem", "network", "data", "members"), where)
         members = tree.get("members", [])
         if not isinstance(members, list):
@@ -256,7 +259,7 @@ class Federation:
             raise InvalidInput(f"[data] is for a split by {self.data.split}, [problem] has a split by {part.split}")
 
     def _check_members(self) -> None:
-        """Raise InvalidInput unless there are two members or more with names and fingerprints of their own."""
+        """Raise InvalidInput unless there are at least two members, and no two have the same name or fingerprint."""
         names = [check_name(member.name) for member in self.members]
         if len(names) < 2:
             raise InvalidInput(f"a federation has two members or more, this one has {len(names)}; add some")
@@ -272,9 +275,10 @@ class Federation:
 
     @property
     def gone(self) -> str:
-        """Return what becomes of an absent member: "wait" or "without" with totals, "freeze" or "reset" with gossip.
+        """Return the word for what becomes of a member that stays away.
 
-        By default "wait" with totals, "freeze" split by features, and "reset" with gossip by samples.
+        With totals it is "wait" (the default) or "without"; with gossip it is "freeze", its share stays counted (the
+        default split by features), or "reset", its share is dropped (the default split by samples).
         """
         if not self.problem.by_totals:
             return self.network.gone or ("freeze" if self.problem.split == "features" else "reset")
@@ -290,17 +294,21 @@ class Federation:
         return []
 
     def id_of(self, name: str) -> int:
-        """Return the number of the member of this name, its place in the file from 0; raise InvalidInput for others."""
+        """Return the number of the member with this name, its place in the file from 0.
+
+        Raise InvalidInput if there is none.
+        """
         names = [member.name for member in self.members]
         if name not in names:
             raise InvalidInput(f"{name!r} is no member; members are {', '.join(names)}")
         return names.index(name)
 
     def entries(self) -> dict[str, str]:
-        """Return all settings that members must agree on: key, such as "problem.alpha" or "members.1", -> text.
+        """Return {key: text} of all settings that members must agree on.
 
-        Addresses are left out, since they may differ by site. A node tells the settings to neighbours that have not
-        shown yet that they know them, so the salt is in them as a digest.
+        A key is such as "problem.alpha" or "members.1". Addresses are left out, since they may differ by site. A node
+        tells the settings to neighbours that have not shown yet that they know them, so the salt is in them as a
+        digest.
         """
         out: dict[str, str] = {}
         for title, part in (("problem", self.problem), ("network", self.network)):
@@ -338,7 +346,7 @@ class Federation:
 
     @cached_property
     def graph(self) -> nx.Graph:
-        """Return the communication graph of the members, whose nodes are their numbers 0 to K - 1."""
+        """Return the communication graph of the members; its nodes are the members' numbers, 0 to K - 1."""
         n, network = len(self.members), self.network
         if network.topology != LINKS:
             return topology_module.build(network.topology, n, network.seed)
@@ -351,12 +359,15 @@ class Federation:
 
     @cached_property
     def mixing(self) -> Mixing:
-        """Return the Metropolis weights W of the graph, which depend on degrees only and stay right when links fail."""
+        """Return the Metropolis weights W of the links: they depend on degrees only and stay right when links fail."""
         return mixing_module.metropolis(self.graph)
 
     @property
     def members_at_start(self) -> Indices:
-        """Return each member's membership counter at the start, shape (K,): 1, or 0 for a late member."""
+        """Return the counter of each member in the membership view at the start, shape (K,): 1, or 0 for a late member.
+
+        An odd counter means that the node is a member.
+        """
         return np.array([0 if member.late else 1 for member in self.members], dtype=np.int64)
 
     def neighbours(self, node: int) -> list[int]:
@@ -364,7 +375,10 @@ class Federation:
         return sorted(int(peer) for peer in self.graph.neighbors(node))
 
     def network_info(self) -> NetworkInfo:
-        """Return the constants of the network that every node is given before round 0, bitwise the simulator's."""
+        """Return the constants of the network (such as K and the diameter) that every node is given before round 0.
+
+        They have the same bits as in a simulation of the network.
+        """
         diameter = topology_module.diameter(self.mixing.matrix)
         present = self.members_at_start.astype(bool)
         if not present.all():
@@ -373,9 +387,9 @@ class Federation:
 
     @property
     def hands_over(self) -> bool:
-        """Return whether a member leaves its share A_k x_k with a neighbour, which counts it if the member is lost.
+        """Return whether a member leaves its part A_k x_k of A x with a neighbour, who counts it if the member is lost.
 
-        Split by samples it never does: that share is a sum over the member's rows, with which the neighbour could tell
+        Split by samples it never does: that part is a sum over the member's rows, with which the neighbour could tell
         who is among them.
         """
         return self.problem.split == "features" and self.gone == "freeze"
@@ -398,7 +412,10 @@ class Federation:
 
 
 def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | None:
-    """Return a text with the first key, and its two values, in which two `Federation.entries` differ; None if equal."""
+    """Return a text with the first key in which two dicts of `Federation.entries` differ, and its two values.
+
+    None: they are equal. `ours` is this node's, `theirs` that of another.
+    """
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
         if mine != other:
@@ -407,7 +424,10 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, object]) -> str | N
 
 
 def read_toml(path: str | PathLike[str], what: str) -> dict[str, object]:
-    """Return the tables of a TOML file as a dict; raise UnreadableFile, which says that a `what` file was expected."""
+    """Return the tables of a TOML file as a dict; raise UnreadableFile if it cannot be read.
+
+    `what` is the kind of file that was expected, such as "federation", for the message.
+    """
     path = Path(path)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -427,9 +447,9 @@ def check_keys(tree: Mapping[str, object], known: tuple[str, ...], where: str) -
 
 
 def typed(kind: type[Part], tree: object, where: str) -> Part:
-    """Return an instance of the dataclass `kind` from a table whose keys and types fit its fields.
+    """Return an instance of the dataclass `kind` made from the dict `tree`, whose keys and types must fit the fields.
 
-    An int does for a float. InvalidInput is raised for any other table, which the message names `where`.
+    An int does for a float. InvalidInput is raised for any other dict; the message calls it `where`.
     """
     if not isinstance(tree, Mapping):
         raise InvalidInput(f"{where}: expected a table")

@@ -34,7 +34,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Identity:
-    """Credentials of a node, each in PEM: its certificate, its private key and the certificate of the authority."""
+    """Credentials of a node, each as PEM bytes: certificate, private key, and the certificate of the authority."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -73,7 +73,7 @@ def _is_pair(certificate: bytes, key: bytes) -> bool:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """Return the SHA-256 digest of a certificate, PEM or DER, as the text sha256: and 64 hexadecimal digits."""
+    """Return the SHA-256 digest of a certificate, PEM or DER, as text: "sha256:" and 64 hexadecimal digits."""
     try:
         if certificate.lstrip().startswith(b"-----BEGIN"):
             loaded = x509.load_pem_x509_certificate(certificate)
@@ -92,8 +92,8 @@ def expiry(certificate: bytes) -> datetime.datetime:
 def make(folder: Path, names: Sequence[str], *, days: int = NODE_DAYS) -> list[Path]:
     """Write NAME.crt and NAME.key for each name into a folder, and ca.crt and ca.key unless they are there.
 
-    The paths of the files that were written are returned. Certificates of nodes are valid for `days`. One that is there
-    already is never overwritten: InvalidInput is raised before anything is written.
+    Return the paths of the files that were written. Certificates of nodes are valid for `days` days. A file that is
+    there already is never overwritten: InvalidInput is raised before anything is written.
     """
     for k, name in enumerate(names):
         check_name(name)
@@ -132,7 +132,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Create a file with the permissions `mode` from the start; raise FileExistsError if it exists."""
+    """Create a file with the permissions `mode`, which it has from the start; raise FileExistsError if it exists."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(content)
@@ -145,9 +145,10 @@ def _certificate(
     signer: ec.EllipticCurvePrivateKey,
     days: int,
 ) -> bytes:
-    """Return a certificate of `name` in PEM, signed by `signer`, valid for `days`.
+    """Return a certificate of `name`, with the public key `key`, as PEM bytes; it is valid for `days` days.
 
-    `issuer` is the certificate of the authority; None makes that of an authority itself.
+    `signer` is the authority's private key, which signs it, `issuer` the authority's certificate; None makes the
+    certificate of an authority itself.
     """
     now = datetime.datetime.now(datetime.UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

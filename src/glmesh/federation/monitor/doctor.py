@@ -46,9 +46,9 @@ class Finding:
 
 
 def examine(path: str | PathLike[str]) -> Iterator[Finding]:
-    """Check the node that a node file describes.
+    """Check the node that the node file at `path` describes, before it starts; yield a Finding per check.
 
-    Yield a Finding per check, and stop after an error that makes others useless.
+    It stops after an error that makes further checks useless.
     """
     try:
         site = Site.read(path)
@@ -100,7 +100,7 @@ def examine(path: str | PathLike[str]) -> Iterator[Finding]:
 
 
 def _totals(site: Site, data: NodeData) -> Iterator[Finding]:
-    """Yield Findings on a site whose federation makes masked totals: its rules, bytes of messages, time of a fit."""
+    """Yield Findings on a site that trains from masked sums: its rules, bytes of messages, time of a fit."""
     federation = site.federation
     for remark in federation.remarks():
         yield Finding("federation", remark, "warning")
@@ -142,7 +142,7 @@ def compare(path: str | PathLike[str], purpose: str, other: str) -> Iterator[Fin
 
 
 def _port(site: Site) -> Iterator[Finding]:
-    """Yield one Finding: this node can listen at its address, runs there already, or cannot (an error)."""
+    """Yield one Finding on the port: this node can listen there, runs there already, or cannot listen (an error)."""
     host, _, port = site.file.listen.rpartition(":")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -160,7 +160,11 @@ def _port(site: Site) -> Iterator[Finding]:
 
 
 def _contract(site: Site, own: SiteData, fitted: Fitted, contract: Contract) -> Iterator[Finding]:
-    """Yield a Finding on how a site's table fits the contract, and a warning for each column that looks wrong."""
+    """Yield a Finding on how a site's table fits the contract, and a warning for each column that looks wrong.
+
+    The contract says which target, columns and labels every site has; `own` is the site's table, `fitted` that in the
+    contract's order.
+    """
     if site.federation.data is not None:
         yield Finding("contract", f"fits {listed(contract.names) or 'target and rows'}")
     elif own.table.names is not None:
@@ -186,16 +190,16 @@ def _check_labels(table: DataTable, spec: ProblemSpec) -> None:
 
 
 def _state(store: Store) -> str:
-    """Return a sentence on whether the node goes on from a checkpoint.
+    """Return a sentence on whether the node will go on from a checkpoint in its folder.
 
-    Raise InvalidInput if its file is not this node's.
+    Raise InvalidInput if the checkpoint is not this node's.
     """
     saved = store.load()
     return "no checkpoint: a new run begins" if saved is None else f"goes on from {store.path}"
 
 
 def _alone(own: DataSummary) -> DataSummary:
-    """Return a copy of a node's data summary with two labels if it has only one: other sites may have the second."""
+    """Return a site's data summary, with two labels if it has only one: another site may have the second."""
     return replace(own, y_min=own.y_min - 1.0) if own.y_min == own.y_max else own
 
 
@@ -210,7 +214,10 @@ def _certificates(site: Site) -> Iterator[Finding]:
 
 
 def _tried(what: str, look: Callable[[], str]) -> Finding:
-    """Return a Finding on `what` with the text that `look` returns, or with the error that it raises."""
+    """Return a Finding on the check `what`, with the text that `look` returns.
+
+    If `look` raises an error, the Finding is one at level "error", with the text of that.
+    """
     try:
         return Finding(what, look())
     except ConnectionRefusedError:
@@ -220,7 +227,11 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
 
 
 def _reach(address: str, site: Site, name: str, listed: str) -> str:
-    """Connect to a neighbour and check its certificate's fingerprint; return a text with the milliseconds it took."""
+    """Connect to neighbour `name` and check that its certificate has the fingerprint `listed`.
+
+    Return words with the milliseconds that this took; raise an error if it cannot be reached, or shows another
+    certificate.
+    """
     began = time.monotonic()
     listed_certificate(address, site, name, listed)
     return f"reached at {address} in {1000 * (time.monotonic() - began):.0f} ms, with the certificate that is listed"

@@ -62,7 +62,7 @@ class History:
 
 
 def lines_since(path: Path, since: float = 0.0) -> list[Any]:
-    """Return the entries (dicts) of a history or log file from `since` [s since 1970] on.
+    """Return the entries of a history or log file since the time `since` [s since 1970], oldest first, as dicts.
 
     The list is empty if there is no file.
     """
@@ -70,7 +70,7 @@ def lines_since(path: Path, since: float = 0.0) -> list[Any]:
 
 
 def read_lines(path: Path) -> list[Any]:
-    """Return all entries (dicts) of a history or log file, oldest first.
+    """Return all entries of a history or log file, oldest first, as dicts.
 
     A last line that a crash cut off is left out.
     """

@@ -19,7 +19,7 @@ _RECENT = 50  # [lines] kept for a live view, which shows the last ones
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """Return name -> value of the fields of a log record that were given as `extra`."""
+    """Return {name: value} of the fields that a log record was given as `extra`."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
@@ -29,7 +29,7 @@ def _node(record: logging.LogRecord) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a log record as {"time": s since 1970, "node": name, "event": message, field: value, ...}."""
+    """Formats a log record as JSON: {"time": s since 1970, "node": name, "event": message, field: value, ...}."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as one line of JSON."""
@@ -48,7 +48,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _shown(value: object) -> str:
-    """Return the value of a field as text: four digits of a float, quotes around a text that is empty or has blanks."""
+    """Return a field's value as text: floats with four digits, texts in quotes if they are empty or have blanks."""
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
@@ -77,9 +77,9 @@ def line_handler(stream: TextIO | None = None) -> logging.Handler:
 
 @contextmanager
 def node_log(name: str, path: Path | None = None) -> Iterator[logging.Logger]:
-    """Yield the logger of node `name`, which appends lines of JSON to the file if one is given.
+    """Yield the logger of node `name`, a context; if `path` is given, it appends lines of JSON to that file.
 
-    All its handlers are removed and closed at the end of the block.
+    All handlers of the logger are removed and closed at the end of the block.
     """
     log = logging.getLogger(f"glmesh.node.{name}")
     log.setLevel(logging.INFO)
@@ -110,7 +110,10 @@ class Handshakes:
         self._thread.start()
 
     def _read(self, descriptor: int) -> None:
-        """Read what is written to standard error: log the lines about handshakes, and pass on all others."""
+        """Read what is written to standard error until it is closed: log lines about handshakes, pass on all others.
+
+        `descriptor` is the file descriptor to read from.
+        """
         with os.fdopen(descriptor, "rb") as stream:
             for line in stream:
                 if b"Handshake failed with error" in line:

@@ -42,7 +42,10 @@ def page(folders: Sequence[str]) -> str:
     names = [entries[-1]["node"] if entries else folder.name for folder, entries in runs]
 
     def lines(key: str) -> list[Line]:
-        """Return (name, [(seconds since the first entry of any node, figure `key`)]) for each node, for `plot`."""
+        """Return a pair (name, points) for each node, to be drawn by `plot`; a point is (seconds, figure `key`).
+
+        Seconds count from the first entry of any node.
+        """
         return [
             (name, [(e["time"] - start, e[key]) for e in entries if e.get(key) is not None])
             for name, (_, entries) in zip(names, runs, strict=True)
@@ -65,7 +68,7 @@ def page(folders: Sequence[str]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a value as text that is escaped for HTML."""
+    """Return a value as text in which the characters that HTML gives a meaning are escaped."""
     return html.escape(str(value))
 
 
@@ -76,7 +79,10 @@ def _event(event: dict[str, Any]) -> str:
 
 
 def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
-    """Return an HTML table with a row per node of its last figures: phase, rounds, gap, bytes sent, whose data."""
+    """Return an HTML table with a row per node: phase, rounds, gap, bytes sent and whose data, at its last entry.
+
+    `runs` has (state folder, entries of its history) of each node, `names` their names.
+    """
     rows = ["<tr><th>node<th>phase<th>rounds<th>proven gap<th>sent<th>seconds<th>whose data"]
     for name, (_, entries) in zip(names, runs, strict=True):
         last = entries[-1] if entries else {}
@@ -96,7 +102,10 @@ def _summary(names: list[str], runs: list[tuple[Path, list[Figures]]]) -> str:
 
 
 def _heard(names: list[str], runs: list[tuple[Path, list[Figures]]], start: float) -> list[Line]:
-    """Return (name, [(seconds since `start`, number of neighbours that were up)]) for each node, as `plot` takes it."""
+    """Return a pair (name, points) for each node, to be drawn by `plot`; a point is (seconds, neighbours that were up).
+
+    Seconds count from `start` [s since 1970].
+    """
     return [
         (
             name,
@@ -107,7 +116,10 @@ def _heard(names: list[str], runs: list[tuple[Path, list[Figures]]], start: floa
 
 
 def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Return at most six round numbers from low to high, 1, 2 or 5 times a power of ten apart; `whole`: integers."""
+    """Return at most six round numbers from `low` to `high`, 1, 2 or 5 times a power of ten apart.
+
+    `whole` makes them integers.
+    """
     raw = (high - low) / 5
     ten = 10.0 ** math.floor(math.log10(raw))
     step = next(ten * factor for factor in (1, 2, 5, 10) if ten * factor >= raw * (1 - 1e-9))
@@ -133,10 +145,10 @@ def _curve(number: int, name: str, places: list[tuple[float, float]]) -> str:
 def plot(
     lines: Sequence[Line], across: str, *, logarithmic: bool = False, told: Callable[[float], str] = "{:,g}".format
 ) -> str:
-    """Return SVG text of lines, (name, [(x, y)]) each, over a common horizontal axis, which `across` names.
+    """Return a plot as SVG text: lines, each a pair (name, [(x, y), ...]), over a common horizontal axis.
 
-    `logarithmic` draws the vertical axis in powers of ten; `told` makes text of its numbers. Without any point the text
-    is an HTML paragraph that says so.
+    `across` is that axis's label. `logarithmic` draws the vertical axis in powers of ten; `told` makes text of its
+    numbers. Without any point the text is an HTML paragraph that says so.
     """
     shown = [(name, _logarithms(points) if logarithmic else points) for name, points in lines]
     drawn = [point for _, points in shown for point in points]

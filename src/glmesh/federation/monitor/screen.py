@@ -21,8 +21,8 @@ _EVENTS = 8  # [lines] of the log below the figures
 def screen(now: Figures, recent: list[str], began: tuple[float, float] | None, columns: int) -> str:
     """Return the live view of a node as text, with at most `columns` characters a line.
 
-    `now` are the node's figures, `recent` lines of its log, `began` (seconds, gap) of its first certificate, from which
-    the time left is extrapolated; None before it.
+    `now` are the node's figures, `recent` the last lines of its log. `began` is (seconds, gap) of its first
+    certificate, from which the time left is extrapolated; None before there is one.
     """
     gap = now.get("certificate")
     lines = [
@@ -61,10 +61,10 @@ def _not_there(now: Figures) -> list[str]:
 
 
 def left(now: Figures, began: tuple[float, float] | None) -> str:
-    """Return an estimate of the seconds left, as text, if the gap goes on falling by equal factors in equal times.
+    """Return words on the seconds left, if the gap goes on falling by equal factors in equal times.
 
-    The text is empty where there is nothing to extrapolate from: no certificate, no progress since the first, a gap
-    below tol, or a member that is waited for.
+    `began` is (seconds, gap) of the first certificate. The text is empty where there is nothing to extrapolate from: no
+    certificate, no progress since the first, a gap below tol, or a member that is waited for.
     """
     gap, tol = now.get("certificate"), now.get("tol", 0.0)
     if began is None or not gap or gap >= began[1] or gap <= tol or now.get("waiting"):

@@ -48,6 +48,8 @@ class Server:
 
     def __init__(self, figures: Callable[[], Figures], site: Site) -> None:
         class Handler(BaseHTTPRequestHandler):
+            """Handler of HTTP requests, which answers with the node's figures."""
+
             def do_GET(self) -> None:
                 """Answer GET /status with JSON, /metrics with the text of Prometheus, other paths with 404."""
                 if self.path not in ("/status", "/metrics"):
@@ -84,9 +86,9 @@ class Server:
 
 
 def ask(site: Site) -> Figures | None:
-    """Return the figures of this site's node, read from its status port on this machine.
+    """Return the figures of this site's node, which runs on this machine, read from its status port.
 
-    None is returned if the node does not run.
+    None: the node does not run.
     """
     path = site.state / "status.port"
     try:

@@ -46,7 +46,7 @@ def figures(node: Node) -> Figures:
 
 
 def _finite(value: float) -> float | None:
-    """Return the value, None where it is NaN or infinite: JSON has neither."""
+    """Return the value, or None where it is NaN or infinite, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 

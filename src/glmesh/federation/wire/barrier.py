@@ -32,19 +32,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Done:
-    """Answer of `Barrier.poll`: the exchange is over, no neighbour is waited for."""
+    """Answer of `Barrier.poll`: the exchange is over, no neighbour is waited for any more."""
 
 
 @dataclass(frozen=True)
 class WaitUntil:
-    """Answer of `Barrier.poll`: the exchange goes on; nothing changes before `time` unless a message comes."""
+    """Answer of `Barrier.poll`: the exchange goes on, and nothing changes before `time` unless a message comes."""
 
     time: float  # [s] on the clock of `now`; infinity: until something comes
 
 
 @dataclass
 class PeerTiming(Generic[T]):
-    """Timing of one neighbour at a barrier: how fast it answers, which exchange it is in, its undelivered messages."""
+    """What a barrier knows of one neighbour: how fast it answers, which exchange it is in, its undelivered messages."""
 
     heard: float  # [s] time at which something last came from it
     is_ready: bool = False  # it knows the length of vectors
@@ -68,7 +68,10 @@ class PeerTiming(Generic[T]):
         return min(max(2.0 * self.mean + 4.0 * self.deviation, SHORTEST), LONGEST)
 
     def took(self, seconds: float) -> None:
-        """Update mean and deviation by an answer that came after `seconds` (RFC 6298, but with gain 1/8 for both)."""
+        """Update mean and deviation by an answer that came `seconds` after this node's message.
+
+        This is RFC 6298, but with gain 1/8 for both.
+        """
         if math.isnan(self.mean):
             self.mean, self.deviation = seconds, seconds / 2
         else:
@@ -77,10 +80,10 @@ class PeerTiming(Generic[T]):
 
 
 class Barrier(Generic[T]):
-    """State machine that tells how long a node waits for its neighbours in an exchange; it does no I/O.
+    """State machine that tells how long a node waits for its neighbours' messages in an exchange; it does no I/O.
 
     `patient` waits for each neighbour without limit, so that no decision needs a clock. Times are seconds on any
-    monotonic clock.
+    monotonic clock. Neighbours (`peer`) and exchanges (`clock`) go by number.
     """
 
     def __init__(self, peers: Iterable[int], now: float, *, patient: bool = False) -> None:
@@ -97,16 +100,16 @@ class Barrier(Generic[T]):
         return max((max(timing.newest, timing.ready_at) for timing in self.timing.values()), default=-1)
 
     def begin(self, receivers: Iterable[int], now: float) -> None:
-        """Begin exchange number `clock`, in which this node sends to `receivers` and waits for their messages."""
+        """Begin the next exchange at `now` [s], in which this node sends to `receivers` and awaits their messages."""
         self._began, self._receivers = now, frozenset(receivers)
         self._sent_at[self.clock] = now
         self._sent_at.pop(self.clock - REMEMBERED, None)
 
     def received(self, peer: int, clock: int, message: T, now: float) -> bool:
-        """Store a neighbour's message of exchange `clock`; return True if the neighbour was silent and is back with it.
+        """Store the message that neighbour `peer` sent in exchange number `clock`; it came at `now` [s].
 
-        `now` is the time [s] at which the message came. Violation is raised for one that is REMEMBERED exchanges or
-        more before the neighbour's newest.
+        Return True if the neighbour had missed its deadline and is back with this message. Violation is raised for a
+        message that is REMEMBERED exchanges or more before the neighbour's newest.
         """
         timing = self.timing[peer]
         if clock <= timing.newest - REMEMBERED:
@@ -120,16 +123,16 @@ class Barrier(Generic[T]):
         return is_back
 
     def signed(self, peer: int, now: float) -> None:
-        """Record `now` [s] as the time at which a message of any kind last came from a neighbour."""
+        """Record `now` [s] as the time at which neighbour `peer` last sent a message of any kind."""
         self.timing[peer].heard = now
 
     def ready(self, peer: int, clock: int) -> None:
-        """Mark a neighbour as ready: exchanges from number `clock` on wait for its messages."""
+        """Mark neighbour `peer` as ready: exchanges from number `clock` on wait for its messages."""
         timing = self.timing[peer]
         timing.is_ready, timing.ready_at = True, max(timing.ready_at, clock)
 
     def link_changed(self, peer: int, *, up: bool) -> None:
-        """Mark a neighbour whose link came up (`up`) or went down as not ready, until it says READY again.
+        """Mark neighbour `peer`, whose link came up (`up`) or went down, as not ready until it says READY again.
 
         A neighbour whose link came up may have restarted, so the exchange that it was known to be in is forgotten.
         """
@@ -140,15 +143,15 @@ class Barrier(Generic[T]):
             timing.finished = False
 
     def ended(self, peer: int) -> None:
-        """Mark a neighbour as finished, since it has ended its run: no exchange waits for it."""
+        """Mark neighbour `peer` as finished, because it has ended its run: no exchange waits for it."""
         self.timing[peer].finished = True
 
     def takes(self, peer: int) -> bool:
-        """Return whether MAIL may be sent to a neighbour: it is ready, and has not ended its run."""
+        """Return whether vectors may be sent to neighbour `peer`: it knows their length, and has not ended its run."""
         return self.timing[peer].is_ready and not self.timing[peer].finished
 
     def expire(self, now: float) -> list[int]:
-        """Mark the neighbours that have missed their deadlines by `now` [s] as silent; return their numbers."""
+        """Mark the neighbours that have missed their deadlines by `now` [s] as silent; return their numbers, a list."""
         if self.patient:
             return []
         late = [peer for peer in self._awaited() if now >= self._began + self.timing[peer].deadline]
@@ -158,7 +161,10 @@ class Barrier(Generic[T]):
         return late
 
     def poll(self, now: float) -> Done | WaitUntil:
-        """Return Done if the exchange is over at `now` [s], else WaitUntil(time until which to wait for messages)."""
+        """Return Done if the exchange is over at `now` [s].
+
+        Else WaitUntil, with the time until which to wait for messages.
+        """
         awaited = self._awaited()
         if awaited:
             deadline = min(self._began + self.timing[peer].deadline for peer in awaited)

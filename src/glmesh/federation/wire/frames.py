@@ -61,9 +61,9 @@ Content = bytes | list[memoryview]  # content of a message; in pieces, so that l
 
 
 def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
-    """Yield a message as frames, each the bytes of a header and a piece.
+    """Yield the frames of a message, each the bytes of a header and of a piece of the content.
 
-    `number` counts the messages of a stream from 0.
+    `number` is the number of the message in its stream, from 0.
     """
     parts = [memoryview(content)] if isinstance(content, bytes) else content
     check, total, unchecked = 0, sum(len(part) for part in parts), _CHECKED
@@ -85,7 +85,11 @@ def frames(kind: Kind, number: int, content: Content) -> Iterator[bytes]:
 
 
 def _read_header(frame: bytes) -> tuple[int, int, int, int, int]:
-    """Return (kind, number of the message, bytes of the message, place of this frame in it, CRC-32) of a frame."""
+    """Return five numbers from the header of a frame; raise Violation if it is no frame of this protocol.
+
+    They are the kind of the message, its number in the stream, its length in bytes, the place of this frame's piece in
+    it, and the CRC-32 of the message.
+    """
     if len(frame) < _HEADER.size:
         raise Violation(f"a frame of {len(frame)} bytes, shorter than its header")
     magic, version, *fields = _HEADER.unpack_from(frame)
@@ -110,7 +114,7 @@ class Assembler:
 
     @property
     def pending(self) -> int:
-        """Return how many bytes of memory are taken for a message that is not complete yet."""
+        """Return how many bytes of memory the message takes that is not complete yet; 0 if there is none."""
         return len(self._content)
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
@@ -148,12 +152,12 @@ class Assembler:
 
 
 def pack_json(value: object) -> bytes:
-    """Return a value of dicts, lists, texts and finite numbers as JSON in UTF-8, without blanks."""
+    """Return a value made of dicts, lists, texts and finite numbers as JSON: bytes in UTF-8, without blanks."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def unpack_json(content: bytes | bytearray) -> dict[str, object]:
-    """Return the JSON object that a message holds as a dict; raise Violation for anything else."""
+    """Return the JSON object in the content of a message, as a dict; raise Violation for any other content."""
     try:
         value = json.loads(content, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -164,12 +168,15 @@ def unpack_json(content: bytes | bytearray) -> dict[str, object]:
 
 
 def _no_constant(name: str) -> None:
-    """Raise ValueError for NaN and infinity, which JSON does not have but Python reads."""
+    """Raise ValueError: JSON has no NaN and no infinity, which Python's reader hands to this function by name."""
     raise ValueError(f"{name} is no number")
 
 
 def longest_mail(layout: Layout) -> int:
-    """Return the bytes of the longest MAIL that nodes with this layout (d, n_nodes) send, and some slack."""
+    """Return how long MAIL, the message with the vectors of an exchange, can be in bytes, with some slack.
+
+    `layout` has the length d of vectors and the number of nodes.
+    """
     return 4 * 8 * layout.d + layout.n_nodes * (8 * (ROW_WIDTH + 1) + 8 * 4) + 4096
 
 
@@ -199,7 +206,11 @@ CARRIES = Contents(
 
 
 def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:
-    """Return MAIL of exchange `clock` as a list of buffers, to be sent one after the other; vectors are not joined."""
+    """Return MAIL, the message with the vectors of exchange number `clock`, as buffers to be sent one after the other.
+
+    Vectors are buffers of their own, so they are not copied. `layout` has the length d of vectors and the number of
+    nodes.
+    """
     header, flags, bodies = _CLOCK.pack(clock), 0, list[Buffer]()
     for slot in _SLOTS:
         part = mail.part(slot.kind)
@@ -214,9 +225,10 @@ def pack_mail(clock: int, mail: Mail, layout: Layout) -> list[memoryview]:
 
 
 def unpack_mail(content: bytes | bytearray, sender: int, receiver: int, layout: Layout) -> tuple[int, Mail]:
-    """Return (number of the exchange, mail) from the bytes of MAIL; raise Violation if they are malformed.
+    """Return (number of the exchange, mail) from the content of MAIL, the message with the vectors of an exchange.
 
-    Sender and receiver are known from the link, and not read from the bytes.
+    The numbers of sender and receiver are known from the link, and not read from the bytes. Raise Violation if the
+    content is malformed.
     """
     reader = Reader(content)
     (clock,) = reader.unpack(_CLOCK)
@@ -234,15 +246,18 @@ def unpack_mail(content: bytes | bytearray, sender: int, receiver: int, layout: 
 
 
 def pack_vector(info: dict[str, object], vector: Vector) -> bytes:
-    """Return bytes: the dict `info` as JSON behind its length, then the vector as float64 (little-endian)."""
+    """Return bytes that hold a dict and a vector: the length of `info` as JSON, `info`, the vector as float64.
+
+    Numbers are little-endian. `unpack_vector` is the inverse.
+    """
     head = pack_json(info)
     return struct.pack("<I", len(head)) + head + vector.astype("<f8").tobytes()
 
 
 def unpack_vector(content: bytes | bytearray, d: int | None) -> tuple[dict[str, object], Vector]:
-    """Return (info, vector) from bytes of `pack_vector`.
+    """Return (info, vector), a dict and an array of shape (d,), from the bytes that `pack_vector` made of them.
 
-    Raise Violation unless the vector has d entries (None: any number).
+    Raise Violation for other bytes, or unless the vector has `d` entries (None: any number).
     """
     reader = Reader(content)
     (size,) = reader.unpack(struct.Struct("<I"))

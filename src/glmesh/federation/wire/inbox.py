@@ -31,18 +31,21 @@ class Inbox:
         self._unread: Counter[int] = Counter()  # [bytes] by neighbour
 
     def put(self, message: Message) -> None:
-        """Append a message; called in the thread of the links."""
+        """Append a message to the queue; it is called in the thread of the links."""
         with self._some:
             self._messages.append(message)
             self._unread[message.peer] += len(message.content) + _OVERHEAD
             self._some.notify()
 
     def unread(self, peer: int) -> int:
-        """Return the bytes of a neighbour's messages that the node has not taken yet, _OVERHEAD for each included."""
+        """Return the bytes of neighbour `peer`'s messages that the node has not taken yet.
+
+        _OVERHEAD is added for each.
+        """
         return self._unread[peer]
 
     def get(self, seconds: float) -> Message | None:
-        """Remove and return the oldest message; None if none comes within `seconds`."""
+        """Remove the oldest message from the queue and return it; None if none comes within `seconds`."""
         with self._some:
             if not self._some.wait_for(lambda: bool(self._messages), seconds):
                 return None

@@ -85,20 +85,23 @@ class PeerLink:
     dropped: int = 0  # [messages] MAIL that gave way to newer MAIL
 
     def keep(self, content: Content) -> None:
-        """Queue MAIL to be sent; the oldest is dropped where more than _MAIL_KEPT wait."""
+        """Queue MAIL, the message with the vectors of an exchange, to be sent.
+
+        If over _MAIL_KEPT wait, the oldest is dropped.
+        """
         self.mail.append(content)
         while len(self.mail) > _MAIL_KEPT:
             self.mail.popleft()
             self.dropped += 1
 
     def refuse(self, why: str) -> None:
-        """Queue the REFUSE message that tells the neighbour why its stream ends."""
+        """Queue the REFUSE message, whose reason `why` tells the neighbour why its stream ends."""
         self.why = why
         self.controls.append((Kind.REFUSE, pack_json(Refusal(why[:_WHY]).to_json())))
         self.wake.set()
 
     def begin(self, hello: bytes) -> None:
-        """Drop the messages that were queued for the last stream, and queue the HELLO of a new one."""
+        """Begin a new stream: drop the messages queued for the last one, and queue `hello`, its first message."""
         self.assembler, self.why = Assembler(), "its stream ended"
         self.controls.clear()
         self.mail.clear()
@@ -111,7 +114,7 @@ class PeerLink:
         self.assembler.limit = self.limit
 
     def close(self) -> bool:
-        """Mark the link as down, without a stream; return whether it was up."""
+        """Mark the link as down, without a stream; return whether it was up until now."""
         was_up, self.up, self.stream = self.up, False, None
         return was_up
 
@@ -121,7 +124,10 @@ class PeerLink:
         return self.assembler.feed(frame)
 
     async def write(self, write: Write) -> None:
-        """Send the queued messages by `write`, frame by frame, MAIL after all others, until cancelled."""
+        """Send the queued messages with the coroutine `write`, frame by frame, until cancelled.
+
+        MAIL, the vectors of an exchange, goes after all other messages.
+        """
         number = 0
         while True:
             await self.wake.wait()
@@ -137,7 +143,8 @@ class PeerLink:
 class PeerLinks:
     """All links of a node, by number of the neighbour, in a thread of their own.
 
-    `check(peer, hello)` returns why the HELLO of a neighbour does not agree with this node's, None if it does.
+    `hello` is the first message that this node sends over each stream. `check(peer, hello)` returns why the HELLO of a
+    neighbour does not agree with it, None if it does.
     """
 
     def __init__(
@@ -163,7 +170,7 @@ class PeerLinks:
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result()
 
     async def _start(self) -> None:
-        """Start the server and the tasks that dial; raise InvalidInput if the port is taken."""
+        """Start the server and the tasks that dial neighbours; raise InvalidInput if the port is taken."""
         site, identity = self.site, self.site.identity
         self._server = grpc.aio.server(options=_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(self._serve)
@@ -181,9 +188,10 @@ class PeerLinks:
                 self._tasks.append(asyncio.create_task(self._dial(link)))
 
     def close(self) -> None:
-        """End all streams and the thread of the links."""
+        """End all streams to neighbours, the server and the thread of the links."""
 
         async def end() -> None:
+            """End all tasks and streams of the links, and the server."""
             for task in self._tasks:
                 task.cancel()
             for link in self.links.values():
@@ -204,7 +212,10 @@ class PeerLinks:
     # for the node's own thread
 
     def send(self, peer: int, kind: Kind, content: Content) -> None:
-        """Queue a message for a neighbour, if its link is up; MAIL may give way to newer MAIL before it is sent."""
+        """Queue a message for neighbour `peer`; it is dropped if the link is down.
+
+        MAIL (vectors of an exchange) that waits gives way to newer MAIL.
+        """
         self._loop.call_soon_threadsafe(self._queue, self.links[peer], kind, content)
 
     def send_to_all(self, kind: Kind, content: Content) -> None:
@@ -213,20 +224,21 @@ class PeerLinks:
             self.send(peer, kind, content)
 
     def drop(self, peer: int, why: str) -> None:
-        """End the stream of a neighbour that breaks the protocol, and tell it why."""
+        """End the stream of neighbour `peer`, which breaks the protocol, and tell it the reason `why`."""
         self._loop.call_soon_threadsafe(self._break, self.links[peer], why)
 
     def allow(self, limit: int) -> None:
-        """Accept messages of up to `limit` bytes from now on."""
+        """Accept messages of up to `limit` bytes from all neighbours from now on."""
 
         def change() -> None:
+            """Set the longest message that each link accepts to `limit` bytes, in the thread of the links."""
             for link in self.links.values():
                 link.limit = link.assembler.limit = limit
 
         self._loop.call_soon_threadsafe(change)
 
     def flush(self, seconds: float) -> None:
-        """Wait until all messages are handed over to the network, for `seconds` at most."""
+        """Wait until all queued messages are handed over to the network, for `seconds` at most."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and any(link.up and (link.controls or link.mail) for link in self.links.values()):
             time.sleep(0.01)
@@ -235,7 +247,10 @@ class PeerLinks:
     # in the thread of the links
 
     def _queue(self, link: PeerLink, kind: Kind, content: Content) -> None:
-        """Queue a message if the link is up; end the stream of a neighbour for which _CONTROLS_KEPT messages wait."""
+        """Queue a message of this kind if the link is up.
+
+        A neighbour for which _CONTROLS_KEPT messages wait does not read: its stream is ended.
+        """
         if not link.up:
             return
         if kind is Kind.MAIL:
@@ -247,18 +262,21 @@ class PeerLinks:
         link.wake.set()
 
     def _break(self, link: PeerLink, why: str) -> None:
-        """Tell a neighbour why its stream ends, and end the stream _LAST_WORD seconds later."""
+        """Send the reason `why` to the neighbour of a link, and end its stream _LAST_WORD seconds later."""
         if link.stream is not None:
             self._refuse(link, why)
             self._loop.call_later(_LAST_WORD, link.stream.cancel)
 
     def _refuse(self, link: PeerLink, why: str) -> None:
-        """Log a neighbour's violation and queue the REFUSE that tells the neighbour."""
+        """Log that a neighbour broke the protocol, and queue the REFUSE message that tells it the reason `why`."""
         self.log.warning("violation", extra={"peer": link.name, "why": why})
         link.refuse(why)
 
     async def _serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        """Serve a stream that was dialled from outside; refuse it unless its certificate is that of a neighbour."""
+        """Serve a stream that another process dialled; refuse it unless its certificate is that of a neighbour.
+
+        `requests` yields the frames that come; `context` is gRPC's.
+        """
         auth = context.auth_context()
         shown = fingerprint(auth.get("x509_pem_cert", [b""])[0])
         peer = self._members.get(shown)
@@ -281,12 +299,13 @@ class PeerLinks:
         reading = requests.__aiter__()
 
         async def read() -> bytes | None:
+            """Return the next frame that the neighbour sends, None at the end of the stream."""
             return await anext(reading, None)
 
         await self._run(link, read, context.write)
 
     async def _dial(self, link: PeerLink) -> None:
-        """Dial a neighbour without end, with growing pauses, and hold its stream each time that it can be reached."""
+        """Dial a neighbour again and again, with growing pauses, and serve its stream each time that it is reached."""
         pause = _FIRST_PAUSE
         while True:
             began = time.monotonic()
@@ -302,17 +321,14 @@ class PeerLinks:
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     def _failed(self, link: PeerLink, why: str) -> None:
-        """Store in the link why its neighbour cannot be connected to.
-
-        Log the reason unless it is that of the last time.
-        """
+        """Store in the link the reason `why` its neighbour cannot be connected to, and log a reason that is new."""
         link.why = why
         if self._said.get(link.peer) != why:
             self._said[link.peer] = why
             self.log.warning("unreachable", extra={"peer": link.name, "address": link.address, "why": why})
 
     async def _talk(self, link: PeerLink) -> None:
-        """Dial a neighbour and hold its stream until it ends."""
+        """Dial a neighbour once, and exchange messages over the stream until it ends."""
         site, identity = self.site, self.site.identity
         listed = site.federation.members[link.peer].fingerprint
         root = await asyncio.to_thread(listed_certificate, link.address, site, link.name, listed)
@@ -322,6 +338,7 @@ class PeerLinks:
             call = channel.stream_stream(_PATH)()
 
             async def read() -> bytes | None:
+                """Return the next frame that the neighbour sends, None at the end of the stream."""
                 frame = await call.read()
                 return None if frame is grpc.aio.EOF else frame
 
@@ -330,7 +347,10 @@ class PeerLinks:
                 raise GlmeshError(await call.details())
 
     async def _run(self, link: PeerLink, read: Read, write: Write) -> None:
-        """Run a session as a task of its own, which can be cancelled, until it ends; then mark the link as down."""
+        """Exchange messages over a stream, in a task that can be cancelled, until it ends; then mark the link as down.
+
+        `read()` returns the next frame, None at the end; `write(frame)` sends one.
+        """
         session = asyncio.create_task(self._session(link, read, write))
         link.stream = session
         try:
@@ -345,7 +365,10 @@ class PeerLinks:
             raise error
 
     async def _session(self, link: PeerLink, read: Read, write: Write) -> None:
-        """Exchange HELLOs over a stream, then put every message that comes into the inbox until the stream ends."""
+        """Exchange HELLO messages over a stream, then put every message that comes into the inbox.
+
+        It returns when the stream ends. `read()` returns the next frame, None at the end; `write(frame)` sends one.
+        """
         link.begin(self._hello)
         writer = asyncio.create_task(link.write(write))
         try:
@@ -395,7 +418,10 @@ class PeerLinks:
         self.inbox.put(Message(link.peer, None, up=True))
 
     async def _message(self, link: PeerLink, read: Read) -> tuple[Kind, bytearray]:
-        """Return (kind, content) of the next message; raise EOFError at the end of the stream."""
+        """Return (kind, content) of the next message of a neighbour; raise EOFError at the end of its stream.
+
+        `read()` returns the next frame, None at the end.
+        """
         while True:
             frame = await read()
             if frame is None:
@@ -406,7 +432,7 @@ class PeerLinks:
 
 
 def _why_broken(link: PeerLink, details: str) -> str:
-    """Return a text on why a stream that this node dialled broke, from the `details` of gRPC's error."""
+    """Return words on why a stream that this node dialled broke; `details` is the text of gRPC's error."""
     if "CERTIFICATE_VERIFY_FAILED" not in details:
         return details
     return (
@@ -420,5 +446,5 @@ class _Refused(Violation):
 
 
 def _reason(content: bytearray) -> str:
-    """Return the reason in the content of a REFUSE message, as words to stand after the neighbour's name."""
+    """Return the reason in the content of a REFUSE message, as words that can follow the neighbour's name."""
     return f"refuses this node: {Refusal.from_json(unpack_json(content)).why[:_WHY]}"

@@ -13,7 +13,7 @@ from glmesh.federation.config import Site, fingerprint
 
 
 def listed_certificate(address: str, site: Site, name: str, listed: str, seconds: float = 5.0) -> bytes:
-    """Ask for the certificate at an address over TLS and hang up; return it in PEM.
+    """Fetch the certificate that is shown at an address over TLS; return it as PEM bytes.
 
     Violation is raised unless it has the fingerprint `listed` and the name `name`, OSError where nobody answers within
     `seconds`. Nothing is sent but this node's certificate.

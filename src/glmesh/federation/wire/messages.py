@@ -23,20 +23,23 @@ _NUMBERS = 1 << 62  # rounds, exchanges and stamps are below this, so that they 
 
 
 def unexpected(where: str, expected: str, got: object) -> Violation:
-    """Return the Violation that says where a message is wrong, what was expected there and what came."""
+    """Return (not raise) the Violation that says where a message is wrong, what was expected there and what came."""
     return Violation(f"{where}: expected {expected}, got {got!r:.80}")
 
 
 class JsonRecord:
-    """Base of dataclasses that cross a link as a JSON object with a key per field, of exactly the field's type."""
+    """Base of dataclasses that cross a link as a JSON object, whose keys are the fields and whose types are theirs."""
 
     def to_json(self) -> dict[str, object]:
-        """Return field name -> value of the record, a dict that JSON can hold."""
+        """Return {name: value} of the record's fields, a dict that JSON can hold."""
         return dict(vars(self))
 
     @classmethod
     def from_json(cls, tree: Mapping[str, object]) -> Self:
-        """Return the record that `to_json` made a dict of; raise Violation if a field is missing or of another type."""
+        """Return the record that `to_json` made this dict of.
+
+        Raise Violation if a field is missing or of another type.
+        """
         values = {}
         for name, hint in get_type_hints(cls).items():
             kinds = [get_origin(one) or one for one in (get_args(hint) if isinstance(hint, UnionType) else (hint,))]
@@ -65,7 +68,7 @@ class Refusal(JsonRecord):
 
 @dataclass(frozen=True)
 class Ready(JsonRecord):
-    """Message of a node that knows the length d of vectors, and takes part from exchange `clock` on."""
+    """Message of a node that knows the length d of vectors, and sends them from exchange number `clock` on."""
 
     clock: int  # number of the exchange
 
@@ -170,7 +173,7 @@ class GossipEntry:
         return GossipEntry(kind, node, stamp)._with_value(value, n_nodes)
 
     def _with_value(self, value: object, n_nodes: int) -> GossipEntry:
-        """Return a copy of the entry with `value` in the field of its kind.
+        """Return a copy of the entry with `value` in the field that its kind has.
 
         Raise Violation for a value of another type.
         """
@@ -193,14 +196,17 @@ class GossipEntry:
 
 
 def _is_result(value: object, n_nodes: int) -> bool:
-    """Return whether a value is a list [node, bool], 0 <= node < n_nodes: whether that node's targets are the same."""
+    """Return whether a value is a list [node, bool] with 0 <= node < n_nodes.
+
+    It says of that node whether its targets are the same.
+    """
     if not isinstance(value, list) or len(value) != 2:
         return False
     return type(value[0]) is int and 0 <= value[0] < n_nodes and type(value[1]) is bool
 
 
 def _is_finite(value: object) -> bool:
-    """Return whether a value is a finite number."""
+    """Return whether a value is a number, not a bool, and finite."""
     try:
         return isinstance(value, int | float) and math.isfinite(value)
     except OverflowError:  # an int beyond the largest float

@@ -16,10 +16,10 @@ _POLL = 0.5  # [s] longest sleep: a signal or a change of membership is noticed 
 
 
 class PeerExchange:
-    """Exchanges of one node with its neighbours over links; `Barrier` decides when each is over.
+    """Exchanges of one node's vectors with its neighbours over links; `Barrier` decides when each exchange is over.
 
-    Messages that are not MAIL go to `other`. `patient` waits for each neighbour without limit, so that nothing depends
-    on time. `interrupted` ends an exchange early when it returns True.
+    Messages of other kinds are given to `other`. `patient` waits for each neighbour without limit, so that nothing
+    depends on time. `interrupted()` is asked while waiting, and ends an exchange early when it returns True.
     """
 
     carries = CARRIES
@@ -45,7 +45,10 @@ class PeerExchange:
         self._halo = (np.array([0, len(around)], dtype=np.uint64), around, matrix.data[row].copy(), around)
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
-        """Send this node's mail, in one outbox, to its neighbours; return theirs as a list of one Halo."""
+        """Send this node's vectors, the only Outbox in a list, to its neighbours; return theirs as a list of one Halo.
+
+        It waits until the exchange is over.
+        """
         self.carries.check(Contents.of(outboxes[0]))
         barrier, began = self.barrier, time.monotonic()
         self._unsent = {mail.receiver: mail for mail in outboxes[0].mail}
@@ -71,13 +74,16 @@ class PeerExchange:
         return [Halo(pointers, neighbours, weights, ids, None, None, own, barrier.finish())]
 
     def _send(self) -> None:
-        """Send MAIL of this exchange to the neighbours that are ready; the others get theirs when they are."""
+        """Send the vectors of this exchange to the neighbours that are ready for them.
+
+        To the others as soon as they are.
+        """
         for peer in [peer for peer in self._unsent if self.barrier.takes(peer)]:
             content = pack_mail(self.barrier.clock, self._unsent.pop(peer), self._layout)
             self._links.send(peer, Kind.MAIL, content)
 
     def take(self, message: Message) -> None:
-        """Act on a message or a change of a link: give MAIL to the barrier, leave all else to `other`."""
+        """Act on a message or a change of a link: give vectors (MAIL) to the barrier, and all else to `other`."""
         peer, now = message.peer, time.monotonic()
         if message.kind is not None or message.up:
             self.barrier.signed(peer, now)
