@@ -76,12 +76,15 @@ class Watch:
         return bool(np.isfinite(error) and error > self.goal) and not self.out(look["communications"], spent)
 
     def out(self, communications: float, spent: float) -> bool:
-        """Return whether a run has used up its communications or its processor time; `spent` is that time in seconds."""
+        """Return whether the communications or the processor time are used up; `spent` is that time in seconds."""
         return communications >= self.max_communications or spent >= self.max_seconds
 
 
 def objective_of(run: Run) -> float:
-    """Return the user's objective at the nodes' model, or at the mean of their models; inf where it is not finite."""
+    """Return the objective that the user minimises, at the nodes' model; infinite if it is not finite.
+
+    Where nodes have models of their own, it is taken at their mean.
+    """
     problem, x = run.problem, run.x
     with np.errstate(over="ignore", invalid="ignore"):
         if x is None:

@@ -69,8 +69,7 @@ def run(options: Namespace) -> int:
 def _info(weights: Mixing, diameter: int, exact: int) -> list[tuple[str, str]]:
     """Return pairs (name, text) on a network: neighbours, links, diameter and how fast it mixes.
 
-    `weights` has the mixing matrix, `diameter` is in links, and `exact` the largest number of nodes for which it is
-    exact.
+    `weights` has the mixing matrix, `diameter` is in links; it is exact for up to `exact` nodes, else an upper bound.
     """
     degrees = weights.degrees
     low, high = int(degrees.min()), int(degrees.max())
@@ -96,7 +95,10 @@ def _per_digit(beta: float) -> str:
 
 
 def _table(nodes: int, seed: int) -> str:
-    """Return a table for people: each topology's name, links, diameter, spectral gap and description."""
+    """Return a table for people: name, links, diameter, spectral gap and description of each topology of `nodes` nodes.
+
+    `seed` is that of random graphs.
+    """
     form = "  {:<17}{:>8}{:>10}{:>10}  {}"
     lines = [form.format(f"{nodes:,} nodes", "links", "diameter", "1 - beta", "")]
     for name in topology.names():

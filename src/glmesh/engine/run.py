@@ -147,7 +147,7 @@ class Run(Iterator[int]):
 
     @property
     def n_blocks(self) -> int:
-        """Return the number of blocks that host the nodes of this process."""
+        """Return the number of blocks of this process: groups of nodes that it computes side by side."""
         return len(self.nodes.blocks)
 
     @property

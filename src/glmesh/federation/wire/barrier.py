@@ -185,7 +185,7 @@ class Barrier(Generic[T]):
         ]
 
     def finish(self) -> list[T]:
-        """End the exchange; return the messages of this and earlier exchanges, in ascending order of neighbours.
+        """End the exchange; return the neighbours' messages of this exchange and earlier ones, by ascending neighbour.
 
         Messages of later exchanges are kept for those.
         """

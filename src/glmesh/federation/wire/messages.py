@@ -150,16 +150,16 @@ class GossipEntry:
     why: str = ""  # value of a `refused`
 
     def to_json(self) -> list[object]:
-        """Return the entry as a list [kind, node, stamp, value]."""
+        """Return the entry as a list [kind, node, stamp, value], which JSON can hold."""
         pairs = [[node, same] for node, same in sorted(self.compared.items())]
         value: object = {COMPARED: pairs, REFUSED: self.why}.get(self.kind, self.number)
         return [self.kind, self.node, self.stamp, self.offer.to_json() if self.offer is not None else value]
 
     @staticmethod
     def from_json(tree: object, where: str, n_nodes: int) -> GossipEntry:
-        """Return the entry that `to_json` made a list of.
+        """Return the entry that `to_json` made a list of; raise Violation for any other list.
 
-        Violation, whose text begins with `where`, is raised for any other list, and unless 0 <= node < n_nodes.
+        The message of the Violation begins with `where`. A node's number must be in 0 ... n_nodes - 1.
         """
         if not isinstance(tree, list) or len(tree) != 4:
             raise unexpected(where, "[kind, node, stamp, value]", tree)
