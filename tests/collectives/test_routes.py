@@ -6,6 +6,7 @@ import contextlib
 import copy
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ def routed(transport: LocalTransport, rows: Unsigned, *, largest: bool) -> Route
     routes, everybody = transport.routes, np.ones(len(rows), dtype=bool)
     total: RoutedTotal = TreeTotal.of(1, rows, routes, largest=largest)
     if routes.floods(rows.shape[1]):
-        total = FloodedTotal.of(1, rows, everybody, routes.diameter, largest=largest)
+        total = FloodedTotal.of(1, rows, everybody, routes.diameter, largest=largest, trees=True)
     while not total.held_by(everybody):
         mail = total.outgoing(routes)
         outboxes = [Outbox(mail=[one for one in mail if one.sender in ids]) for ids in transport.blocks]
@@ -100,6 +101,26 @@ def test_flooding_on_a_path_passes_each_contribution_on_once():
     """On a path nothing meets itself, so K - 1 links carry all K contributions, each in one direction."""
     routes = Routes(mixing.metropolis(topology.path(7)))
     assert sum(int(leg.rows.sum()) for leg in routes.legs(1)) == 7 * 6
+
+
+@prop(40)
+@given(st.sampled_from(TOPOLOGIES), st.integers(1, 20))
+def test_flooding_sends_every_contribution_to_every_other_node_once_by_a_shortest_way(name: str, n_nodes: int) -> None:
+    """What a naive walk finds: K (K - 1) rows, each link of a way one nearer to the author."""
+    graph = topology.build(name, n_nodes, 0)
+    routes = Routes(mixing.metropolis(graph))
+    assert sum(int(leg.rows.sum()) for leg in routes.legs(1)) == n_nodes * (n_nodes - 1)
+    for author, away in nx.all_pairs_shortest_path_length(graph):
+        for node, hops in away.items():
+            way = [node]
+            while way[-1] != author:
+                assert routes.sources[author, way[-1]] in graph[way[-1]]
+                way.append(int(routes.sources[author, way[-1]]))
+            assert len(way) == hops + 1
+
+
+def test_no_node_of_the_torus_sends_much_more_than_others():
+    assert Routes(mixing.metropolis(topology.build("torus", 16, 0))).bytes_of(0).max() <= 21 * 4 + 8 * 16
 
 
 def test_many_nodes_never_flood():

@@ -46,7 +46,9 @@ class RoutedTotal(Protocol):
 class FloodedTotal:
     """A total by flooding: a node passes each contribution on once, and again to neighbours that ask for it.
 
-    Nodes that lack contributions begin to ask after `patience` exchanges, at first the diameter.
+    Along trees it passes a contribution on to those neighbours only that get it from nobody else (`Routes.sources`),
+    else to all but its source. Nodes that lack contributions begin to ask after `patience` exchanges, at first the
+    diameter.
     """
 
     number: int  # number of the total, which its messages carry
@@ -56,19 +58,23 @@ class FloodedTotal:
     fresh: list[dict[int, int]]  # by node: {origin: neighbour that sent its contribution in the last exchange}
     asked: list[dict[int, tuple[int, ...]]]  # by node: {neighbour: origins that it asked for}
     patience: int  # [exchanges] before nodes ask
+    trees: bool = False  # whether a contribution goes along its author's tree instead of over all links
 
     @staticmethod
-    def of(number: int, rows: Unsigned, members: Flags, diameter: int, *, largest: bool = False) -> FloodedTotal:
+    def of(
+        number: int, rows: Unsigned, members: Flags, diameter: int, *, largest: bool = False, trees: bool = False
+    ) -> FloodedTotal:
         """Return the total before its first exchange.
 
         `rows` are the contributions of all nodes, shape (K, numbers); those of the mask `members`, shape (K,), count.
-        `largest`: maxima are wanted instead of sums.
+        `largest`: maxima are wanted instead of sums. `trees`: contributions go along their authors' trees, for nodes
+        that are all members and links that all stand, instead of over all links.
         """
         nodes = range(len(rows))
         known = [{k: rows[k]} if members[k] else {} for k in nodes]
         fresh = [dict.fromkeys(own, -1) for own in known]
         listed = np.flatnonzero(members).tolist()
-        return FloodedTotal(number, largest, listed, known, fresh, [{} for _ in nodes], diameter)
+        return FloodedTotal(number, largest, listed, known, fresh, [{} for _ in nodes], diameter, trees)
 
     def outgoing(self, routes: Routes) -> list[Mail]:
         """Return the Mail of all members in the next exchange: new contributions, those asked for, and requests."""
@@ -77,12 +83,16 @@ class FloodedTotal:
             known = self.known[k]
             wanted = tuple(node for node in self.members if node not in known) if asks else ()
             for peer in routes.neighbours[k]:
-                news = [node for node, source in self.fresh[k].items() if source != peer]
+                news = [node for node, source in self.fresh[k].items() if self._passes(node, source, k, peer, routes)]
                 news += [node for node in self.asked[k].get(peer, ()) if node in known and node not in news]
                 if news or wanted:
                     part = PartialTotal(self.number, {node: known[node] for node in news}, wanted)
                     mail.append(Mail(k, peer, [part]))
         return mail
+
+    def _passes(self, origin: int, source: int, k: int, peer: int, routes: Routes) -> bool:
+        """Return whether node k passes the contribution of `origin`, which came from `source`, on to neighbour `peer`."""
+        return int(routes.sources[origin, peer]) == k if self.trees else source != peer
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
         """Store contributions that a node did not hold yet, and the ids of those that neighbours ask for."""

@@ -31,7 +31,9 @@ class Leg:
 
 
 class Routes:
-    """Routes of totals over the links of a mixing: by flooding, or along the spanning tree of the network.
+    """Routes of totals over the links of a mixing: every author's contribution along a tree of its own, or sums along one.
+
+    Flooding, a contribution reaches each node once, by a shortest way; the other way goes along the spanning tree.
 
     Parameters
     ----------
@@ -131,21 +133,39 @@ class Routes:
         ]
 
     @cached_property
-    def _flood(self) -> list[Leg]:
-        """A Leg per exchange of flooding: a node passes on each contribution, when new, to all but its source.
+    def sources(self) -> Indices:
+        """(K, K) neighbour from which node j gets node i's flooded contribution, at [i, j]; -1 at [i, i].
 
-        The source is the neighbour from whom it came, of several at once the one with the smallest id.
+        Row i is a breadth-first tree from node i. Of several neighbours that would do, nodes take turns, so that no
+        neighbour sends much more than others.
         """
+        distance = self._distance
+        sources = np.full(distance.shape, -1)
+        for node, near in enumerate(map(np.array, self.neighbours)):
+            if not len(near):  # a lone node
+                continue
+            nearer = distance[:, near] == distance[:, node, None] - 1  # (K, neighbours)
+            count = np.maximum(nearer.sum(axis=1), 1)
+            turn = (np.arange(self.n_nodes) + node) % count
+            chosen = near[np.argmax(nearer.cumsum(axis=1) > turn[:, None], axis=1)]
+            sources[:, node] = np.where(np.arange(self.n_nodes) == node, -1, chosen)
+        return sources
+
+    @cached_property
+    def _distance(self) -> Indices:
+        """Number of links between nodes i and j, at [i, j] of shape (K, K)."""
+        return np.asarray(csgraph.shortest_path(self._matrix, unweighted=True), dtype=np.int64)
+
+    @cached_property
+    def _flood(self) -> list[Leg]:
+        """A Leg per exchange of flooding: a node passes on each contribution, when new, along its author's tree."""
         senders, receivers = self.links
         if self._complete:
             return [Leg(senders, receivers, np.ones(len(senders), np.int64))] if len(senders) else []
-        distance = csgraph.shortest_path(self._matrix, unweighted=True).astype(np.int64)  # from origin to node
+        distance, sources = self._distance, self.sources
         diameter = int(distance.max())
-        source = np.full(distance.shape, -1)  # of the contribution of each origin, at each node
-        for a, b in zip(senders[::-1].tolist(), receivers[::-1].tolist(), strict=True):
-            source[distance[:, a] == distance[:, b] - 1, b] = a
         rows = np.empty((diameter, len(senders)), dtype=np.int64)
         for link, (a, b) in enumerate(zip(senders.tolist(), receivers.tolist(), strict=True)):
-            rows[:, link] = np.bincount(distance[source[:, a] != b, a], minlength=diameter)[:diameter]
+            rows[:, link] = np.bincount(distance[sources[:, b] == a, a], minlength=diameter)[:diameter]
         sent = [np.flatnonzero(counts) for counts in rows]
         return [Leg(senders[some], receivers[some], counts[some]) for some, counts in zip(sent, rows, strict=True)]

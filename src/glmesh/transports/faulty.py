@@ -165,13 +165,14 @@ class FaultyTransport(LocalTransport):
         """Return a new RoutedTotal of `rows`, shape (K, N), over `members`, a mask of shape (K,).
 
         Along the spanning tree if rows are too long to flood, all nodes are members and no link is gone for good; else
-        by flooding.
+        by flooding, along trees in a round in which nothing fails.
         """
-        numbers, number = rows.shape[1], self.totals.number
-        stands = members.all() and not self.plan.graphs and not self.plan.gone(self.round or 0, self._place)
+        numbers, number, round = rows.shape[1], self.totals.number, self.round or 0
+        stands = bool(members.all()) and not self.plan.graphs and not self.plan.gone(round, self._place)
         if stands and not self.routes.floods(numbers):
             return TreeTotal.of(number, rows, self.routes, largest=largest)
-        return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest)
+        trees = stands and self.plan.is_calm(round)
+        return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest, trees=trees)
 
     def state(self) -> dict[str, object]:
         """Return a dict for a checkpoint: traffic, clock, exchanges made, delayed messages and unfinished totals."""

@@ -159,12 +159,22 @@ class Plan:
         None if something may fail for ever. A message that was delayed just before that round may still arrive after
         it.
         """
-        windows: list[Window] = [phase for phase in self.random if phase.strikes]
-        windows += [*self.down, *self.link, *self.partition, *self.straggler]
+        windows = [*self._failures(), *self.straggler]
         ends = [window.end for window in windows if window.end is not None]
         if self.graphs or len(ends) < len(windows):
             return None
         return max([0, *ends, *(entry.round for entry in self.join + self.leave)])
+
+    def is_calm(self, round: int) -> bool:
+        """Return whether every member is up in this round, and every message between members arrives in time.
+
+        A message that was delayed in an earlier round may still arrive.
+        """
+        return not self.graphs and not any(window.covers(round) for window in self._failures())
+
+    def _failures(self) -> list[Window]:
+        """Return all entries by which, while their windows last, nodes are away, links fail or messages are lost."""
+        return [*(phase for phase in self.random if phase.strikes), *self.down, *self.link, *self.partition]
 
     def check(self, n_nodes: int, links: Collection[tuple[int, int]]) -> None:
         """Check that the plan fits a network.
