@@ -7,6 +7,7 @@ import scipy.sparse as sp
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+Shorts = npt.NDArray[np.int16]
 Unsigned = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.float64] | npt.NDArray[np.str_]  # targets as a file has them: numbers or texts

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glmesh import Network, mixing, topology
-from glmesh.collectives.messages import PartialTotal
+from glmesh.collectives.messages import Contribution, PartialTotal
 from glmesh.collectives.routed import FloodedTotal, RoutedTotal, TreeTotal
 from glmesh.collectives.routes import Routes
 from glmesh.core import Layout, Outbox, Reader
@@ -23,7 +23,6 @@ from glmesh.core.transport import Unfinished, drive
 from glmesh.errors import InvalidInput
 from glmesh.network.faults import Plan
 from glmesh.transports import FaultyTransport, LocalTransport
-from glmesh.types import Unsigned
 from tests.cases import prop
 from tests.collectives.test_flood import TOPOLOGIES
 
@@ -41,11 +40,11 @@ def faulty(plan: Plan, name: str = "ring", n_nodes: int = 6) -> FaultyTransport:
     return FaultyTransport(weights, [np.arange(n_nodes)], None, plan, (weights,))
 
 
-def routed(transport: LocalTransport, rows: Unsigned, *, largest: bool) -> RoutedTotal:
+def routed(transport: LocalTransport, rows: Contribution, *, largest: bool) -> RoutedTotal:
     """The total by mail over a transport that loses nothing, at all nodes."""
     routes, everybody = transport.routes, np.ones(len(rows), dtype=bool)
     total: RoutedTotal = TreeTotal.of(1, rows, routes, largest=largest)
-    if routes.floods(rows.shape[1]):
+    if routes.floods(rows[0].nbytes):
         total = FloodedTotal.of(1, rows, everybody, routes.diameter, largest=largest, trees=True)
     while not total.held_by(everybody):
         mail = total.outgoing(routes)
@@ -69,16 +68,20 @@ def test_messages_between_neighbours_are_what_is_counted(
 ) -> None:
     network = CLOCK if timed else None
     counts, sends = (local(name, n_nodes, min(n_blocks, n_nodes), network) for _ in range(2))
-    rows = np.random.default_rng(n_nodes).integers(0, 2**64, (n_nodes, numbers), dtype=np.uint64)
-    parts = [rows[ids] for ids in counts.blocks]
+    rng = np.random.default_rng(n_nodes)
+    rows: Contribution = rng.integers(0, 2**64, (n_nodes, numbers), dtype=np.uint64)
     if largest:
-        found = counts.maximise([part.view(np.int64) for part in parts])
-        assert np.array_equal(found, rows.view(np.int64).max(axis=0))
+        rows = rng.integers(-(2**15), 2**15, (n_nodes, numbers), dtype=np.int16)
+    parts = [rows[ids] for ids in counts.blocks]
+    found: Any
+    if largest:
+        found = counts.maximise([part.astype(np.int64) for part in parts])
+        assert np.array_equal(found, rows.max(axis=0))
     else:
-        found = counts.add(parts)
+        found = counts.add([part.view(np.uint64) for part in parts])
         assert found.tolist() == [sum(column) % 2**64 for column in rows.T.tolist()]
     total = routed(sends, rows, largest=largest)
-    assert all(np.array_equal(total.result(k).view(found.dtype), found) for k in range(n_nodes))
+    assert all(np.array_equal(total.result(k), found) for k in range(n_nodes))
     assert counts.traffic == sends.traffic
     if timed:
         assert counts.clock is not None
@@ -92,9 +95,9 @@ def test_messages_between_neighbours_are_what_is_counted(
 )
 def test_known_numbers_of_exchanges_and_messages(name: str, numbers: int, exchanges: int, messages: int | None) -> None:
     routes = Routes(mixing.metropolis(topology.build(name, 16, 0)))
-    assert routes.exchanges(numbers) == exchanges
+    assert routes.exchanges(8 * numbers) == exchanges
     if messages is not None:
-        assert routes.bytes_of(numbers).sum() == messages * (12 + 8 * numbers)
+        assert routes.bytes_of(8 * numbers).sum() == messages * (12 + 8 * numbers)
 
 
 def test_flooding_on_a_path_passes_each_contribution_on_once():
@@ -131,12 +134,28 @@ def test_many_nodes_never_flood():
 @pytest.mark.parametrize("wanted", [(), (3, 1)])
 @pytest.mark.parametrize("rows", [{}, {4: [1, 2**64 - 1], 0: [7, 0]}])
 def test_a_part_becomes_bytes_and_back(rows: dict[int, list[int]], wanted: tuple[int, ...]) -> None:
-    part = PartialTotal(9, {node: np.array(row, np.uint64) for node, row in rows.items()}, wanted)
+    check(PartialTotal(9, {node: np.array(row, np.uint64) for node, row in rows.items()}, wanted), 20, wanted)
+
+
+def test_a_part_with_exponents_becomes_bytes_and_back():
+    check(PartialTotal(9, {3: np.array([-1074, 1024, -2000], np.int16)}), 10, ())
+
+
+def check(part: PartialTotal, length: int, wanted: tuple[int, ...]) -> None:
+    """The part is what its bytes say, and is counted as so many bytes per contribution."""
     packed = part.pack(Layout(0, 0))
     back = PartialTotal.unpack(packed.head, packed.flags, Reader(b"".join(packed.body)), Layout(0, 0))
-    assert (back.number, back.wanted, list(back.rows)) == (9, wanted, list(rows))
-    assert all(np.array_equal(back.rows[node], row) for node, row in part.rows.items())
-    assert part.nbytes == 8 + 20 * len(rows) + 4 * len(wanted)
+    assert (back.number, back.wanted, list(back.rows)) == (9, wanted, list(part.rows))
+    for node, row in part.rows.items():
+        assert np.array_equal(back.rows[node], row)
+        assert back.rows[node].dtype == row.dtype
+    assert part.nbytes == 8 + length * len(part.rows) + 4 * len(wanted)
+
+
+def test_maxima_are_of_numbers_that_two_bytes_hold():
+    Largest(np.array([[-(2**15), 2**15 - 1]]))
+    with pytest.raises(InvalidInput, match="of 16 bits"):
+        Largest(np.array([[0, 2**15]]))
 
 
 # rounds that ask for totals
@@ -164,7 +183,7 @@ def test_rounds_are_sent_the_same_bits_for_any_number_of_blocks(name: str) -> No
             found.append([*first["sizes"], *first["count"], *largest, *second["sizes"]])
             assert scalars == (20, 1)
         communications = transport.traffic.communications
-        assert communications == 1 + 4 * transport.routes.exchanges(SHORT)  # sizes were known in the second total
+        assert communications == 1 + 4 * transport.routes.exchanges(8 * SHORT)  # sizes were known in the second total
     assert all(one == found[0] for one in found)
     np.testing.assert_allclose(found[0][:4], fields(np.arange(20))["sizes"].sum(axis=0), rtol=1e-12)
     assert found[0][4:7] == [20.0, 19, 0]

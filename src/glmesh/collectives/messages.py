@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from glmesh.core import Layout, Packed, Reader, array_bytes
-from glmesh.types import Unsigned, Vector
+from glmesh.types import Shorts, Unsigned, Vector
 
 
 @dataclass(slots=True)
@@ -42,30 +42,41 @@ class PartialSum:
         return made
 
 
+Contribution = Unsigned | Shorts  # a node's part of a total: modulo 2^64 to be added up, or of which maxima are wanted
+_KINDS = ("<u8", "<i2")  # numbers of a `PartialTotal` as bytes: to be added up; of which the largest are wanted
+
+
 @dataclass(slots=True)
 class PartialTotal:
-    """Part of a message of a total: {node: its contribution modulo 2^64}, and ids of nodes whose the sender lacks.
+    """Part of a message of a total: {node: its contribution}, and ids of nodes whose contribution the sender lacks.
 
-    Along the spanning tree a contribution is the sum of the sender's subtree, or the total that comes down.
+    Contributions are whole numbers modulo 2^64 to be added up, or whole numbers of 16 bits of which the largest are
+    wanted. Along the spanning tree a contribution is that of the sender's subtree, or the total that comes down.
     """
 
     number: int  # number of the total, counted from the start of a run
-    rows: dict[int, Unsigned]  # (numbers,) by node
+    rows: dict[int, Contribution]  # (numbers,) by node
     wanted: tuple[int, ...] = ()  # nodes whose contribution is still to be sent here
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes counted for this part: 8; 4 and its numbers per contribution; 4 per id in `wanted`."""
+        """Return the bytes counted for this part: 8; 4 and its numbers per contribution; 4 per id in `wanted`.
+
+        A number has 8 bytes, or 2 where the largest are wanted.
+        """
         return 8 + sum(4 + row.nbytes for row in self.rows.values()) + 4 * len(self.wanted)
 
     def pack(self, layout: Layout) -> Packed:
         """Return this PartialTotal as bytes: whole numbers (number, rows, length, ids, ids wanted), then the rows."""
-        length = max((len(row) for row in self.rows.values()), default=0)
-        head = [self.number, len(self.rows), length, *self.rows, *self.wanted]
-        return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(row, "<u8") for row in self.rows.values()))
+        rows = list(self.rows.values())
+        head = [self.number, len(rows), len(rows[0]) if rows else 0, *self.rows, *self.wanted]
+        short = bool(rows) and rows[0].dtype == np.int16
+        return Packed(
+            np.array(head, "<i8").tobytes(), int(short), tuple(array_bytes(row, _KINDS[short]) for row in rows)
+        )
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
         """Return the PartialTotal that `pack` made bytes of; its rows are views of the message."""
         number, n_rows, length, *ids = np.frombuffer(head, "<i8").tolist()
-        return cls(number, {node: body.array("<u8", length) for node in ids[:n_rows]}, tuple(ids[n_rows:]))
+        return cls(number, {node: body.array(_KINDS[flags], length) for node in ids[:n_rows]}, tuple(ids[n_rows:]))

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
-from glmesh.collectives.messages import PartialTotal
+from glmesh.collectives.messages import Contribution, PartialTotal
 from glmesh.collectives.routes import Routes
 from glmesh.core import Mail
-from glmesh.types import Flags, Unsigned
+from glmesh.types import Flags
 
 
 class RoutedTotal(Protocol):
@@ -38,7 +38,7 @@ class RoutedTotal(Protocol):
         More messages among them are then in vain.
         """
 
-    def result(self, node: int) -> Unsigned:
+    def result(self, node: int) -> Contribution:
         """Return the total, shape (numbers,), as node `node` holds it; call only if `held_by` says that it does."""
 
 
@@ -54,7 +54,7 @@ class FloodedTotal:
     number: int  # number of the total, which its messages carry
     largest: bool  # whether maxima are wanted instead of sums
     members: list[int]  # ids of the nodes whose contributions make the total, ascending
-    known: list[dict[int, Unsigned]]  # by node: {origin: contribution} that the node holds
+    known: list[dict[int, Contribution]]  # by node: {origin: contribution} that the node holds
     fresh: list[dict[int, int]]  # by node: {origin: neighbour that sent its contribution in the last exchange}
     asked: list[dict[int, tuple[int, ...]]]  # by node: {neighbour: origins that it asked for}
     patience: int  # [exchanges] before nodes ask
@@ -62,7 +62,7 @@ class FloodedTotal:
 
     @staticmethod
     def of(
-        number: int, rows: Unsigned, members: Flags, diameter: int, *, largest: bool = False, trees: bool = False
+        number: int, rows: Contribution, members: Flags, diameter: int, *, largest: bool = False, trees: bool = False
     ) -> FloodedTotal:
         """Return the total before its first exchange.
 
@@ -91,7 +91,7 @@ class FloodedTotal:
         return mail
 
     def _passes(self, origin: int, source: int, k: int, peer: int, routes: Routes) -> bool:
-        """Return whether node k passes the contribution of `origin`, which came from `source`, on to neighbour `peer`."""
+        """Return whether node k passes the contribution of `origin`, which `source` sent it, on to neighbour `peer`."""
         return int(routes.sources[origin, peer]) == k if self.trees else source != peer
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
@@ -116,10 +116,9 @@ class FloodedTotal:
         held = [set(self.known[k]) for k in np.flatnonzero(nodes).tolist()]
         return not held or all(one == held[0] for one in held)
 
-    def result(self, node: int) -> Unsigned:
+    def result(self, node: int) -> Contribution:
         """Return the sums or maxima over all members, shape (numbers,), at a node that holds all contributions."""
-        rows = np.stack([self.known[node][k] for k in self.members])
-        return _reduced(rows, largest=self.largest)
+        return _reduced([self.known[node][k] for k in self.members], largest=self.largest)
 
 
 @dataclass
@@ -132,21 +131,21 @@ class TreeTotal:
 
     number: int  # number of the total, which its messages carry
     largest: bool  # whether maxima are wanted instead of sums
-    own: Unsigned  # (K, numbers) contributions of all nodes
-    reported: list[dict[int, Unsigned]]  # by node: {child: sum of its subtree}
-    sums: list[Unsigned | None]  # by node: sum of its subtree; None: a child has not reported yet
-    totals: list[Unsigned | None]  # by node: the total; None: not known yet
+    own: Contribution  # (K, numbers) contributions of all nodes
+    reported: list[dict[int, Contribution]]  # by node: {child: sum of its subtree}
+    sums: list[Contribution | None]  # by node: sum of its subtree; None: a child has not reported yet
+    totals: list[Contribution | None]  # by node: the total; None: not known yet
     due: list[list[int]]  # by node: neighbours in the tree that it is to send to next
     patience: int  # [exchanges] before sums are sent again
 
     @staticmethod
-    def of(number: int, rows: Unsigned, routes: Routes, *, largest: bool = False) -> TreeTotal:
+    def of(number: int, rows: Contribution, routes: Routes, *, largest: bool = False) -> TreeTotal:
         """Return the total before its first exchange; `rows` are the contributions of all nodes, shape (K, numbers).
 
         `largest`: maxima are wanted instead of sums.
         """
         n = len(rows)
-        empty: list[Unsigned | None] = [None] * n
+        empty: list[Contribution | None] = [None] * n
         made = TreeTotal(
             number,
             largest,
@@ -166,8 +165,8 @@ class TreeTotal:
         parents, reported = routes.tree[0], self.reported[k]
         if self.sums[k] is not None or len(reported) < len(routes.children[k]):
             return
-        rows = np.stack([self.own[k], *(reported[child] for child in sorted(reported))])
-        self.sums[k] = total = _reduced(rows, largest=self.largest)
+        parts = [self.own[k], *(reported[child] for child in sorted(reported))]
+        self.sums[k] = total = _reduced(parts, largest=self.largest)
         if parents[k] < 0:
             self.totals[k], self.due[k] = total, routes.children[k]
         else:
@@ -216,13 +215,13 @@ class TreeTotal:
         """Return False, always: along a tree nodes do not know whether more messages are in vain."""
         return False
 
-    def result(self, node: int) -> Unsigned:
+    def result(self, node: int) -> Contribution:
         """Return the sums or maxima over all nodes, shape (numbers,), at a node that holds the total."""
         total = self.totals[node]
         assert total is not None
         return total
 
 
-def _reduced(rows: Unsigned, *, largest: bool) -> Unsigned:
-    """Return each column's sum modulo 2^64 or, if `largest`, its maximum as a signed number, shape (numbers,)."""
-    return rows.view(np.int64).max(axis=0).view(np.uint64) if largest else np.asarray(rows.sum(axis=0))
+def _reduced(parts: list[Contribution], *, largest: bool) -> Contribution:
+    """Return the sum modulo 2^64 or, if `largest`, the maximum of each entry of the parts, shape (numbers,)."""
+    return np.asarray(np.max(parts, axis=0) if largest else np.sum(parts, axis=0))

@@ -14,7 +14,8 @@ from glmesh.collectives.totals import SHORT_VECTORS
 from glmesh.network import Mixing, topology
 from glmesh.types import Indices, Vector
 
-HEAD, NODE_ID, NUMBER = 8, 4, 8  # [bytes] of a message: number of the total; id of a contribution; each of its numbers
+HEAD, NODE_ID = 8, 4  # [bytes] of a message: number of the total; id of a contribution, before its numbers
+NUMBER, SHORT = 8, 2  # [bytes] of a number of a contribution: of a sum; of a maximum, an exponent of 16 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +26,13 @@ class Leg:
     receivers: Indices  # (messages,)
     rows: Indices  # (messages,) contributions, or sums of several, in each message
 
-    def sizes(self, numbers: int) -> Vector:
-        """Return the bytes of each message, shape (messages,), if a contribution has `numbers` numbers."""
-        return np.asarray(HEAD + self.rows * (NODE_ID + NUMBER * numbers), dtype=np.float64)
+    def sizes(self, length: int) -> Vector:
+        """Return the bytes of each message, shape (messages,), if a contribution's numbers have `length` bytes."""
+        return np.asarray(HEAD + self.rows * (NODE_ID + length), dtype=np.float64)
 
 
 class Routes:
-    """Routes of totals over the links of a mixing: every author's contribution along a tree of its own, or sums along one.
+    """Routes of totals over the links of a mixing: contributions along a tree from each author, or sums along one tree.
 
     Flooding, a contribution reaches each node once, by a shortest way; the other way goes along the spanning tree.
 
@@ -46,36 +47,36 @@ class Routes:
         self.n_nodes = mixing.n_nodes
         self._load: dict[bool, tuple[Indices, Indices]] = {}  # by whether it floods: messages and rows of each sender
 
-    def floods(self, numbers: int) -> bool:
-        """Return whether contributions of `numbers` numbers are flooded (True) or go along the spanning tree (False).
+    def floods(self, length: int) -> bool:
+        """Return whether contributions of `length` bytes are flooded (True) or go along the spanning tree (False).
 
         They are flooded where all nodes are neighbours, and where those of all nodes have at most SHORT_VECTORS bytes.
         """
         if self.n_nodes > topology.EXACT_DIAMETER:  # beyond, the diameter is not known
             return self._complete
-        return self._complete or NUMBER * numbers * self.n_nodes <= SHORT_VECTORS
+        return self._complete or length * self.n_nodes <= SHORT_VECTORS
 
-    def legs(self, numbers: int) -> list[Leg]:
-        """Return a Leg, the messages of one exchange, per exchange of a total of `numbers` numbers, in order."""
-        return self._flood if self.floods(numbers) else self._tree
+    def legs(self, length: int) -> list[Leg]:
+        """Return a Leg, the messages of one exchange, per exchange of a total of `length` bytes per node, in order."""
+        return self._flood if self.floods(length) else self._tree
 
-    def exchanges(self, numbers: int) -> int:
-        """Return the number of exchanges of a total of `numbers` numbers per node.
+    def exchanges(self, length: int) -> int:
+        """Return the number of exchanges of a total of `length` bytes per node.
 
         By flooding the diameter, along the tree twice its depth.
         """
-        return len(self.legs(numbers))
+        return len(self.legs(length))
 
-    def bytes_of(self, numbers: int) -> Indices:
-        """Return the bytes that each node sends for a total of `numbers` numbers, shape (K,)."""
-        way = self.floods(numbers)
+    def bytes_of(self, length: int) -> Indices:
+        """Return the bytes that each node sends for a total of `length` bytes per node, shape (K,)."""
+        way = self.floods(length)
         if way not in self._load:
-            legs, n = self.legs(numbers), self.n_nodes
+            legs, n = self.legs(length), self.n_nodes
             messages = sum((np.bincount(leg.senders, minlength=n) for leg in legs), np.zeros(n, np.int64))
             rows = sum((np.bincount(leg.senders, leg.rows, n).astype(np.int64) for leg in legs), np.zeros(n, np.int64))
             self._load[way] = messages, rows
         messages, rows = self._load[way]
-        return np.asarray(HEAD * messages + rows * (NODE_ID + NUMBER * numbers))
+        return np.asarray(HEAD * messages + rows * (NODE_ID + length))
 
     @cached_property
     def links(self) -> tuple[Indices, Indices]:

@@ -159,10 +159,14 @@ class Largest:
     Parameters
     ----------
     numbers : array of int of shape (n_hosted, n)
-        Whole numbers of the hosted nodes.
+        Whole numbers of the hosted nodes, such as exponents, from -2^15 to 2^15 - 1: messages have two bytes for each.
     """
 
     numbers: Indices
+
+    def __post_init__(self) -> None:
+        if (self.numbers != self.numbers.astype(np.int16)).any():
+            raise InvalidInput("maxima over all nodes are of whole numbers of 16 bits, from -32,768 to 32,767")
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ class Transport(Protocol):
         """
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over all members, shape (n,), of every block's (n_hosted, n) numbers.
+        """Return the maxima over all members, shape (n,), of every block's (n_hosted, n) numbers of 16 bits.
 
         Raise `Unfinished` as `add` does.
         """

@@ -18,7 +18,8 @@ messages much longer. Where no `network=` is given the messages are those of `Ne
 | momentum | rows or features | length of Ax | 1 | (3 + 2 sqrt(c)) per sum; 1.25 times without kinks; half if sparse |
 
 m are the rows and q the coefficients with the intercept; of an L1 problem with over 500 the Hessian is that of 500.
-A total takes as many exchanges as the diameter where it is flooded, else twice the depth of the spanning tree. c is the
+A total or a sum takes as many exchanges as the diameter where it is flooded, else twice the depth of the spanning tree.
+Flooded, every contribution of a total reaches a node once; those of a sum go over all links. c is the
 condition number of the graph: the largest over the smallest positive eigenvalue of I - W.
 """
 
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from glmesh.collectives.routes import NUMBER, Routes
 from glmesh.collectives.totals import exchanges_per_sum, floods
 from glmesh.core.block import NetworkInfo
 from glmesh.functions import Separable
@@ -69,7 +71,6 @@ SPARSE = 0.2
 # [totals] of L-BFGS to a certified 1e-6, a middle of 17 (Reuters) to 83 (RCV1, l2 = 0.01), as docs/communications.md
 # says; because costs are not closer than a factor of two, a middle will do
 LIMITED_MEMORY_TOTALS = 50
-NUMBER = 8  # [bytes] of a number, because it has double precision
 
 OnTotals = TotalMethod[Any]
 
@@ -155,18 +156,40 @@ class Messages:
     def total(self, numbers: int) -> tuple[int, float]:
         """Return (exchanges, seconds) of a total of `numbers` numbers per node, flooded or along the spanning tree.
 
-        Flooding, a node passes all contributions on; along the tree it sends a sum up and the total to its children.
+        Flooded contributions reach every node once; the node that passes on most is waited for.
+        """
+        length = NUMBER * numbers
+        if not self.routes.floods(length):
+            return self._along_tree(numbers)
+        exchanges = self.routes.exchanges(length)
+        sent = float(self.routes.bytes_of(length).max())
+        return exchanges, exchanges * self.network.latency + sent / self.network.bandwidth
+
+    def sum(self, numbers: int) -> tuple[int, float]:
+        """Return (exchanges, seconds) of an exact sum of `numbers` numbers per node, flooded or along the tree.
+
+        Flooding, a node passes all contributions on over all links, so that a link may fail.
         """
         info = self.info
+        if not floods(info, numbers):
+            return self._along_tree(numbers)
         exchanges = exchanges_per_sum(info, numbers)
-        if floods(info, numbers):
-            sent = self.degree if info.diameter <= 1 else 1 + info.n_nodes * (self.degree - 1)
-        else:
-            sent = info.depth * (1 + int(np.bincount(info.parents[info.parents >= 0], minlength=1).max()))
+        sent = self.degree if info.diameter <= 1 else 1 + info.n_nodes * (self.degree - 1)
         return exchanges, exchanges * self.network.latency + self._seconds(sent * numbers)
+
+    def _along_tree(self, numbers: int) -> tuple[int, float]:
+        """Return (exchanges, seconds) of sums along the spanning tree: a node sends one up and the total down."""
+        info = self.info
+        sent = info.depth * (1 + int(np.bincount(info.parents[info.parents >= 0], minlength=1).max()))
+        return 2 * info.depth, 2 * info.depth * self.network.latency + self._seconds(sent * numbers)
 
     def _seconds(self, numbers: int) -> float:
         return NUMBER * numbers / self.network.bandwidth
+
+    @cached_property
+    def routes(self) -> Routes:
+        """Routes of totals on the network."""
+        return Routes(self.info.mixing)
 
     @cached_property
     def degree(self) -> int:
@@ -211,7 +234,7 @@ def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
     if not task.gossips:
         return
     if not task.bounded:
-        exchanges, seconds = messages.total(task.length)
+        exchanges, seconds = messages.sum(task.length)
         yield Estimate("sums", SUMS, exchanges, SUMS * seconds)
     factor = (1.0 if task.kinked else SMOOTH_FACTOR) * (SPARSE_FACTOR if task.sparse else 1.0)
     per_sum = ROUNDS_PER_SUM + ROUNDS_PER_ROOT * float(np.sqrt(messages.condition))

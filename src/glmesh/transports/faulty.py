@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from glmesh.collectives.messages import Contribution
 from glmesh.collectives.routed import FloodedTotal, RoutedTotal, TreeTotal
 from glmesh.core import Mail
 from glmesh.core.transport import Unfinished
@@ -36,7 +37,7 @@ class OpenTotals:
 
     number: int = 0  # number of the next total, which its messages carry
     open: RoutedTotal | None = None  # total that the last round ended without; None: it had all
-    done: list[Unsigned] = field(default_factory=list)  # totals that the unfinished round had made
+    done: list[Contribution] = field(default_factory=list)  # totals that the unfinished round had made
     turn: int = 0  # totals that the present round has asked for
     members: list[int] = field(default_factory=list)  # ids of the nodes over which these totals go
     contributions: list[str] = field(default_factory=list)  # digest of all contributions to each total, in turn
@@ -52,7 +53,7 @@ class OpenTotals:
             self._give_up(0)
         self.turn = 0
 
-    def kept(self, rows: Unsigned) -> Unsigned | None:
+    def kept(self, rows: Contribution) -> Contribution | None:
         """Return the next total that this round asks for, shape (N,), if an unfinished round had made it; else None.
 
         `rows` are the contributions of all nodes, shape (K, N). If they are others than in the unfinished round,
@@ -71,7 +72,7 @@ class OpenTotals:
         self.open, self.done, self.contributions = None, self.done[:first], self.contributions[:first]
         self.number += 1
 
-    def close(self, total: Unsigned) -> Unsigned:
+    def close(self, total: Contribution) -> Contribution:
         """Store a total, shape (N,), that all members hold, until the round is over, and return it."""
         self.done, self.open, self.number = [*self.done, total], None, self.number + 1
         return total
@@ -127,7 +128,7 @@ class FaultyTransport(LocalTransport):
         """
         if self.round is None or not self.plan.loses_messages:
             return super().add(contributions)
-        return self._total(np.concatenate(contributions), largest=False)
+        return self._total(np.concatenate(contributions), largest=False).view(np.uint64)
 
     def maximise(self, numbers: list[Indices]) -> Indices:
         """Return the maxima over all members, shape (n,), of the blocks' (n_hosted, n) whole numbers.
@@ -137,9 +138,9 @@ class FaultyTransport(LocalTransport):
         """
         if self.round is None or not self.plan.loses_messages:
             return super().maximise(numbers)
-        return self._total(np.concatenate(numbers).view(np.uint64), largest=True).view(np.int64)
+        return self._total(np.concatenate(numbers).astype(np.int16), largest=True).astype(np.int64)
 
-    def _total(self, rows: Unsigned, *, largest: bool) -> Unsigned:
+    def _total(self, rows: Contribution, *, largest: bool) -> Contribution:
         """Return the sums or maxima over the members, shape (N,), of the nodes' `rows`, shape (K, N).
 
         Messages are sent until all members hold them; Unfinished is raised if they do not in this round.
@@ -151,7 +152,7 @@ class FaultyTransport(LocalTransport):
         members, up = self.plan.members(self.round, self.n_nodes), self.plan.up(self.round, self.n_nodes)
         total = self.totals.open or self._begin_total(rows, members, largest=largest)
         away = bool((members & ~up).any())
-        limit = (1 if away else PATIENCE) * max(self.routes.exchanges(rows.shape[1]), 1)
+        limit = (1 if away else PATIENCE) * max(self.routes.exchanges(rows[0].nbytes), 1)
         nothing = np.zeros(self.n_nodes)
         while not total.held_by(members):
             if limit == 0 or (away and total.complete_among(up)):
@@ -161,15 +162,15 @@ class FaultyTransport(LocalTransport):
             limit -= 1
         return self.totals.close(total.result(int(np.flatnonzero(members)[0])))
 
-    def _begin_total(self, rows: Unsigned, members: Flags, *, largest: bool) -> RoutedTotal:
+    def _begin_total(self, rows: Contribution, members: Flags, *, largest: bool) -> RoutedTotal:
         """Return a new RoutedTotal of `rows`, shape (K, N), over `members`, a mask of shape (K,).
 
         Along the spanning tree if rows are too long to flood, all nodes are members and no link is gone for good; else
         by flooding, along trees in a round in which nothing fails.
         """
-        numbers, number, round = rows.shape[1], self.totals.number, self.round or 0
+        number, round = self.totals.number, self.round or 0
         stands = bool(members.all()) and not self.plan.graphs and not self.plan.gone(round, self._place)
-        if stands and not self.routes.floods(numbers):
+        if stands and not self.routes.floods(rows[0].nbytes):
             return TreeTotal.of(number, rows, self.routes, largest=largest)
         trees = stands and self.plan.is_calm(round)
         return FloodedTotal.of(number, rows, members, self.routes.diameter, largest=largest, trees=trees)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glmesh.collectives.routes import Routes
+from glmesh.collectives.routes import NUMBER, SHORT, Routes
 from glmesh.core import Contents, Halo, Mail, Outbox, Traffic
 from glmesh.network import Clock, Mixing, Network, Plan
 from glmesh.types import Indices, Matrix, Unsigned, Vector
@@ -79,7 +79,7 @@ class LocalTransport:
 
         Traffic is counted as if nodes sent messages to their neighbours.
         """
-        self._count_total(contributions[0].shape[1])
+        self._count_total(NUMBER * contributions[0].shape[1])
         return np.asarray(sum(rows.sum(axis=0) for rows in contributions), dtype=np.uint64)
 
     def maximise(self, numbers: list[Indices]) -> Indices:
@@ -87,21 +87,21 @@ class LocalTransport:
 
         Traffic is counted as if nodes sent messages to their neighbours.
         """
-        self._count_total(numbers[0].shape[1])
+        self._count_total(SHORT * numbers[0].shape[1])
         return np.asarray(np.max([rows.max(axis=0) for rows in numbers], axis=0))
 
-    def _count_total(self, numbers: int) -> None:
-        """Count the exchanges and bytes of a total of `numbers` numbers per node, and advance the virtual clock."""
-        legs = self.routes.legs(numbers)
+    def _count_total(self, length: int) -> None:
+        """Count the exchanges and bytes of a total of `length` bytes per node, and advance the virtual clock."""
+        legs = self.routes.legs(length)
         if self.clock is None:
             self.traffic.communications += len(legs)
-            self.traffic.bytes += int(self.routes.bytes_of(numbers).sum())
+            self.traffic.bytes += int(self.routes.bytes_of(length).sum())
             return
         senders, receivers = self.links  # a node waits for all its neighbours, also for those that send it nothing
         nothing = np.zeros(len(senders))
         for leg in legs:
             ends = np.concatenate([senders, leg.senders]), np.concatenate([receivers, leg.receivers])
-            self._count(*ends, np.concatenate([nothing, leg.sizes(numbers)]), [])
+            self._count(*ends, np.concatenate([nothing, leg.sizes(length)]), [])
 
     def state(self) -> dict[str, object]:
         """Return {"communications", "bytes", "clock"}, exchanges, bytes and times of the virtual clock so far."""

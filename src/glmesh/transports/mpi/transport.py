@@ -12,7 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from glmesh.collectives.messages import PartialSum
-from glmesh.collectives.routes import Routes
+from glmesh.collectives.routes import NUMBER, SHORT, Routes
 from glmesh.core import Contents, Halo, Layout, Mail, Outbox, Reader, Traffic
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Plan
@@ -196,7 +196,7 @@ class MpiTransport:
         `contributions` has the (n_hosted, N) numbers of this rank's one block.
         """
         (rows,) = contributions
-        self._count_total(rows.shape[1])
+        self._count_total(NUMBER * rows.shape[1])
         return self._ranks.all_sum(np.asarray(rows.sum(axis=0)))
 
     def maximise(self, numbers: list[Indices]) -> Indices:
@@ -205,17 +205,17 @@ class MpiTransport:
         `numbers` has the (n_hosted, n) whole numbers of this rank's one block.
         """
         (rows,) = numbers
-        self._count_total(rows.shape[1])
+        self._count_total(SHORT * rows.shape[1])
         return self._ranks.all_max(np.asarray(rows.max(axis=0)))
 
-    def _count_total(self, numbers: int) -> None:
-        """Count the exchanges and bytes of a total of `numbers` numbers per node, as in the simulator.
+    def _count_total(self, length: int) -> None:
+        """Count the exchanges and bytes of a total of `length` bytes per node, as in the simulator.
 
         Counted are the messages that this rank's nodes would send to their neighbours, though MPI sums by other
         messages.
         """
-        self.traffic.communications += self.routes.exchanges(numbers)
-        self.traffic.bytes += int(self.routes.bytes_of(numbers)[self._nodes].sum())
+        self.traffic.communications += self.routes.exchanges(length)
+        self.traffic.bytes += int(self.routes.bytes_of(length)[self._nodes].sum())
 
     def close(self) -> None:
         """Free the MPI requests and datatypes that were prepared."""
