@@ -21,7 +21,7 @@ from sklearn.linear_model import ElasticNet
 
 from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.order import CYCLIC
-from glmesh.kernels.subproblem import Design, Memory, Scratch, Task
+from glmesh.kernels.subproblem import Design, LocalTask, Memory, Scratch
 from glmesh.linalg.columns import Columns
 
 C_SOURCE = r"""
@@ -131,7 +131,7 @@ class Ours:
             kind=np.int64(0),
             table=table,
         )
-        self.task = Task(
+        self.task = LocalTask(
             x=self.x,
             w=self.w,
             estimate=self.v,

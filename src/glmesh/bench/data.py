@@ -39,7 +39,7 @@ class DataSet:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Dataset:
     """A named data set of ENTRIES: the files that hold it, and the shape of the random data that stands in for it."""
 
     title: str
@@ -52,7 +52,7 @@ class Entry:
 
 
 ENTRIES = {
-    "rcv1": Entry(
+    "rcv1": Dataset(
         "RCV1 binary",
         ("rcv1_subsets.binary.svm.xz", "rcv1_train.binary.bz2", "rcv1_train.binary", "rcv1_test.binary.bz2"),
         47_236,
@@ -60,7 +60,7 @@ ENTRIES = {
         (900, 600, 40),
         unit=True,
     ),
-    "url": Entry(
+    "url": Dataset(
         "URL reputation",
         ("url_subset.svm.xz", "url_combined_normalized.bz2", "url_combined.bz2"),
         3_231_961,
@@ -68,7 +68,7 @@ ENTRIES = {
         (600, 900, 12),
         unit=True,
     ),
-    "webspam": Entry(
+    "webspam": Dataset(
         "webspam (trigram)",
         ("webspam_wc_normalized_trigram.svm.xz", "webspam_wc_normalized_trigram.svm.bz2", "webspam.svm.xz"),
         None,
@@ -76,7 +76,7 @@ ENTRIES = {
         (300, 1500, 15),
         unit=True,
     ),
-    "epsilon": Entry(
+    "epsilon": Dataset(
         "epsilon",
         ("epsilon_normalized.bz2", "epsilon_normalized.xz", "epsilon_normalized"),
         2_000,
@@ -84,7 +84,7 @@ ENTRIES = {
         (800, 60, 60),
         unit=True,
     ),
-    "news20": Entry(
+    "news20": Dataset(
         "news20, classes 1-10 against 11-20",
         ("news20.svm.xz", "news20.bz2"),
         62_061,
@@ -93,8 +93,8 @@ ENTRIES = {
         unit=True,
         split_at=10.5,
     ),
-    "a9a": Entry("a9a", ("a9a.svm.xz", "a9a"), 123, "33K x 123, 0.11", (1200, 40, 5)),
-    "w8a": Entry("w8a", ("w8a.svm.xz", "w8a"), 300, "50K x 300, 0.039", (1200, 60, 4)),
+    "a9a": Dataset("a9a", ("a9a.svm.xz", "a9a"), 123, "33K x 123, 0.11", (1200, 40, 5)),
+    "w8a": Dataset("w8a", ("w8a.svm.xz", "w8a"), 300, "50K x 300, 0.039", (1200, 60, 4)),
 }
 
 
@@ -124,7 +124,7 @@ def load(name: str, *, folder: str | os.PathLike[str] | None = None, real: bool 
     return DataSet(name, X, np.where(y > entry.split_at, 1.0, -1.0), path.name, True)
 
 
-def find(entry: Entry, folder: str | os.PathLike[str] | None = None) -> Path | None:
+def find(entry: Dataset, folder: str | os.PathLike[str] | None = None) -> Path | None:
     """Return the path of the first file of a named data set that exists in `folder`; None if there is none.
 
     `folder` None is the folder in the environment variable GLMESH_DATA; without that, too, the result is None.

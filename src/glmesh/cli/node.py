@@ -34,7 +34,7 @@ def run(options: Namespace) -> int:
     from glmesh.federation.config import Site
     from glmesh.federation.monitor.history import History
     from glmesh.federation.monitor.log import Handshakes, line_handler, node_log
-    from glmesh.federation.monitor.screen import View
+    from glmesh.federation.monitor.screen import LiveScreen
     from glmesh.federation.monitor.server import Server
     from glmesh.federation.monitor.status import figures
     from glmesh.federation.node.process import Node
@@ -54,7 +54,7 @@ def run(options: Namespace) -> int:
             history = parts.enter_context(closing(History(site.state / "history.jsonl")))
             parts.enter_context(closing(Server(lambda: figures(node), site)))
             if live:
-                parts.enter_context(closing(View(lambda: figures(node), log, handshakes.terminal)))
+                parts.enter_context(closing(LiveScreen(lambda: figures(node), log, handshakes.terminal)))
             ending = node.run(
                 patient=options.patient, max_rounds=options.rounds, record=lambda: history.add(figures(node))
             )

@@ -206,7 +206,7 @@ def _finish(design, task, memory, scratch, node):
     """Add step_k q_k A_k D_k to the estimate of node k, and shorten its update D_k to gamma D_k if gamma is not 1.
 
     D_k is the change of x_k in this round. q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed
-    from the columns, where it is small beside w_k (`Task.afresh`) or where rows without weight hide it from the
+    from the columns, where it is small beside w_k (`LocalTask.afresh`) or where rows without weight hide it from the
     residual.
     """
     k, w, r, x, before = node.k, node.w, node.r, task.x, scratch.before
@@ -258,8 +258,8 @@ def _solve_node(design, task, memory, scratch, k):
 def solve_nodes(design, task, memory, scratch):
     """Decrease the subproblem of every node k by an update D_k: x_k += gamma D_k and estimate_k += step_k q_k A_k D_k.
 
-    `design` is a Design, `task` a Task, `memory` a Memory and `scratch` a Scratch (`glmesh.kernels.subproblem`). Writes
-    task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
+    `design` is a Design, `task` a LocalTask, `memory` a Memory and `scratch` a Scratch (`glmesh.kernels.subproblem`).
+    Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
     """
     for k in range(np.uint64(design.starts.size) - ONE):
         task.visited[k] = ZERO

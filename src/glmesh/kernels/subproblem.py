@@ -37,7 +37,7 @@ class Design(NamedTuple):
     table: Matrix  # (columns, 5) l1, l2, linear, lo, hi of each column's g_i
 
 
-class Task(NamedTuple):
+class LocalTask(NamedTuple):
     """Subproblems of n nodes in one round: their data, and the arrays that a solver writes solutions to ("out:")."""
 
     x: Vector  # (columns,) in: x; out: x + gamma D

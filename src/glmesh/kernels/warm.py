@@ -15,7 +15,7 @@ from glmesh.kernels.mix import extrapolate, mix
 from glmesh.kernels.order import CYCLIC
 from glmesh.kernels.plane import plane_terms
 from glmesh.kernels.shift import best_shift
-from glmesh.kernels.subproblem import Design, Memory, Scratch, Task, node_terms
+from glmesh.kernels.subproblem import Design, LocalTask, Memory, Scratch, node_terms
 
 
 @cache
@@ -35,7 +35,9 @@ def warm_up() -> None:
     transposed_products(ends, *matrix, zero, row, x)
     solve_nodes(
         Design(ends, ends, ends, *matrix, one, np.int64(0), np.ones((1, 5))),
-        Task(x, row, row.copy(), one, one, 1.0, count, -one, np.zeros((0, 0)), x, CYCLIC, seed, seed, zero, x, count),
+        LocalTask(
+            x, row, row.copy(), one, one, 1.0, count, -one, np.zeros((0, 0)), x, CYCLIC, seed, seed, zero, x, count
+        ),
         Memory(row.copy(), x.copy(), x.copy()),
         Scratch(x.copy(), x.copy(), zero.copy(), x.copy()),
     )

@@ -10,7 +10,7 @@ from glmesh.errors import InvalidInput
 from glmesh.functions.separable import GROUPS
 from glmesh.kernels.cd import solve_nodes
 from glmesh.kernels.order import CYCLIC, SHUFFLED, SYMMETRIC
-from glmesh.kernels.subproblem import Memory, Scratch, Task
+from glmesh.kernels.subproblem import LocalTask, Memory, Scratch
 from glmesh.solvers.base import Subproblems
 from glmesh.types import Flags, Matrix, Vector
 
@@ -102,8 +102,8 @@ class CoordinateDescent:
             np.empty(n_columns), np.empty(n_columns), np.empty(n_units, dtype=np.uint64), np.empty(n_units)
         )
 
-        def arguments(nodes: slice) -> tuple[Task, Memory]:
-            part = Task(
+        def arguments(nodes: slice) -> tuple[LocalTask, Memory]:
+            part = LocalTask(
                 x=task.x,
                 w=w[nodes] if len(w) > 1 else w,
                 estimate=task.estimate[nodes],

@@ -15,8 +15,8 @@ from glmesh.federation.config.site import SiteRules
 from glmesh.federation.node.program import Answer, SiteProgram
 from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
 from glmesh.federation.node.totals_store import TotalsStore, row_digests, rows_changed
-from glmesh.federation.totals import Beginning, Facts, Refusal, Unequal
-from glmesh.federation.totals.memory import Entry
+from glmesh.federation.totals import Beginning, FederationInfo, Refusal, Unequal
+from glmesh.federation.totals.memory import KeptTotal
 from glmesh.federation.totals.statements import Held, Record, Vote
 from glmesh.methods import ProximalNewton, Rows
 from glmesh.network import mixing, topology
@@ -176,12 +176,12 @@ def test_a_memory_survives_its_file_and_other_rows_get_another_name(tmp_path: Pa
         class federation:
             digest = "0123456789abcdef"
 
-    facts = Facts("f", ("a", "b", "c"), ((1, 2), (0, 2), (0, 1)), 0)
-    store, program = TotalsStore(Somewhere(), facts), site(matrices()[0])  # type: ignore[arg-type]
+    info = FederationInfo("f", ("a", "b", "c"), ((1, 2), (0, 2), (0, 1)), 0)
+    store, program = TotalsStore(Somewhere(), info), site(matrices()[0])  # type: ignore[arg-type]
     kept = store.load(program.block)
     kept.start = 7
     kept.memory.begin(Held("fit", "set", "", 3, 0, ""))
-    kept.memory.append(Entry(b"request", np.arange(3, dtype=np.uint64)))
+    kept.memory.append(KeptTotal(b"request", np.arange(3, dtype=np.uint64)))
     kept.memory.record, kept.memory.vote, kept.memory.model = Record("set", ""), Vote(3, "v", "m"), b"model\n"
     store.save(kept)
     again = store.load(program.block)

@@ -12,7 +12,7 @@ from glmesh.federation.totals import agreement as agreement_module
 from glmesh.federation.totals.agreement import Agreement
 from glmesh.federation.totals.machine import Bundle
 from glmesh.federation.totals.names import first_chain
-from glmesh.federation.totals.statements import Status
+from glmesh.federation.totals.statements import MemberStatus
 from glmesh.federation.totals.views import View
 from tests.cases import cases
 from tests.federation.totals.world import TOTALS, Process, SharedSecrets, Unlucky, WatchedMachine, World, toy
@@ -62,8 +62,8 @@ class Twins(World):
         for member in range(3):
             self.start(member)
         first = self.up[0]
-        facts, memory = first.machine.facts, replace(first.machine.memory)
-        twin = self.machine(facts, self.keys(0), b"%032d" % 0, first.machine.agreement.start, memory, self.now)
+        info, memory = first.machine.info, replace(first.machine.memory)
+        twin = self.machine(info, self.keys(0), b"%032d" % 0, first.machine.agreement.start, memory, self.now)
         twin.watch(self.oracle)
         self.clones.append(Process(twin, Runner(twin, toy(first.data + rereads)), 0, first.data))
         self.step(20.0)
@@ -123,7 +123,7 @@ def test_without_taking_over_votes_two_models_are_final() -> None:
 
 
 class NeedsNoMajority(Agreement):
-    def _majority(self, view: View, statuses: dict[int, Status]) -> bool:
+    def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
         return True
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from glmesh.core import Violation
-from glmesh.federation.totals import Asked, Beginning, Bundle, Program, Unequal
-from glmesh.federation.totals.flood import Ask, Part
+from glmesh.federation.totals import Beginning, Bundle, Program, Unequal, WantedTotal
+from glmesh.federation.totals.flood import Ask, Contribution
 from glmesh.federation.totals.machine import GiveTotals, WantTotals
-from glmesh.federation.totals.memory import Entry
+from glmesh.federation.totals.memory import KeptTotal
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.statements import Record, Signed
 from glmesh.federation.totals.views import drawn_start, start_of
@@ -32,7 +32,7 @@ class Differs(World):
         self.neighbours = ((1, 2), (0, 2), (0, 1))
 
     def program(self, member: int, data: int) -> Program:
-        def program(beginning: Beginning) -> Generator[Asked, Unsigned, bytes]:
+        def program(beginning: Beginning) -> Generator[WantedTotal, Unsigned, bytes]:
             history = beginning.start.encode()
             for number in range(3):
                 point = hashlib.sha256(history + bytes([number])).digest()
@@ -41,7 +41,7 @@ class Differs(World):
                 taken = beginning.requests.get(number, point)
                 if taken != point and not self.near:
                     raise Unequal("the point of site2 is far from that of site0")
-                value = yield Asked(taken, content_of(taken, data))
+                value = yield WantedTotal(taken, content_of(taken, data))
                 history = taken + value.tobytes()
             return b"0 1 2|" + hashlib.sha256(history).digest()
 
@@ -128,10 +128,10 @@ def bundle() -> Bundle:
     value = np.arange(4, dtype=np.uint64)
     return Bundle(
         statuses=[Signed(1, b"{}", b"signature", b"certificate")],
-        parts=[Part("v", 3, 1, "r", 2, value.tobytes(), b"s")],
+        parts=[Contribution("v", 3, 1, "r", 2, value.tobytes(), b"s")],
         asks=[Ask("v", 3, 1, "r", (0, 2))],
         want_totals=WantTotals("f", 1, 2),
-        totals=GiveTotals("f", 0, (Entry(b"point", value),)),
+        totals=GiveTotals("f", 0, (KeptTotal(b"point", value),)),
         want_content=["d"],
         content=[("d", b"model")],
     )

@@ -11,8 +11,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from glmesh.core import Violation
-from glmesh.federation.totals import Asked, Beginning, Bundle, Facts, Machine, Memory, Program, Runner
-from glmesh.federation.totals.flood import Flood, Part
+from glmesh.federation.totals import (
+    Beginning,
+    Bundle,
+    FederationInfo,
+    Machine,
+    MemberMemory,
+    Program,
+    Runner,
+    WantedTotal,
+)
+from glmesh.federation.totals.flood import Contribution, ContributionFlood
 from glmesh.federation.totals.machine import Question
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.statements import Asking
@@ -105,7 +114,7 @@ class Oracle:
                 self.wrong.append("minority")
 
 
-class WatchedFlood(Flood):
+class WatchedFlood(ContributionFlood):
     """Tells the oracle each value that is added up."""
 
     oracle: Oracle
@@ -123,25 +132,25 @@ class WatchedMachine(Machine):
 
     def watch(self, oracle: Oracle) -> None:
         self.oracle = oracle
-        self._flood = WatchedFlood(self.facts.me, self.facts.neighbours)
+        self._flood = WatchedFlood(self.info.me, self.info.neighbours)
         self._flood.oracle = oracle
 
-    def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Part:
+    def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
         if name not in self._frozen:
             assert self.memory.held is not None
             key, set_ = self.agreement.mask_key.public, self.memory.held.set
-            self.oracle.contributed(self.facts.me, key, name, question, set_, view)
+            self.oracle.contributed(self.info.me, key, name, question, set_, view)
         return super()._frozen_part(view, question, about, name)
 
 
 def toy(data: int, totals: int = TOTALS) -> Program:
     """A program of some totals whose points follow from all before."""
 
-    def program(beginning: Beginning) -> Generator[Asked, Unsigned, bytes]:
+    def program(beginning: Beginning) -> Generator[WantedTotal, Unsigned, bytes]:
         history = beginning.start.encode()
         for number in range(totals):
             point = hashlib.sha256(history + bytes([number])).digest()
-            value = yield Asked(point, content_of(point, data))
+            value = yield WantedTotal(point, content_of(point, data))
             history = point + value.tobytes()
         who = " ".join(str(one) for one in beginning.members).encode()
         return who + b"|" + hashlib.sha256(history).digest()
@@ -164,9 +173,9 @@ class Disk:
     """A site's files: what the node keeps, all backups of it, and the data."""
 
     data: int
-    memory: Memory | None = None  # None: lost, or never written
+    memory: MemberMemory | None = None  # None: lost, or never written
     pinned: int = -1  # data that the pin in memory is about
-    backups: list[tuple[Memory, int]] = field(default_factory=list)
+    backups: list[tuple[MemberMemory, int]] = field(default_factory=list)
 
 
 class World:
@@ -208,12 +217,12 @@ class World:
     def start(self, member: int, *, clone: bool = False) -> None:
         disk = self.disks[member]
         memory = None if disk.memory is None else replace(disk.memory)
-        facts = self.facts(member)
+        info = self.info(member)
         if memory is None:
-            memory = Memory(self.new_pin(disk.data), facts.voters)
+            memory = MemberMemory(self.new_pin(disk.data), info.voters)
         elif disk.pinned != disk.data:
             memory = replace(memory, pin=self.new_pin(disk.data))
-        machine = self.machine(facts, self.keys(member), self.secret(member), self.stamp(), memory, self.now)
+        machine = self.machine(info, self.keys(member), self.secret(member), self.stamp(), memory, self.now)
         machine.watch(self.oracle)
         process = Process(machine, Runner(machine, self.program(member, disk.data)), member, disk.data)
         if clone:
@@ -225,9 +234,9 @@ class World:
     def program(self, member: int, data: int) -> Program:
         return toy(data)
 
-    def facts(self, member: int) -> Facts:
+    def info(self, member: int) -> FederationInfo:
         names = tuple(f"site{k}" for k in range(self.n))
-        return Facts(
+        return FederationInfo(
             "federation",
             names,
             self.neighbours,
@@ -236,7 +245,7 @@ class World:
             without=self.without,
             gone_after=12.0,
             least=self.least,
-            beat=BEAT,
+            heartbeat=BEAT,
         )
 
     def secret(self, member: int) -> bytes:
@@ -317,7 +326,7 @@ class World:
             return pack(bundle)
         return content
 
-    def changed(self, part: Part) -> Part:
+    def changed(self, part: Contribution) -> Contribution:
         body = np.frombuffer(part.body, dtype=np.uint64) + self.rng.integers(1, 1 << 60, LENGTH, dtype=np.uint64)
         return replace(part, body=body.tobytes())
 

@@ -18,8 +18,8 @@ from glmesh.federation.wire.messages import (
     DataOffer,
     GossipEntry,
     Hello,
+    LinkRefusal,
     Ready,
-    Refusal,
 )
 
 
@@ -30,7 +30,7 @@ from glmesh.federation.wire.messages import (
         Hello("bob", {}, PREDICT, n_rows=3),
         DataOffer("ill", ["age", "bmi"], 2, [1], labels=[0.0, "yes"], rows=3, ids="ab", scales=[3, None]),
         DataOffer(),
-        Refusal("has another configuration"),
+        LinkRefusal("has another configuration"),
         Ready(12),
     ],
 )
@@ -58,7 +58,7 @@ def test_a_gossip_entry_is_read_back_as_sent(entry: GossipEntry) -> None:
         (Hello, {}, "Hello, name: expected a value of type str, got None"),
         (Hello, {"name": "a", "entries": [], "purpose": "train"}, r"Hello, entries: .*dict, got \[\]"),
         (Hello, {"name": "a", "entries": {}, "purpose": "train", "n_rows": 1.0}, "Hello, n_rows: .*int, got 1.0"),
-        (Refusal, {"why": 3}, "Refusal, why: expected a value of type str, got 3"),
+        (LinkRefusal, {"why": 3}, "LinkRefusal, why: expected a value of type str, got 3"),
         (Ready, {}, "Ready, clock: expected a value of type int, got None"),
         (Ready, {"clock": True}, "Ready, clock: expected a value of type int, got True"),
         (Ready, {"clock": -1}, "Ready, clock: expected the number of an exchange, got -1"),

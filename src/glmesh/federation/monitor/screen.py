@@ -73,7 +73,7 @@ def left(now: Figures, began: tuple[float, float] | None) -> str:
     return f"about {math.log(gap / tol) / rate:.0f} s left"
 
 
-class View:
+class LiveScreen:
     """Live view of a node: draws its figures and last log lines to a terminal, in a thread, until closed."""
 
     def __init__(self, figures: Callable[[], Figures], log: logging.Logger, stream: TextIO) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from glmesh.core import Certificate, Violation
 from glmesh.core.totals import Largest, Sums, Total, Whole, summation
 from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
-from glmesh.federation.totals import Asked, Beginning, Refusal, Unequal
+from glmesh.federation.totals import Beginning, Refusal, Unequal, WantedTotal
 from glmesh.federation.totals.masks import edges_below, largest_edges
 from glmesh.federation.totals.views import drawn_start
 from glmesh.methods import Rows, TotalMethod
@@ -21,7 +21,7 @@ from glmesh.types import Indices, Unsigned, Vector
 
 NEAR = 1e-9  # [parts of the point, in the norm of the Hessian] by which sites may differ: replicated arithmetic
 
-Steps = Generator[Asked, Unsigned, Any]
+Steps = Generator[WantedTotal, Unsigned, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +246,7 @@ class _Fit:
                     "this site asks for another total than the first; do both run the same version of glmesh?"
                 )
             raise _Elsewhere(np.frombuffer(there, dtype="<f8").astype(np.float64))
-        answer = yield Asked(request, content, marks, again)
+        answer = yield WantedTotal(request, content, marks, again)
         self._place += 1
         return answer
 

@@ -19,7 +19,7 @@ from glmesh.federation.node.program import Answer, SiteProgram
 from glmesh.federation.node.rules import RuleBook
 from glmesh.federation.node.totals_store import TotalsStore
 from glmesh.federation.node.training import Ending, TrainingOutcome
-from glmesh.federation.totals import Facts, Machine, Runner
+from glmesh.federation.totals import FederationInfo, Machine, Runner
 from glmesh.federation.totals.messages import pack, unpack
 from glmesh.federation.totals.signatures import CertificateKeys
 from glmesh.federation.wire import Kind, Message, pack_json
@@ -63,14 +63,14 @@ class Totalling:
         site = neighbourhood.site
         self._site = site
         self._block = _rows(federation, site, data, summary)
-        self.facts = _facts(federation, site)
-        self._store = TotalsStore(site, self.facts)
+        self.info = _federation_info(federation, site)
+        self._store = TotalsStore(site, self.info)
         self._kept = self._store.load(self._block)
         self._rules = _rules(federation, site, self._block, self._kept.changed)
         self._saved: object = None
         keys = CertificateKeys(site.identity, [member.fingerprint for member in federation.members])
         start = self._kept.start = max(int(time.time() * 1000), self._kept.start + 1)
-        self.machine = Machine(self.facts, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
+        self.machine = Machine(self.info, keys, secrets.token_bytes(32), start, self._kept.memory, time.monotonic())
         self._progress = (np.nan, np.inf)  # (objective, relative gap) after the last round
         self.contributions: Counter[int] = Counter()  # messages with contributions sent, by neighbour
         self._runner: Runner | None = None
@@ -79,14 +79,14 @@ class Totalling:
     def check(federation: Federation, site: Site, data: NodeData, summary: DataSummary) -> None:
         """Raise Refusal, InvalidData or UnreadableFile if the site's own rules forbid that it contributes."""
         block = _rows(federation, site, data, summary)
-        kept = TotalsStore(site, _facts(federation, site)).load(block)
+        kept = TotalsStore(site, _federation_info(federation, site)).load(block)
         _rules(federation, site, block, kept.changed).check_data(block, changed=False)
 
     @property
     def figures(self) -> FitFigures:
         """Return the figures of the fit by name: totals made, members, proven gap, contributions and more."""
         view, (objective, gap) = self.machine.agreement.view, self._progress
-        names = self.facts.names
+        names = self.info.names
         ids = () if view is None else view.ids
         statuses = self.machine.agreement.everybody
         return {
@@ -111,7 +111,7 @@ class Totalling:
         """
         self._neighbourhood.links.allow(_LONGEST)
         self._runner = Runner(self.machine, self._program(max_rounds, seen))
-        for peer in self.facts.neighbours[self.facts.me]:
+        for peer in self.info.neighbours[self.info.me]:
             self.machine.greet(peer)
         self._neighbourhood.phase = "training"
         looked = -np.inf
@@ -146,7 +146,7 @@ class Totalling:
 
         part = self._federation.problem
         return SiteProgram(
-            method, block, len(self.facts.names), part.tol, max_rounds, self._rules, names, part.rare, told
+            method, block, len(self.info.names), part.tol, max_rounds, self._rules, names, part.rare, told
         )
 
     # messages
@@ -179,7 +179,7 @@ class Totalling:
         Nothing is done on a BYE, because votes tell who is done.
         """
         if kind is Kind.TOTALS:
-            self.machine.receive(peer, unpack(content, len(self.facts.names)), time.monotonic())
+            self.machine.receive(peer, unpack(content, len(self.info.names)), time.monotonic())
 
     def _save(self) -> None:
         """Write the node's memory of views and totals to its file, if it has changed since it was last written."""
@@ -199,8 +199,8 @@ class Totalling:
         absent = self.machine.agreement.absent(now)
         since = min(absent.values(), default=now) - now + time.time()
         limits = [self._federation.network.wait_at_most] if self._federation.network.wait_at_most else []
-        if self.facts.without:
-            limits.append(self.facts.gone_after)
+        if self.info.without:
+            limits.append(self.info.gone_after)
         self._neighbourhood.wait_for(sorted(absent), since, since + min(limits) if limits else None)
 
     def _ends_early(self, now: float) -> Ending | None:
@@ -209,23 +209,23 @@ class Totalling:
         Raise Mismatch if a site refuses. `now` is in seconds of a monotonic clock. InvalidInput is raised if another
         process of this node has taken over.
         """
-        agreement, names = self.machine.agreement, self.facts.names
+        agreement, names = self.machine.agreement, self.info.names
         if agreement.superseded:
-            raise InvalidInput(f"another process of {names[self.facts.me]} has been started since; this one ends")
+            raise InvalidInput(f"another process of {names[self.info.me]} has been started since; this one ends")
         refusals = self.machine.refusals
         if self._runner is not None and self._runner.refusal is not None:
             self._pass_on()
             raise Mismatch(self._runner.refusal.public, private=str(self._runner.refusal))
-        if refusals and not self.facts.without:
+        if refusals and not self.info.without:
             self._pass_on()
             raise Mismatch("; ".join(f"{names[k]} cannot go on: {why}" for k, why in refusals.items()))
         absent = agreement.absent(now)
         away = {k: now - since for k, since in absent.items()}
-        gone = sorted({k for k, seconds in away.items() if seconds >= self.facts.gone_after} | set(refusals))
+        gone = sorted({k for k, seconds in away.items() if seconds >= self.info.gone_after} | set(refusals))
         voters = agreement.memory.voters
         left = [k for k in voters if k not in gone]
         is_majority = 2 * len(left) > len(voters)  # a minority waits: the others may go on
-        if self.facts.without and gone and is_majority and len(left) < self.facts.least:
+        if self.info.without and gone and is_majority and len(left) < self.info.least:
             self._save()
             verb = "is" if len(gone) == 1 else "are"
             few = "one site is" if len(left) == 1 else "two sites are"
@@ -282,7 +282,7 @@ class Totalling:
 
     def _model(self, answer: Answer, outcome: TrainingOutcome) -> Model:
         """Return the Model that the node writes to its file, from the answer that all sites voted for."""
-        part, spec, names = self._federation.problem, self._federation.problem.model(), self.facts.names
+        part, spec, names = self._federation.problem, self._federation.problem.model(), self.info.names
         info: dict[str, Any] = {
             "status": outcome.name.lower(),
             "node": self._site.file.name,
@@ -329,10 +329,10 @@ def _rows(federation: Federation, site: Site, data: NodeData, summary: DataSumma
     return Rows(ids, federation.network_info(), [X], [y], [weight], spec.loss, table, spec.fit_intercept)
 
 
-def _facts(federation: Federation, site: Site) -> Facts:
-    """Return the Facts of the federation for the state machine of totals: names, neighbours, who is late, limits."""
+def _federation_info(federation: Federation, site: Site) -> FederationInfo:
+    """Return what the state machine of totals must know of the federation: names, neighbours, who is late, limits."""
     network, members = federation.network, federation.members
-    return Facts(
+    return FederationInfo(
         federation=site.federation.digest,
         names=tuple(member.name for member in members),
         neighbours=tuple(tuple(federation.neighbours(k)) for k in range(len(members))),
@@ -341,7 +341,7 @@ def _facts(federation: Federation, site: Site) -> Facts:
         without=federation.gone == "without",
         gone_after=network.gone_after,
         least=2 if network.reveal else 3,
-        beat=min(_BEAT, network.gone_after / 8.0),
+        heartbeat=min(_BEAT, network.gone_after / 8.0),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from glmesh.core import Violation
 from glmesh.errors import UnreadableFile
 from glmesh.federation.config import Site
-from glmesh.federation.totals.memory import Entry, Facts, Memory
+from glmesh.federation.totals.memory import FederationInfo, KeptTotal, MemberMemory
 from glmesh.federation.totals.statements import Held, Record, Vote, built, plain
 from glmesh.files.archive import write_atomically
 from glmesh.methods import Rows
@@ -46,7 +46,7 @@ def rows_changed(before: Unsigned, now: Unsigned) -> int:
 class Kept:
     """Content of a node's totals file: its memory of views and totals, and digests of the rows that they are about."""
 
-    memory: Memory
+    memory: MemberMemory
     key: bytes  # of the rows' digests; random
     digests: Unsigned  # (m,) of the rows that the memory's pin names
     start: int = 0  # [ms since 1970] of the last process; the next one is later, whatever the clock says
@@ -59,8 +59,8 @@ class TotalsStore:
     A crash while writing leaves the old file.
     """
 
-    def __init__(self, site: Site, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, site: Site, info: FederationInfo) -> None:
+        self._federation_info = info
         self.path = site.state / f"totals-{site.federation.digest[:16]}"
 
     def load(self, block: Rows) -> Kept:
@@ -71,7 +71,7 @@ class TotalsStore:
         """
         if not self.path.exists():
             key = secrets.token_bytes(16)
-            memory = Memory(secrets.token_hex(16), self._facts.voters)
+            memory = MemberMemory(secrets.token_hex(16), self._federation_info.voters)
             return Kept(memory, key, row_digests(block, key))
         kept = self._read()
         digests = row_digests(block, kept.key)
@@ -109,13 +109,13 @@ class TotalsStore:
                 raise ValueError("bytes are missing")
             blobs = [rest[a:b] for a, b in pairwise(ends)]
             numbers = [np.frombuffer(one, dtype="<u8").astype(np.uint64) for one in (blobs[1], *blobs[4::2])]
-            memory = Memory(
+            memory = MemberMemory(
                 pin=str(tree["pin"]),
                 voters=tuple(int(one) for one in tree["voters"]),
                 promised=int(tree["promised"]),
                 record=None if tree["record"] is None else built(Record, tree["record"]),
                 held=None if tree["held"] is None else built(Held, tree["held"]),
-                entries=[Entry(a, b) for a, b in zip(blobs[3::2], numbers[1:], strict=True)],
+                entries=[KeptTotal(a, b) for a, b in zip(blobs[3::2], numbers[1:], strict=True)],
                 vote=None if tree["vote"] is None else built(Vote, tree["vote"]),
                 model=blobs[2],
             )

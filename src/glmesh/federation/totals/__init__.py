@@ -37,8 +37,19 @@ signed, and repeats its program on them. With the same members and data a view g
 point.
 """
 
-from glmesh.federation.totals.fit import Asked, Beginning, Program, Refusal, Runner, Unequal
+from glmesh.federation.totals.fit import Beginning, Program, Refusal, Runner, Unequal, WantedTotal
 from glmesh.federation.totals.machine import Bundle, Machine
-from glmesh.federation.totals.memory import Facts, Memory
+from glmesh.federation.totals.memory import FederationInfo, MemberMemory
 
-__all__ = ["Asked", "Beginning", "Bundle", "Facts", "Machine", "Memory", "Program", "Refusal", "Runner", "Unequal"]
+__all__ = [
+    "Beginning",
+    "Bundle",
+    "FederationInfo",
+    "Machine",
+    "MemberMemory",
+    "Program",
+    "Refusal",
+    "Runner",
+    "Unequal",
+    "WantedTotal",
+]

@@ -1,8 +1,8 @@
 """Which view a member is in: a state machine without I/O, which is told what others sign and what time it is.
 
-Every member's newest signed `Status` reaches all others. The lowest id that is there proposes a view, by saying yes to
-it, when members, processes or data are others than in the present one. All that are in the view say yes unless a rule
-forbids it; when a member sees the yes of all, it is in the view.
+Every member's newest signed `MemberStatus` reaches all others. The lowest id that is there proposes a view, by saying
+yes to it, when members, processes or data are others than in the present one. All that are in the view say yes unless
+a rule forbids it; when a member sees the yes of all, it is in the view.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from glmesh.core import Violation
 from glmesh.federation.totals.masks import LARGEST_VIEW, MaskKey, key_statement
-from glmesh.federation.totals.memory import Facts, Memory
+from glmesh.federation.totals.memory import FederationInfo, MemberMemory
 from glmesh.federation.totals.names import digest, first_chain
 from glmesh.federation.totals.statements import (
     Asking,
     Held,
     Keys,
+    MemberStatus,
     Signed,
-    Status,
     Vote,
     canonical,
     read_status,
@@ -47,15 +47,17 @@ class Agreement:
     time [s] on any monotonic clock.
     """
 
-    def __init__(self, facts: Facts, keys: Keys, secret: bytes, start: int, memory: Memory, now: float) -> None:
-        self.facts, self.memory, self._keys = facts, memory, keys
+    def __init__(
+        self, info: FederationInfo, keys: Keys, secret: bytes, start: int, memory: MemberMemory, now: float
+    ) -> None:
+        self.info, self.memory, self._keys = info, memory, keys
         self.mask_key, self.start = MaskKey(secret), start
         public = self.mask_key.public
-        self._statement = keys.sign(key_statement(facts.federation, facts.names[facts.me], start, public)).hex()
-        self.statuses: dict[int, Status] = {}  # the newest of each other member
+        self._statement = keys.sign(key_statement(info.federation, info.names[info.me], start, public)).hex()
+        self.statuses: dict[int, MemberStatus] = {}  # the newest of each other member
         self.signed: dict[int, Signed] = {}  # the same as they were signed, and this member's own
         self.views: dict[str, View] = {}  # views that statuses refer to, by digest
-        self.heard = dict.fromkeys(range(len(facts.names)), now)  # [s] time of the newest status
+        self.heard = dict.fromkeys(range(len(info.names)), now)  # [s] time of the newest status
         self.proposal: View | None = None  # that this member said yes to last
         self.view: View | None = None  # that all its members have said yes to, and this one is in
         self.remembers = False
@@ -75,14 +77,14 @@ class Agreement:
         Violation is raised for a status or mask key that its author did not sign. A newer process of this member itself
         sets `superseded`. `now` is the time [s] at which it came.
         """
-        if not 0 <= signed.author < len(self.facts.names):
+        if not 0 <= signed.author < len(self.info.names):
             raise Violation(f"a status of member {signed.author}, who is none")
         status = read_status(signed)
         known = self.statuses.get(status.author)
         if known is not None and status.age <= known.age:
             return False
         self._check(signed, status, known)
-        if status.author == self.facts.me:
+        if status.author == self.info.me:
             self.superseded |= (status.start, status.key) > (self.start, self.mask_key.public.hex())
             return False
         self.statuses[status.author], self.signed[status.author] = status, signed
@@ -94,10 +96,10 @@ class Agreement:
         known, status = self.statuses.get(signed.author), read_status(signed)
         return known is not None and (status.start, status.key) < (known.start, known.key)
 
-    def _check(self, signed: Signed, status: Status, known: Status | None) -> None:
+    def _check(self, signed: Signed, status: MemberStatus, known: MemberStatus | None) -> None:
         """Raise Violation unless the member with the listed certificate has signed the status and its mask key."""
-        author, federation = status.author, self.facts.federation
-        name = self.facts.names[author]
+        author, federation = status.author, self.info.federation
+        name = self.info.names[author]
         if not self._keys.learn(author, signed.certificate):
             raise Violation(f"a status of {name} with a certificate that is not listed")
         if not self._keys.verify(author, signed_part(federation, signed.body), signed.signature):
@@ -126,19 +128,19 @@ class Agreement:
         """
         status, last = self._status(), self._own
         quiet = replace(status, sequence=last.sequence, asking=last.asking, held=last.held, record=last.record)
-        if not again and quiet == last and self.facts.me in self.signed:
+        if not again and quiet == last and self.info.me in self.signed:
             return None
         self._sequence += 1
         self._own = replace(status, sequence=self._sequence)
         body = canonical(self._own)
-        signature = self._keys.sign(signed_part(self.facts.federation, body))
-        self.signed[self.facts.me] = Signed(self.facts.me, body, signature, self._keys.certificate)
-        return self.signed[self.facts.me]
+        signature = self._keys.sign(signed_part(self.info.federation, body))
+        self.signed[self.info.me] = Signed(self.info.me, body, signature, self._keys.certificate)
+        return self.signed[self.info.me]
 
-    def _status(self) -> Status:
+    def _status(self) -> MemberStatus:
         memory = self.memory
-        return Status(
-            author=self.facts.me,
+        return MemberStatus(
+            author=self.info.me,
             start=self.start,
             key=self.mask_key.public.hex(),
             key_signature=self._statement,
@@ -157,9 +159,9 @@ class Agreement:
         )
 
     @property
-    def everybody(self) -> dict[int, Status]:
+    def everybody(self) -> dict[int, MemberStatus]:
         """Return member id -> newest status that is known, this member's own as it is now."""
-        return {**self.statuses, self.facts.me: self._status()}
+        return {**self.statuses, self.info.me: self._status()}
 
     # views
 
@@ -187,8 +189,8 @@ class Agreement:
             if self.accepts(view, now):
                 self._say_yes(view, now)
 
-    def _prune(self, statuses: dict[int, Status]) -> None:
-        """Delete the stored views that no member of `statuses`, {id: its newest Status}, said yes to or voted in."""
+    def _prune(self, statuses: dict[int, MemberStatus]) -> None:
+        """Delete the stored views that no member of `statuses`, {id: its newest status}, said yes to or voted in."""
         used = {one.yes for one in statuses.values()} | {one.vote.view for one in statuses.values() if one.vote}
         self.views = {key: view for key, view in self.views.items() if key in used}
 
@@ -219,11 +221,11 @@ class Agreement:
             not self.refused
             and not self.superseded
             and view.number > self.memory.promised
-            and self.facts.me in ids
+            and self.info.me in ids
             and list(ids) == sorted(set(ids))
             and all(one.id in statuses and member_of(statuses[one.id]) == one for one in view.members)
-            and self.facts.least <= len(ids) <= LARGEST_VIEW
-            and is_connected(ids, self.facts.neighbours)
+            and self.info.least <= len(ids) <= LARGEST_VIEW
+            and is_connected(ids, self.info.neighbours)
         )
         return (
             fits
@@ -233,25 +235,25 @@ class Agreement:
             and (view.vote is not None or self._start_allowed(view))
         )
 
-    def _majority(self, view: View, statuses: dict[int, Status]) -> bool:
+    def _majority(self, view: View, statuses: dict[int, MemberStatus]) -> bool:
         """Return whether the view has a majority (`has_majority`) of the voters before it and of those it names."""
         ids, voters = view.ids, self.memory.voters
         grown = set(view.voters) >= set(voters) | set(ids)
         return grown and has_majority(ids, voters, statuses) and has_majority(ids, view.voters, statuses)
 
-    def _patience(self, view: View, statuses: dict[int, Status], now: float) -> bool:
+    def _patience(self, view: View, statuses: dict[int, MemberStatus], now: float) -> bool:
         """Return whether every voter is in the view or may be left out of it at time `now` [s]."""
         return all(one in view.ids or self._is_gone(one, statuses, now) for one in self.memory.voters)
 
-    def _is_gone(self, member: int, statuses: dict[int, Status], now: float) -> bool:
+    def _is_gone(self, member: int, statuses: dict[int, MemberStatus], now: float) -> bool:
         """Return whether a member may be left out at time `now` [s]: it refused, or was silent for `gone_after` [s].
 
         False for everybody where the federation waits for all members.
         """
-        if not self.facts.without:
+        if not self.info.without:
             return False
         refused = member in statuses and bool(statuses[member].refused)
-        return refused or now - self.heard[member] >= self.facts.gone_after
+        return refused or now - self.heard[member] >= self.info.gone_after
 
     def _vote_kept(self, view: View) -> bool:
         """Return whether the view takes over the model that this member has voted for, or that of a later vote."""
@@ -266,9 +268,7 @@ class Agreement:
         """
         pins = {one.id: one.pin for one in view.members}
         held, own, record = view.held, self.memory.held, self.memory.record
-        if held.set != set_digest(self.facts.federation, pins) or held.fit != self._fit(
-            held.set, held.start, held.born
-        ):
+        if held.set != set_digest(self.info.federation, pins) or held.fit != self._fit(held.set, held.start, held.born):
             return False
         if own is not None and own.set == held.set:
             if (held.born, held.count) < (own.born, own.count):
@@ -282,7 +282,7 @@ class Agreement:
 
     def _fit(self, set_: str, start: str, born: int) -> str:
         """Return the name of a fit of the set `set_` that began in view number `born`, as 64 hexadecimal digits."""
-        return digest("glmesh/fit/1", self.facts.federation, set_, start, born).hex()
+        return digest("glmesh/fit/1", self.info.federation, set_, start, born).hex()
 
     def _wanted(self, now: float) -> list[int] | None:
         """Return the ids of the members that should be in a view at time `now` [s], ascending.
@@ -293,7 +293,7 @@ class Agreement:
         statuses = self.everybody
         there = self.there(now)
         ids = [one for one in there if not statuses[one].refused]
-        if self.refused or self.facts.me not in ids or len(ids) < self.facts.least:
+        if self.refused or self.info.me not in ids or len(ids) < self.info.least:
             return None
         absent = [one for one in self.memory.voters if one not in ids]
         if any(not self._is_gone(one, statuses, now) for one in absent):
@@ -303,15 +303,15 @@ class Agreement:
     def there(self, now: float) -> list[int]:
         """Return the ids of the members that are not silent at time `now` [s], this one among them, ascending."""
         lately = [one for one in self.statuses if not self.is_silent(one, now)]
-        return sorted([*lately, self.facts.me])
+        return sorted([*lately, self.info.me])
 
     def _must_propose(self, ids: list[int], now: float) -> bool:
         """Return whether this member is to propose a view of the members `ids` at time `now` [s].
 
         It is if its id is the lowest, and either the present view has other members, processes or data or one of them
-        has promised a later view, or a view under way was not agreed on for PATIENCE * facts.beat seconds.
+        has promised a later view, or a view under way was not agreed on for PATIENCE * info.heartbeat seconds.
         """
-        if ids[0] != self.facts.me:
+        if ids[0] != self.info.me:
             return False
         statuses = self.everybody
         current = self.proposal
@@ -321,7 +321,7 @@ class Agreement:
         ahead = any(statuses[one].promised > current.number for one in ids)
         if self.view is current:
             return not same or ahead
-        return now - self._proposed >= PATIENCE * self.facts.beat
+        return now - self._proposed >= PATIENCE * self.info.heartbeat
 
     def _proposed_view(self, ids: list[int]) -> View:
         """Return a new view of the members `ids`, with the totals and the vote that their statuses say they hold."""
@@ -330,7 +330,7 @@ class Agreement:
         number = 1 + max(one.promised for one in statuses.values())
         members = tuple(member_of(one) for one in chosen)
         voters = {one for status in chosen for one in status.voters} | set(ids)
-        set_ = set_digest(self.facts.federation, {one.id: one.pin for one in members})
+        set_ = set_digest(self.info.federation, {one.id: one.pin for one in members})
         held = best_held(set_, chosen)
         if held is None:
             start = start_of(set_, [one.record for one in chosen], drawn_seed(number, members))
@@ -362,13 +362,13 @@ class Agreement:
         return {one: self.heard[one] for one in needed if self.is_silent(one, now)}
 
     def is_silent(self, member: int, now: float) -> bool:
-        """Return whether another member gave no sign of life for `facts.present` seconds before `now` [s].
+        """Return whether another member gave no sign of life for `info.present` seconds before `now` [s].
 
         False for this one.
         """
-        return member != self.facts.me and now - self.heard[member] >= self.facts.present
+        return member != self.info.me and now - self.heard[member] >= self.info.present
 
 
-def member_of(status: Status) -> ViewMember:
+def member_of(status: MemberStatus) -> ViewMember:
     """Return the ViewMember that the author of a status is in a view: id, start, mask key and name of its data."""
     return ViewMember(status.author, status.start, status.key, status.pin)

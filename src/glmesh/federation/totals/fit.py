@@ -30,7 +30,7 @@ class Unequal(Refusal):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class WantedTotal:
     """Request of a program for its next total, with this member's contribution; the program is then sent the sum."""
 
     request: bytes  # equal at all members
@@ -48,7 +48,7 @@ class Beginning:
     requests: Mapping[int, bytes]  # requests that must be taken in place of the program's own, by place from 0
 
 
-Program = Callable[[Beginning], Generator[Asked, Unsigned, bytes]]  # returns the model
+Program = Callable[[Beginning], Generator[WantedTotal, Unsigned, bytes]]  # returns the model
 
 
 class Runner:
@@ -58,8 +58,8 @@ class Runner:
         self.machine, self._program = machine, program
         self._fit = ""  # name of the fit that the program is in
         self._requests: dict[int, bytes] = {}
-        self._running: Generator[Asked, Unsigned, bytes] | None = None
-        self._asked: Asked | None = None
+        self._running: Generator[WantedTotal, Unsigned, bytes] | None = None
+        self._wanted: WantedTotal | None = None
         self.refusal: Refusal | None = None  # why the program ended without a model
         self._at = 0  # place of the total that is asked for, from 0
         self._numbers = (0, 0)  # (number, attempt) of that total
@@ -94,7 +94,7 @@ class Runner:
         assert view is not None
         assert held is not None
         self._running = self._program(Beginning(view.ids, held.start, dict(self._requests)))
-        self._asked, self._at, self._numbers = next(self._running), 0, (1, 1)
+        self._wanted, self._at, self._numbers = next(self._running), 0, (1, 1)
 
     def _run(self, now: float) -> None:
         """Send the totals that are held to the program, one after another.
@@ -102,19 +102,19 @@ class Runner:
         Then ask the machine for the next, at `now` [s].
         """
         entries = self.machine.entries
-        while self._asked is not None and self._at < len(entries):
+        while self._wanted is not None and self._at < len(entries):
             entry = entries[self._at]
-            if entry.request != self._asked.request:
+            if entry.request != self._wanted.request:
                 self._requests[self._at] = entry.request
                 self._begin()
                 continue
             self._send(entry.value)
-        if self._asked is not None and not self.machine.is_asking:
+        if self._wanted is not None and not self.machine.is_asking:
             self.machine.ask(self._question(self._numbers[1]), now)
 
     def _question(self, attempt: int) -> Question:
         """Return the present request of the program as a Question to the machine, with this number of the attempt."""
-        asked = self._asked
+        asked = self._wanted
         assert asked is not None
         return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.marks)
 
@@ -126,13 +126,13 @@ class Runner:
         assert self._running is not None
         self._at += 1
         try:
-            self._asked = self._running.send(value)
+            self._wanted = self._running.send(value)
         except StopIteration as end:
-            self._asked = None
+            self._wanted = None
             self.machine.finish(end.value)
             return
         number, attempt = self._numbers
-        self._numbers = (number, attempt + 1) if self._asked.again else (number + 1, 1)
+        self._numbers = (number, attempt + 1) if self._wanted.again else (number + 1, 1)
 
     def _take(self, conflict: Conflict) -> None:
         """Repeat the program with the request of the member with the lowest id in place of its own; ask for that."""

@@ -19,7 +19,7 @@ MOST_ATTEMPTS = 64  # of one total; each misfit makes units 2^20 larger, so that
 
 
 @dataclass(frozen=True)
-class Part:
+class Contribution:
     """One member's contribution to a total, masked and signed."""
 
     view: str  # digest
@@ -58,14 +58,14 @@ def signed_contribution(name: bytes, author: int, body: bytes) -> bytes:
     return digest("glmesh/contribution/1", name, author, body)
 
 
-class Flood:
+class ContributionFlood:
     """One member's store of contributions by name of the total, and which of them each neighbour has; no I/O."""
 
     def __init__(self, me: int, neighbours: Sequence[Sequence[int]]) -> None:
         self._me, self._neighbours = me, neighbours
-        self._parts: dict[bytes, dict[int, Part]] = {}  # by name and author
+        self._parts: dict[bytes, dict[int, Contribution]] = {}  # by name and author
         self._known: dict[bytes, dict[int, set[int]]] = {}  # authors whose part a neighbour has, by name and neighbour
-        self._queue: dict[int, list[Part]] = {}  # parts to be sent, by neighbour
+        self._queue: dict[int, list[Contribution]] = {}  # parts to be sent, by neighbour
 
     def clear(self) -> None:
         """Drop all contributions and queues; to be called when the view is over."""
@@ -75,12 +75,12 @@ class Flood:
         """Return whether the contribution of member `author` to the total `name` is stored."""
         return author in self._parts.get(name, {})
 
-    def takes(self, part: Part) -> bool:
+    def takes(self, part: Contribution) -> bool:
         """Return whether no contribution of this author for the same number and attempt is stored yet."""
         held = (one.get(part.author) for one in self._parts.values())
         return not any(one and (one.number, one.attempt) == (part.number, part.attempt) for one in held)
 
-    def keep(self, name: bytes, part: Part, receivers: Collection[int], source: int | None) -> None:
+    def keep(self, name: bytes, part: Contribution, receivers: Collection[int], source: int | None) -> None:
         """Store a contribution to the total `name`, and queue it for those of `receivers` that may lack it.
 
         `receivers` are the neighbours in the view; `source` is the neighbour that sent it, None for this member's own.
@@ -122,12 +122,12 @@ class Flood:
             out += np.frombuffer(part.body, dtype="<u8")
         return out
 
-    def collect(self) -> Mapping[int, list[Part]]:
+    def collect(self) -> Mapping[int, list[Contribution]]:
         """Return neighbour -> contributions to be sent to it, and empty the queue."""
         out, self._queue = self._queue, {}
         return out
 
-    def _send(self, name: bytes, peer: int, part: Part) -> None:
+    def _send(self, name: bytes, peer: int, part: Contribution) -> None:
         self._has(name, peer).add(part.author)
         queue = self._queue.setdefault(peer, [])
         if part not in queue:

@@ -17,8 +17,8 @@ import numpy as np
 
 from glmesh.core import Violation
 from glmesh.federation.totals.agreement import Agreement
-from glmesh.federation.totals.flood import MOST_ATTEMPTS, Ask, Flood, Part, signed_contribution
-from glmesh.federation.totals.memory import Entry, Facts, Memory, model_digest
+from glmesh.federation.totals.flood import MOST_ATTEMPTS, Ask, Contribution, ContributionFlood, signed_contribution
+from glmesh.federation.totals.memory import FederationInfo, KeptTotal, MemberMemory, model_digest
 from glmesh.federation.totals.names import TotalName, request_digest
 from glmesh.federation.totals.statements import Asking, Keys, Record, Signed, Vote
 from glmesh.federation.totals.views import View
@@ -58,7 +58,7 @@ class GiveTotals:
 
     fit: str
     first: int
-    entries: tuple[Entry, ...]
+    entries: tuple[KeptTotal, ...]
 
 
 @dataclass(eq=False)
@@ -67,7 +67,7 @@ class Bundle:
 
     statuses: list[Signed] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[Contribution] = field(default_factory=list)
     asks: list[Ask] = field(default_factory=list)
     want_totals: WantTotals | None = None
     totals: GiveTotals | None = None
@@ -95,20 +95,22 @@ class Machine:
 
     agrees_by: ClassVar[type[Agreement]] = Agreement
 
-    def __init__(self, facts: Facts, keys: Keys, secret: bytes, start: int, memory: Memory, now: float) -> None:
-        self.facts, self.memory, self._keys = facts, memory, keys
-        self.agreement = self.agrees_by(facts, keys, secret, start, memory, now)
-        self._flood = Flood(facts.me, facts.neighbours)
+    def __init__(
+        self, info: FederationInfo, keys: Keys, secret: bytes, start: int, memory: MemberMemory, now: float
+    ) -> None:
+        self.info, self.memory, self._keys = info, memory, keys
+        self.agreement = self.agrees_by(info, keys, secret, start, memory, now)
+        self._flood = ContributionFlood(info.me, info.neighbours)
         self._in: View | None = None  # the view that contributions belong to
         self._question: Question | None = None
         self._attempt = 1  # of the question; larger after unequal requests
-        self._frozen: dict[bytes, Part] = {}  # what this process has contributed, by name
+        self._frozen: dict[bytes, Contribution] = {}  # what this process has contributed, by name
         self.conflict: Conflict | None = None
         self._models: dict[str, bytes] = {model_digest(memory.model): memory.model} if memory.model else {}
         self._requests: dict[str, bytes] = {}  # requests of this number by digest
         self._wanted: set[str] = set()  # digests of models that are asked for
         self._wanted_request = ""  # digest of the request that is asked for; empty: none
-        self._news: dict[int, set[int]] = {peer: set() for peer in facts.neighbours[facts.me]}  # authors to be told
+        self._news: dict[int, set[int]] = {peer: set() for peer in info.neighbours[info.me]}  # authors to be told
         self._replies: dict[int, Bundle] = {}
         self._told = -np.inf  # [s] time of the last beat
         self._moved = now  # [s] time of the last progress of a total
@@ -127,7 +129,7 @@ class Machine:
         return view if held.count >= view.held.count else None
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[KeptTotal]:
         """Return the totals of the present fit that this member holds, in their order."""
         return self.memory.entries
 
@@ -217,7 +219,7 @@ class Machine:
         elif signed.author == peer and self.agreement.is_outdated(signed):
             self._news[peer].add(peer)
 
-    def _take(self, part: Part, peer: int, now: float) -> None:
+    def _take(self, part: Contribution, peer: int, now: float) -> None:
         """Store a contribution and pass it on, if it is to a total of the present view that is or soon will be due.
 
         Others are ignored. Violation is raised for one that its author did not sign.
@@ -227,11 +229,11 @@ class Machine:
             return
         if not 1 <= part.number <= len(self.entries) + 2 or not 1 <= part.attempt <= MOST_ATTEMPTS:
             return
-        name = part.name(self.facts.federation, view.keys)
+        name = part.name(self.info.federation, view.keys)
         if self._flood.has(name, part.author) or not self._flood.takes(part):
             return
         if not self._keys.verify(part.author, signed_contribution(name, part.author, part.body), part.signature):
-            raise Violation(f"a contribution that {self.facts.names[part.author]} did not sign")
+            raise Violation(f"a contribution that {self.info.names[part.author]} did not sign")
         if len(part.body) % 8:
             raise Violation(f"a contribution of {len(part.body)} bytes, which are no whole numbers")
         self._flood.keep(name, part, self._receivers(view), peer)
@@ -241,7 +243,7 @@ class Machine:
         """Queue for a neighbour the stored contributions that it asks for, if it is in the present view."""
         view = self._in
         if view is not None and ask.view == view.digest and peer in view.ids:
-            self._flood.asked(ask.name(self.facts.federation, view.keys), peer, ask.wanted, view.ids)
+            self._flood.asked(ask.name(self.info.federation, view.keys), peer, ask.wanted, view.ids)
 
     def _take_content(self, bundle: Bundle) -> None:
         """Store the totals, requests and models of a bundle that were asked for and match their digests."""
@@ -277,7 +279,7 @@ class Machine:
 
     def _receivers(self, view: View) -> list[int]:
         """Return the numbers of the neighbours that are in a view, ascending."""
-        return [one for one in self.facts.neighbours[self.facts.me] if one in view.ids]
+        return [one for one in self.info.neighbours[self.info.me] if one in view.ids]
 
     def _follow(self) -> None:
         """Drop the stored contributions if this member has left the view that they belong to."""
@@ -320,35 +322,37 @@ class Machine:
 
     def _contribute(self, view: View, question: Question, now: float) -> None:
         """Contribute once to the total that a question asks for; store the sum when all contributions are there."""
-        memory, facts = self.memory, self.facts
+        memory, info = self.memory, self.info
         assert memory.held is not None
         request = request_digest(memory.held.chain, question.request, question.length)
         self._requests[request] = question.request
         about = Asking(view.digest, question.number, self._attempt, request)
-        name = TotalName(facts.federation, about.number, about.attempt, view.digest, view.keys, request).digest
-        if not self._flood.has(name, facts.me):
+        name = TotalName(info.federation, about.number, about.attempt, view.digest, view.keys, request).digest
+        if not self._flood.has(name, info.me):
             self.agreement.asking = about
             memory.record = Record(memory.held.set, memory.held.start)
             self._flood.keep(name, self._frozen_part(view, question, about, name), self._receivers(view), None)
             self._moved = now
         if self._flood.missing(name, view.ids):
             return
-        memory.append(Entry(question.request, self._flood.sum(name, question.length)))
+        memory.append(KeptTotal(question.request, self._flood.sum(name, question.length)))
         self._question, self._moved = None, now
 
-    def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Part:
+    def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
         """Return this member's contribution to the total `name`, masked and signed.
 
         Later calls return the first one's.
         """
         if name not in self._frozen:
-            key, me = self.agreement.mask_key, self.facts.me
+            key, me = self.agreement.mask_key, self.info.me
             publics = {one.id: bytes.fromhex(one.key) for one in view.members}
             content = question.content.copy()
             content[: question.marks] *= key.words(name, question.marks)
             body = (content + key.mask(me, publics, name, question.length)).astype("<u8").tobytes()
             signature = self._keys.sign(signed_contribution(name, me, body))
-            self._frozen[name] = Part(view.digest, about.number, about.attempt, about.request, me, body, signature)
+            self._frozen[name] = Contribution(
+                view.digest, about.number, about.attempt, about.request, me, body, signature
+            )
         return self._frozen[name]
 
     def _compare(self, view: View, question: Question) -> None:
@@ -365,7 +369,7 @@ class Machine:
             return
         attempt = max([own.attempt + unequal, *later])
         lowest = view.ids[0]
-        if lowest == self.facts.me:
+        if lowest == self.info.me:
             self._attempt = attempt
             return
         theirs = same.get(lowest)
@@ -402,11 +406,11 @@ class Machine:
         `memory` must be on disk before they are sent.
         """
         self._settle(now)
-        beat = now - self._told >= self.facts.beat
-        if self.agreement.tell(again=beat) is not None:
+        heartbeat = now - self._told >= self.info.heartbeat
+        if self.agreement.tell(again=heartbeat) is not None:
             for authors in self._news.values():
-                authors.add(self.facts.me)
-        self._told = now if beat else self._told
+                authors.add(self.info.me)
+        self._told = now if heartbeat else self._told
         parts = self._flood.collect()
         out = []
         for peer in self._news:
@@ -415,7 +419,7 @@ class Machine:
             self._news[peer] = set()
             bundle.views = self._views(bundle.statuses) if bundle.statuses else []
             bundle.parts = list(parts.get(peer, ()))
-            if beat:
+            if heartbeat:
                 self._request(bundle, peer, now)
             if not bundle.is_empty:
                 out.append((peer, bundle))
@@ -437,7 +441,7 @@ class Machine:
     def _request(self, bundle: Bundle, peer: int, now: float) -> None:
         """Add to a neighbour's bundle requests for what this member lacks: contributions, totals, requests, models.
 
-        Contributions are asked for only if the total made no progress for `facts.beat` seconds before `now` [s].
+        Contributions are asked for only if the total made no progress for `info.heartbeat` seconds before `now` [s].
         """
         view, held, about = self.agreement.view, self.memory.held, self.agreement.asking
         bundle.want_content = sorted(self._wanted) + [self._wanted_request] * bool(self._wanted_request)
@@ -445,9 +449,9 @@ class Machine:
             return
         if held.fit == view.held.fit and held.count < view.held.count:
             bundle.want_totals = WantTotals(held.fit, held.count, view.held.count)
-        if about is not None and self._question is not None and now - self._moved >= self.facts.beat:
+        if about is not None and self._question is not None and now - self._moved >= self.info.heartbeat:
             name = TotalName(
-                self.facts.federation, about.number, about.attempt, about.view, view.keys, about.request
+                self.info.federation, about.number, about.attempt, about.view, view.keys, about.request
             ).digest
             wanted = tuple(self._flood.missing(name, view.ids))
             bundle.asks = [Ask(about.view, about.number, about.attempt, about.request, wanted)]

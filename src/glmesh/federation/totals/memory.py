@@ -12,7 +12,7 @@ from glmesh.types import Unsigned
 
 
 @dataclass(frozen=True)
-class Facts:
+class FederationInfo:
     """Constants of a federation that the state machine is given before it starts; but for `me` equal at all members."""
 
     federation: str  # digest of the federation file
@@ -23,12 +23,12 @@ class Facts:
     without: bool = False  # members that stay away are left out after `gone_after`; else all are waited for
     gone_after: float = 600.0  # [s]
     least: int = 3  # members of a view; 2 where the federation file reveals what one site contributes
-    beat: float = 1.0  # [s] between two signs of life, and until something is sent again
+    heartbeat: float = 1.0  # [s] between two signs of life, and until something is sent again
 
     @cached_property
     def present(self) -> float:
-        """Return the seconds without a sign of life after which a member is silent, so in no new view: 4 * `beat`."""
-        return 4.0 * self.beat
+        """Return the seconds without a sign of life after which a member is silent, so in no new view: 4 heartbeats."""
+        return 4.0 * self.heartbeat
 
     @property
     def voters(self) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ class Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class KeptTotal:
     """One total of a fit: the request, equal at all members, and the sum over all members."""
 
     request: bytes
@@ -45,7 +45,7 @@ class Entry:
 
 
 @dataclass
-class Memory:
+class MemberMemory:
     """State of a member that is kept on disk, so that promises, totals and votes survive its process.
 
     An old or lost memory can cost time, and no secret.
@@ -56,7 +56,7 @@ class Memory:
     promised: int = 0  # largest number of a view that it said yes to
     record: Record | None = None  # None: it has not contributed yet
     held: Held | None = None  # None: it has been in no view
-    entries: list[Entry] = field(default_factory=list)  # totals of `held`
+    entries: list[KeptTotal] = field(default_factory=list)  # totals of `held`
     vote: Vote | None = None
     model: bytes = b""  # that the vote is about
 
@@ -65,13 +65,13 @@ class Memory:
         self.held = Held(held.fit, held.set, held.start, held.born, 0, first_chain(held.fit))
         self.entries = []
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: KeptTotal) -> None:
         """Append the next total to the fit that is held, and update its count and chain digest."""
         assert self.held is not None
         held, self.entries = self.held, [*self.entries, entry]
         self.held = Held(held.fit, held.set, held.start, held.born, held.count + 1, extended(held.chain, entry))
 
-    def take(self, entries: list[Entry], chain: str) -> bool:
+    def take(self, entries: list[KeptTotal], chain: str) -> bool:
         """Append totals of another member if the digest of all totals is then `chain`.
 
         Return whether they were appended.
@@ -87,7 +87,7 @@ class Memory:
         return True
 
 
-def extended(chain: str, entry: Entry) -> str:
+def extended(chain: str, entry: KeptTotal) -> str:
     """Return the digest, 64 hexadecimal digits, of a chain of totals with the digest `chain` after one more total."""
     value = entry.value.astype("<u8").tobytes()
     return next_chain(chain, request_digest(chain, entry.request, len(entry.value)), value)

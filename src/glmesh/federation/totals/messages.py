@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from glmesh.core import Reader, Violation
-from glmesh.federation.totals.flood import Ask, Part
+from glmesh.federation.totals.flood import Ask, Contribution
 from glmesh.federation.totals.machine import Bundle, GiveTotals, WantTotals
-from glmesh.federation.totals.memory import Entry
+from glmesh.federation.totals.memory import KeptTotal
 from glmesh.federation.totals.statements import Signed, built, plain
 from glmesh.federation.totals.views import read_view
 
@@ -73,7 +73,7 @@ def unpack(content: bytes | bytearray, n_members: int) -> Bundle:
             views=[read_view(blob(one)) for one in tree["views"]],
         )
         bundle.parts = [
-            Part(
+            Contribution(
                 _text(view), _whole(number), _whole(attempt), _text(request), _member(who, n_members), *map(blob, sizes)
             )
             for view, number, attempt, request, who, *sizes in tree["parts"]
@@ -81,7 +81,7 @@ def unpack(content: bytes | bytearray, n_members: int) -> Bundle:
         bundle.asks = [built(Ask, one) for one in tree["asks"]]
         bundle.want_totals = None if tree.get("want_totals") is None else built(WantTotals, tree["want_totals"])
         entries = tuple(
-            Entry(blob(a), np.frombuffer(blob(b), dtype="<u8").astype(np.uint64)) for a, b in tree["entries"]
+            KeptTotal(blob(a), np.frombuffer(blob(b), dtype="<u8").astype(np.uint64)) for a, b in tree["entries"]
         )
         if tree.get("totals") is not None:
             fit, first = tree["totals"]

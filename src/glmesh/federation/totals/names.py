@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-Part = bytes | str | int
+Digested = bytes | str | int
 
 
-def digest(*parts: Part) -> bytes:
+def digest(*parts: Digested) -> bytes:
     """Return 32 bytes of SHA-256 over the arguments, each behind its length; whole numbers are 16 bytes, signed."""
     state = hashlib.sha256()
     for part in parts:
@@ -20,7 +20,7 @@ def digest(*parts: Part) -> bytes:
     return state.digest()
 
 
-def _content(part: Part) -> bytes:
+def _content(part: Digested) -> bytes:
     """Return an argument of `digest` as bytes: a text in UTF-8, a whole number as 16 bytes (signed, little-endian)."""
     if isinstance(part, int):
         return part.to_bytes(16, "little", signed=True)

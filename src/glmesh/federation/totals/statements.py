@@ -136,7 +136,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Status:
+class MemberStatus:
     """All that a member tells everybody about itself; a status with a larger `age` replaces an earlier one."""
 
     author: int
@@ -187,11 +187,11 @@ def parsed(kind: type[T], body: bytes) -> T:
 
 
 @lru_cache(maxsize=1024)  # everybody passes the same statuses on
-def _status(body: bytes) -> Status:
-    return parsed(Status, body)
+def _status(body: bytes) -> MemberStatus:
+    return parsed(MemberStatus, body)
 
 
-def read_status(signed: Signed) -> Status:
+def read_status(signed: Signed) -> MemberStatus:
     """Return the status in a signed statement; raise Violation if it is malformed or has another author."""
     status = _status(signed.body)
     if status.author != signed.author:

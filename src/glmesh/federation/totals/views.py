@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from glmesh.federation.totals.names import digest
-from glmesh.federation.totals.statements import Held, Record, Status, Vote, canonical, parsed
+from glmesh.federation.totals.statements import Held, MemberStatus, Record, Vote, canonical, parsed
 from glmesh.types import Vector
 
 
@@ -66,7 +66,7 @@ class View:
         """
         return drawn_seed(self.number, self.members)
 
-    def is_made(self, statuses: Mapping[int, Status]) -> bool:
+    def is_made(self, statuses: Mapping[int, MemberStatus]) -> bool:
         """Return whether the statuses (by id) of all members of the view say yes to it."""
         return all(one.id in statuses and statuses[one.id].yes == self.digest for one in self.members)
 
@@ -105,7 +105,7 @@ def drawn_start(seed: str, d: int) -> Vector:
     return np.asarray(np.where(words[0] < 0.5, -1.0, 1.0) * (0.5 + words[1]) / np.sqrt(d))
 
 
-def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mapping[int, Status]) -> bool:
+def has_majority(ids: Collection[int], voters: Collection[int], statuses: Mapping[int, MemberStatus]) -> bool:
     """Return whether more than half of `voters` are in `ids` and remember, or all voters are in `ids`.
 
     A late member that has not been in a view is no voter.
@@ -138,13 +138,13 @@ def start_of(set_: str, records: Collection[Record | None], drawn: str) -> str:
     return first.start if not others and first.set == set_ else drawn
 
 
-def best_vote(statuses: Collection[Status]) -> Vote | None:
+def best_vote(statuses: Collection[MemberStatus]) -> Vote | None:
     """Return the vote of the latest view among those in the statuses; None if no member has voted."""
     votes = [one.vote for one in statuses if one.vote is not None]
     return max(votes, key=lambda one: one.number) if votes else None
 
 
-def best_held(set_: str, statuses: Collection[Status]) -> Held | None:
+def best_held(set_: str, statuses: Collection[MemberStatus]) -> Held | None:
     """Return the `held` with the most totals of the latest fit of the set `set_`.
 
     None is returned if no member holds a fit of it.

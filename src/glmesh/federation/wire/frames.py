@@ -45,7 +45,7 @@ class Kind(enum.IntEnum):
     """Kinds of messages that cross a link; the number of a kind is a byte of the frame's header."""
 
     HELLO = 1  # JSON: `messages.Hello`, the sender's name, configuration and rows
-    REFUSE = 2  # JSON: `messages.Refusal`, why the stream is about to end
+    REFUSE = 2  # JSON: `messages.LinkRefusal`, why the stream is about to end
     GOSSIP = 3  # JSON: entries of the gossip store that all nodes pass on
     MAIL = 4  # bytes of `pack_mail`: what the sender has for this neighbour in one exchange
     HANDOVER = 5  # a vector, by features only: A_k x_k of the sender, for its successor should it never return

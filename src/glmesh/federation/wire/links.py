@@ -33,7 +33,7 @@ from glmesh.federation.wire.frames import (
 )
 from glmesh.federation.wire.inbox import Inbox, Message
 from glmesh.federation.wire.listed import listed_certificate
-from glmesh.federation.wire.messages import Hello, Refusal
+from glmesh.federation.wire.messages import Hello, LinkRefusal
 
 _METHOD, _PATH = "Talk", "/glmesh.Link/Talk"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # [s] between attempts to reach a neighbour; doubled after each, with jitter
@@ -97,7 +97,7 @@ class PeerLink:
     def refuse(self, why: str) -> None:
         """Queue the REFUSE message, whose reason `why` tells the neighbour why its stream ends."""
         self.why = why
-        self.controls.append((Kind.REFUSE, pack_json(Refusal(why[:_WHY]).to_json())))
+        self.controls.append((Kind.REFUSE, pack_json(LinkRefusal(why[:_WHY]).to_json())))
         self.wake.set()
 
     def begin(self, hello: bytes) -> None:
@@ -447,4 +447,4 @@ class _Refused(Violation):
 
 def _reason(content: bytearray) -> str:
     """Return the reason in the content of a REFUSE message, as words that can follow the neighbour's name."""
-    return f"refuses this node: {Refusal.from_json(unpack_json(content)).why[:_WHY]}"
+    return f"refuses this node: {LinkRefusal.from_json(unpack_json(content)).why[:_WHY]}"

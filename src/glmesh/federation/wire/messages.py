@@ -60,7 +60,7 @@ class Hello(JsonRecord):
 
 
 @dataclass(frozen=True)
-class Refusal(JsonRecord):
+class LinkRefusal(JsonRecord):
     """Message that tells a neighbour why the sender ends the stream."""
 
     why: str  # sentence for people
