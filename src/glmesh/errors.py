@@ -39,10 +39,12 @@ class InvalidData(InvalidInput):
 class Mismatch(InvalidData):
     """Names, kinds or labels of a table are not those that were agreed on.
 
-    `public` is what other sites may read: names, never values. The message also has `private`, for the site itself.
+    The argument `public` is the message for every site: names of columns and sites, never values of the data. The
+    message of the exception is `public` followed by `private`, which may quote values and only the site itself reads.
     """
 
     def __init__(self, public: str, *, private: str = "") -> None:
+        """Make the exception whose message is `public` followed by `private`; other sites are shown `public` alone."""
         super().__init__(f"{public}: {private}" if private else public)
         self.public = public
 

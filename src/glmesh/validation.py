@@ -20,19 +20,25 @@ LARGEST = 1e150  # |value| of data up to which its square, and a sum of 10^8 of 
 
 
 def are_usable(values: Vector) -> bool:
-    """Return whether all values of an array of any shape are finite numbers whose squares are finite too."""
+    """Return True if all values of an array of any shape are finite and so are their squares, else False."""
     return values.size == 0 or bool(values.max() <= LARGEST and values.min() >= -LARGEST)  # False for NaN
 
 
 def unusable(value: float, holds: str, place: str) -> str:
-    """Return the refusal of a value that is not `are_usable`: "X holds" NaN "at row 3", and what would do."""
+    """Return a sentence that refuses `value`, which is NaN, infinite or too large to be squared, with the remedy.
+
+    `holds` are the words before the value ("X holds") and `place` those after it ("at row 3, column 2").
+    """
     if math.isnan(value) or math.isinf(value):
         return f"{holds} {'NaN' if math.isnan(value) else 'infinity'} {place}; impute or drop it first"
     return f"{holds} {value:g} {place}, whose square is not finite; use another unit, or drop it first"
 
 
 def refuse_masks(values: object, name: str) -> None:
-    """Raise InvalidData for a masked array, whose masked values would be used as if they were not."""
+    """Raise InvalidData, whose message calls the values `name`, if `values` is a numpy masked array; else do nothing.
+
+    Numpy would compute with the hidden numbers behind the mask.
+    """
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidData(
             f"{name} is a masked array, and masks are not heeded; impute what is masked, or drop its rows"
@@ -191,5 +197,5 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> InvalidInput:
 
 
 def _refusal(name: str, wanted: str, value: object) -> InvalidInput:
-    """Return the InvalidInput "name must be wanted, got value"; without a name, from "must be" on."""
+    """Return the InvalidInput with the message "{name} must be {wanted}, got {value}"; an empty name is left out."""
     return InvalidInput(f"{name} must be {wanted}, got {value!r}".lstrip())

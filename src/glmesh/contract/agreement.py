@@ -10,21 +10,25 @@ from glmesh.contract.fitting import listed, nearest, spoken
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of `agree`: the contract that all sites keep, or the sites that prevent one, with a sentence on each."""
+    """Result of `agree`: the contract that all sites keep, or, if there is none, what is wrong at which site.
+
+    `contract` is None if the sites cannot agree; `culprits` then maps the name of each site to blame to a sentence,
+    which contains no values of its data. Without culprits the dict is empty.
+    """
 
     contract: Contract | None  # what they agree on; None: they cannot
     culprits: dict[str, str]  # site -> what does not fit, for everybody's eyes
 
 
 def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "") -> Verdict:
-    """Return the Verdict on the offers, a mapping from site to the contract that its own table would keep.
+    """Return the Verdict on `offers`, which maps the name of each site to the Contract that its own table would keep.
 
     The order of columns is that of the first site of the mapping, so all callers give the sites in the same order.
     Columns are compared as sets: another order is no difference. The sites that differ from what more than half have
-    are the culprits; where no more than half agree, all sites are. Labels are put together, since a site may lack
-    samples of a class; with two classes in all, every site fits, and with more than two the sites are culprits whose
-    labels are not among those that more than half of the sites hold. `advice` is the remedy that messages end with; "":
-    one about files.
+    are the culprits; where no more than half agree, all sites are. With `classifies`, the class labels of all sites are
+    put together, since a site may lack samples of a class: with two classes in all, every site fits, and with more than
+    two the sites are culprits whose labels are not among those that more than half of the sites hold. `advice` is the
+    remedy at the end of every message; "" stands for one about data files.
     """
     sites = list(offers)
     culprits: dict[str, str] = {}
@@ -43,9 +47,9 @@ def agree(offers: Mapping[str, Contract], *, classifies: bool, advice: str = "")
 
 
 def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
-    """Return the columns (name and kind) of the first offer, as a tuple of Column.
+    """Return the columns (name and kind) of the first of the contracts `offers`, one per site, as a tuple of Column.
 
-    Where columns have names, a column that some other offer does not call boolean becomes "number".
+    Where columns have names, a column that is not "boolean" in all offers gets the kind "number".
     """
     first, *others = offers
     if not first.header:
@@ -58,10 +62,10 @@ def _columns(offers: Sequence[Contract]) -> tuple[Column, ...]:
 
 
 def outliers(values: Mapping[str, Hashable]) -> dict[str, str]:
-    """Return {site: a site with another value} for the sites whose value is not that of more than half of all.
+    """Return {site: another site} for the sites whose value is not the one that more than half of all sites have.
 
-    `values` maps each site to its value. Where no value has a majority, all sites are returned; where all values are
-    equal, the dict is empty.
+    `values` maps the name of each site to its value; the other site is the first one whose value differs from the
+    outlier's, for messages. Where no value has a majority, all sites are returned; where all are equal, none.
     """
     ranked = Counter(values.values()).most_common(1)
     if not ranked or ranked[0][1] == len(values):
@@ -80,10 +84,11 @@ def _order(label: str | float) -> tuple[bool, str | float]:
 
 
 def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]:
-    """Return {site: sentence} for the sites that have a label which no more than half of all sites have.
+    """Return {site: sentence} for the sites with a class label that at most half of all sites have.
 
-    The dict is empty if there is no site of that kind. A sentence tells the labels of the site and of all others, and
-    ends with `advice`.
+    `offers` maps the name of each site to its Contract. The sentence lists the labels of that site and those of every
+    other site, and ends with the text `advice`. The dict is empty if every label is held by more than half of the
+    sites.
     """
     times = Counter(label for offer in offers.values() for label in offer.labels)
     usual = {label for label, count in times.items() if 2 * count > len(offers)}
@@ -96,14 +101,14 @@ def _other_labels(offers: Mapping[str, Contract], advice: str) -> dict[str, str]
 
 
 def _names(offer: Contract) -> tuple[str, ...]:
-    """Return the names of an offer's features, sorted, or their positions "0", "1", ... where columns have no names."""
+    """Return the sorted names of the features of the contract `offer`; "0", "1", ... if it has no names."""
     return tuple(sorted(offer.names)) if offer.header else tuple(str(k) for k in range(len(offer.columns)))
 
 
 def _lacks(offer: Contract, other: Contract, site: str) -> str:
-    """Return a clause that names the columns which `offer` lacks, or has besides, compared with `other` of `site`.
+    """Return a clause for a message: which columns the contract `offer` lacks, or has in excess, compared with `other`.
 
-    Return "" where columns have no names.
+    `site` is the name of the site that `other` is from. Return "" where the columns of either have no names.
     """
     if not (offer.header and other.header):
         return ""
@@ -114,12 +119,15 @@ def _lacks(offer: Contract, other: Contract, site: str) -> str:
 
 
 def _column_list(names: list[str]) -> str:
-    """Return the column names as words of a message: "the column bmi", or "the columns bmi, age"."""
+    """Return column names as words of a message: "the column bmi", or "the columns bmi, age"."""
     return f"the column{'s' if len(names) > 1 else ''} {listed(names)}"
 
 
 def _said_names(offer: Contract) -> str:
-    """Return the features of an offer as words of a message: "has the columns age, bmi", or "has 2 columns"."""
+    """Return the features of a contract as words of a message: "has the columns age, bmi", or "has 2 columns".
+
+    The second form is for a contract whose columns have no names.
+    """
     names = [column.name for column in offer.columns]
     return f"has the columns {listed(names)}" if offer.header else f"has {len(names)} columns"
 

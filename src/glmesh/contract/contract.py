@@ -20,7 +20,10 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>",
 
 @dataclass(frozen=True)
 class Column:
-    """A feature that the tables of all sites must have: name, kind ("number" or "boolean"), plausible range, unit."""
+    """A feature that the tables of all sites must have: name, kind, plausible range, unit of measure.
+
+    `low` and `high` are the least and largest plausible value, None if not said; `unit` is a text such as "mmHg".
+    """
 
     name: str
     kind: str = "number"  # one of KINDS
@@ -29,6 +32,7 @@ class Column:
     unit: str = ""  # for people: "mmHg"
 
     def __post_init__(self) -> None:
+        """Raise InvalidInput if the kind is unknown, or `low` is above `high`."""
         if self.kind not in KINDS:
             raise InvalidInput(f"column {self.name!r}: kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
         if self.low is not None and self.high is not None and not self.low <= self.high:
@@ -37,9 +41,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Contract:
-    """What the tables of all sites must have alike: target, features by name and kind, labels, split, row names.
+    """What the tables of all sites must have alike: target, features, class labels, split, row names.
 
-    `columns` is empty where each site has features of its own (split by features).
+    `columns` are the features by name and kind. `split` is "samples" if a site holds rows and "features" if it holds
+    columns; in the second case `columns` is empty, and each site has features of its own. An empty text or tuple stands
+    for what the tables do not have.
     """
 
     target: str  # name of the column with the labels; empty: columns have no names
@@ -53,6 +59,7 @@ class Contract:
     index_base: int | None = None  # of svmlight files: index of column 0, 0 or 1; None: not said, or other files
 
     def __post_init__(self) -> None:
+        """Raise InvalidInput for an unknown split, two features of one name, or an index_base not in (0, 1, None)."""
         if self.split not in ("samples", "features"):
             raise InvalidInput(f"split must be 'samples' or 'features', got {self.split!r}")
         twice = doubled(self.names)
@@ -73,11 +80,12 @@ class Contract:
     def like(
         table: DataTable, *, split: str = "samples", classifies: bool, ids: str = "", weight: str = ""
     ) -> Contract:
-        """Return the contract that a table keeps: the names and kinds of its columns, and its labels if `classifies`.
+        """Return the contract that a table keeps: names and kinds of its columns, class labels if `classifies`.
 
-        `ids` and `weight` are the names of the columns with row names and sample weights, "" for none. No value of a
-        feature goes into the contract. Features of a sparse table have the kind "number", whatever they hold. Mismatch
-        is raised if two columns have one name.
+        `split` is "samples" if a site holds rows and "features" if it holds columns; `ids` and `weight` are the names
+        of the columns with row names and sample weights, "" for none. No value of a feature goes into the contract.
+        Features of a sparse table have the kind "number", whatever they hold. Mismatch is raised if two columns have
+        one name.
         """
         named = (table.target, ids, weight)
         if twice := doubled((*(table.names or ()), *(name for name in named if name and table.names is not None))):
@@ -96,7 +104,7 @@ class Contract:
         )
 
     def with_labels(self, labels: tuple[str | float, ...]) -> Contract:
-        """Return a copy of this contract whose labels (of the classes, ascending) are these."""
+        """Return a copy of this contract whose class labels are `labels`, in ascending order: numbers or texts."""
         return replace(self, labels=labels)
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,9 +121,9 @@ class Contract:
 
     @staticmethod
     def of(tree: Mapping[str, Any], where: str = "the contract") -> Contract:
-        """Return the contract described by a dict of plain data, the inverse of `to_dict`.
+        """Return the Contract that a dict of plain data describes, as `to_dict` returns it or a TOML file holds it.
 
-        InvalidInput says what is wrong in the data; its message begins with `where`.
+        InvalidInput says which entry is wrong; its message begins with the text `where`.
         """
         try:
             columns = tuple(Column(**one) for one in tree.get("columns", ()))
@@ -134,7 +142,7 @@ def doubled(names: Iterable[str]) -> list[str]:
 
 
 def kind_of(values: Vector) -> str:
-    """Return the kind of a feature from its values, (m,): "boolean" if just 0 and 1 occur, both, else "number".
+    """Return "boolean" if both 0 and 1 and nothing else occur among the values of a feature, shape (m,), else "number".
 
     NaN stands for a missing value and does not count.
     """
@@ -144,10 +152,7 @@ def kind_of(values: Vector) -> str:
 
 
 def _label(value: object) -> str | float:
-    """Return the label of a class, as a file gives it: a text as it is, a number as float.
-
-    InvalidInput for anything else.
-    """
+    """Return a class label as a Contract holds it, a text or a float; InvalidInput for values of other types."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):

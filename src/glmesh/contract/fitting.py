@@ -20,9 +20,11 @@ _LIKE_NUMBER = re.compile(r"[^\w]*\d[\d\s.,_'\u2019\u066b\u066c]*[^\w]*|[^\w]*0x
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Result of `fit`: a table with its columns in the order of a contract, and what was done to get there.
+    """Result of `fit`: a DataTable with its columns in the order of a contract, and what was done to get there.
 
-    Where the labels are texts, y of the table holds their positions in `labels`, as floats.
+    `extra` names the columns that the contract does not have, and that are left out; `reordered` says whether columns
+    changed their order. `labels` are the class labels, empty for a regression; where they are texts, y of the table
+    holds the position of each row's label in `labels` as a float.
     """
 
     table: DataTable
@@ -46,7 +48,7 @@ class Fitted:
 
 
 def fit(table: DataTable, contract: Contract) -> Fitted:
-    """Return the table with features in the contract's order and y as numbers, as a Fitted.
+    """Return a Fitted: the table with its features in the order of the contract, and its targets y as numbers.
 
     Mismatch says which column, label or kind does not fit the contract, or where a value is missing or too large.
     """
@@ -63,7 +65,7 @@ def fit(table: DataTable, contract: Contract) -> Fitted:
 
 
 def fit_features(table: DataTable, contract: Contract) -> Fitted:
-    """Return the table with the contract's features, in the contract's order, as a Fitted; y stays as in the table.
+    """Return a Fitted: the table with the contract's features, in the contract's order; the targets y are left unread.
 
     Mismatch lists the names of both sides where a column is missing or doubled, and says which columns hold text or
     another kind of values than the contract says.
@@ -121,7 +123,10 @@ def _by_name(table: DataTable, contract: Contract) -> np.ndarray[tuple[int], np.
 
 
 def nearest(missing: list[str], spare: list[str]) -> str:
-    """Return " (is 'Age' meant to be 'age'? rename it)" if a spare name resembles a missing one, else ""."""
+    """Return " (is 'Age' meant to be 'age'? rename it)" if a name in `spare` resembles one in `missing`, else "".
+
+    `missing` are names that a contract has and a table lacks, `spare` names that only the table has.
+    """
     for name in missing:
         close = get_close_matches(name, spare, n=1, cutoff=0.75)
         same = [other for other in spare if other.casefold().strip() == name.casefold().strip()]
@@ -142,7 +147,7 @@ def _refuse_text(table: DataTable) -> None:
 
 
 def _first_text(column: TextColumn) -> str:
-    """Return a sentence with the line and content of the column's first cell that is text.
+    """Return a sentence with the line number and the text of the first cell of a column that is no number.
 
     Only the column's own site may see the sentence. If the cell resembles a number, it also says how to write numbers.
     """
@@ -156,7 +161,10 @@ def _first_text(column: TextColumn) -> str:
 
 
 def _refuse_missing(table: DataTable) -> None:
-    """Raise Mismatch if a feature or the target lacks a value (NaN, or "" for texts); a sparse X is not checked."""
+    """Raise Mismatch if a feature or the target of the table lacks a value (NaN, or "" among texts).
+
+    A sparse matrix of features is not checked.
+    """
     holes = np.isnan(table.X) if isinstance(table.X, np.ndarray) else np.zeros((0, 0), dtype=np.bool_)
     names = [table.columns[k] for k in np.flatnonzero(holes.any(axis=0))]
     rows = np.flatnonzero(holes.any(axis=1)) if names else np.flatnonzero(table.missing_labels)
@@ -171,9 +179,9 @@ def _refuse_missing(table: DataTable) -> None:
 
 
 def _refuse_large(table: DataTable) -> None:
-    """Raise Mismatch if a feature or target is infinite, or so large that its square is.
+    """Raise Mismatch if a value of the features or of the target is infinite, or so large that its square is.
 
-    A sparse X is not checked here.
+    A sparse matrix of features is not checked.
     """
     columns = [(name, table.column(k)) for k, name in enumerate(table.columns)] if not issparse(table.X) else []
     if table.y is not None and table.y.dtype.kind == "f":
@@ -204,10 +212,10 @@ def _refuse_kinds(table: DataTable, contract: Contract) -> None:
 
 
 def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[str | float, ...]]:
-    """Return (targets as numbers, shape (m,), or None without a target; labels of the classes, empty for a regression).
+    """Return (targets, class labels) of a table; targets are float64 of shape (m,), or None if the table has none.
 
-    Labels that are texts become their positions in the contract's labels. Raise Mismatch for a label that the contract
-    does not have.
+    The class labels are a tuple of the contract's labels, empty for a regression. Targets that are texts are replaced
+    by their positions in the contract's labels. Raise Mismatch for a label that the contract does not have.
     """
     if table.y is None:
         return None, contract.labels
@@ -229,18 +237,19 @@ def _labels(table: DataTable, contract: Contract) -> tuple[Labels | None, tuple[
 
 
 def _columns(names: tuple[str, ...] | list[str]) -> str:
-    """Return the subject and verb of a message about columns: "column age has", "columns age, bmi have".
+    """Return the subject and verb of a message about the named columns: "column age has", or "columns age, bmi have".
 
-    Where columns have no names, their positions stand for them: "column 0 has".
+    A table whose columns have no names gives positions, "0" or "1", as names: "column 0 has".
     """
     plain = [name.removeprefix("column ") for name in names]
     return f"column {plain[0]} has" if len(plain) == 1 else f"columns {listed(plain)} have"
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:
-    """Return names joined by commas, only the first ones where there are many: "age, bmi, ... (30 in all)".
+    r"""Return names joined by commas, only the first ones where there are many: "age, bmi, ... (30 in all)".
 
-    A name with a blank at an end, an invisible sign or a decomposed accent is written as an ASCII literal: 'age '.
+    A name with a blank at an end, an invisible character or a decomposed accent is written as an ASCII literal:
+    'age\u0301'.
     """
     said = ", ".join(_visible(name) for name in names[:_LISTED])
     return said if len(names) <= _LISTED else f"{said}, ... ({len(names)} in all)"
@@ -253,7 +262,7 @@ def _visible(name: str) -> str:
 
 
 def spoken(labels: tuple[str | float, ...]) -> str:
-    """Return labels joined by commas, as a person writes them: "no, yes", or "0, 1" without decimal points."""
+    """Return class labels joined by commas, as a person writes them: "no, yes", or "0, 1" without decimal points."""
     return listed([label if isinstance(label, str) else plain_number(label) for label in labels])
 
 

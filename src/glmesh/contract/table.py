@@ -12,7 +12,11 @@ from glmesh.types import Flags, Indices, Labels, SampleMatrix, Vector
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of a data file that holds text instead of numbers: its name, position, and first cell with text."""
+    """A column of a data file with text instead of numbers: name, line and text of its first such cell.
+
+    `levels` counts its distinct texts; `looks` is "dates", "names of rows" (all texts are distinct), or ""; `position`
+    is that of the column in the file, from 0.
+    """
 
     name: str
     line: int  # of the file, with the first cell that is no number
@@ -26,7 +30,8 @@ class TextColumn:
 class DataTable:
     """Rows of a data file or data frame: features X, targets y, sample weights, and names of columns and rows.
 
-    `where` is the file, site or part of the data that messages name.
+    X has shape (m, p) for m rows and p features, with NaN for missing values; y and the weights have shape (m,).
+    `where` names the file, site or part of the data in messages. None stands for what the table does not have.
     """
 
     where: str
@@ -61,7 +66,10 @@ class DataTable:
 
     @property
     def labels(self) -> tuple[str | float, ...]:
-        """Return the distinct values of y, ascending; empty without y. A missing value is no label."""
+        """Return the distinct values of the targets y, ascending: floats or texts. A missing value is none of them.
+
+        Return an empty tuple if the table has no targets.
+        """
         if self.y is None:
             return ()
         found = np.unique(self.y[~self.missing_labels])
@@ -69,9 +77,9 @@ class DataTable:
 
     @property
     def missing_labels(self) -> Flags:
-        """Return a mask of shape (m,), true where y is missing (NaN among numbers, "" among texts).
+        """Return booleans, shape (m,) for m rows, True where the target y is missing: NaN or, among texts, "".
 
-        Shape (0,) without y.
+        Return shape (0,) if the table has no targets.
         """
         if self.y is None:
             return np.empty(0, dtype=np.bool_)
@@ -82,14 +90,14 @@ class DataTable:
         return self.first_line + row if self.lines is None else int(self.lines[row])
 
     def column(self, k: int) -> Vector:
-        """Return column k of X as a dense vector of shape (m,)."""
+        """Return column number `k` (from 0) of the features X as a dense vector of shape (m,), a number per row."""
         column = self.X[:, [k]]
         return np.asarray(column.toarray() if issparse(column) else column, dtype=np.float64)[:, 0]
 
     def take(self, chosen: Indices, names: tuple[str, ...] | None) -> DataTable:
-        """Return a table with only the columns `chosen` of X (indices, in that order), whose names are `names`.
+        """Return the table with only some columns of the features X, in the order of their indices `chosen`.
 
-        names=None: the columns have no names.
+        `names` are the names of those columns; None if columns have no names. Rows and targets stay.
         """
         same = np.array_equal(chosen, np.arange(self.X.shape[1]))  # then the memory is the same, and so are products
         X = self.X if same else self.X[:, chosen]

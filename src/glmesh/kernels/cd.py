@@ -34,7 +34,7 @@ _FLOOR = 1e-3  # least curvature of a unit under row weights, relative to its cu
 
 @kernel
 def _compare(r, w):
-    """Return (norm(r - w), norm(w)), Euclidean norms for two vectors of shape (d,), each in four partial sums."""
+    """Return (norm(r - w), norm(w)), two floats: Euclidean norms for vectors r and w of shape (d,)."""
     j, end = ZERO, np.uint64(w.size)
     a0 = a1 = a2 = a3 = s0 = s1 = s2 = s3 = 0.0
     while j + FOUR <= end:
@@ -57,11 +57,11 @@ def _compare(r, w):
 
 @kernel
 def _weighted_curvature(design, j, h):
-    """Return the curvature of the subproblem in unit j (a column or a group) under row weights h, (d,), divided by q.
+    """Return sum_i h_i a_ij^2, a float, for column j of the matrix A in `design` (a Design) and row weights h, (d,).
 
-    For a column that is sum_i h_i a_ij^2. For a group A_j it is an upper bound of the squared spectral norm of
-    diag(h)^(1/2) A_j: the smaller of the squared Frobenius norm and norm(A_j)^2 times the largest h_i of a row with an
-    entry. The result is at least `_FLOOR` times the squared norm without weights.
+    If j is a group of columns A_j, return an upper bound of the squared spectral norm of diag(h)^(1/2) A_j: the smaller
+    of its squared Frobenius norm and norm(A_j)^2 times the largest h_i of a row with an entry. The result, a float, is
+    at least `_FLOOR` times what it is for h = 1; q times it is the curvature that a step on column or group j assumes.
     """
     indptr, indices, data, norm = design.indptr, design.indices, design.data, design.norms[j]
     total = top = 0.0
@@ -77,7 +77,11 @@ def _weighted_curvature(design, j, h):
 
 @inlined
 def _move(design, node, i, change):
-    """Add q times `change` times column a_i to the node's residual, in place, under its row weights if it has any."""
+    """Add q `change` a_i to the residual of a node, in place: r += q change (h o a_i), a_i column i of the data matrix.
+
+    `design` is a Design, `node` a NodeView with the residual r, the curvature q and the row weights h (1 if it has
+    none).
+    """
     if node.h.size > 0:
         weighted_add(design.indptr, design.indices, design.data, i, node.q * change, node.h, node.r)
     else:
@@ -86,10 +90,12 @@ def _move(design, node, i, change):
 
 @inlined
 def _column_step(design, node, x, i, curvature):
-    """Minimise the node's subproblem over the variable x_i alone; update x and the residual in place.
+    """Minimise a node's local objective over the variable x_i alone; write x_i and the node's residual in place.
 
-    Return (change of x_i, margin): the margin is the move of the slope at which x_i leaves its kink or bound, and -1 if
-    x_i moved or is at none.
+    The objective is slope (t - x_i) + curvature/2 (t - x_i)^2 + g_i(t) with slope = <a_i, residual>. Return (change of
+    x_i, margin), two floats: the margin is how far the slope may move before x_i leaves the kink or bound of g_i that
+    it is at, and -1 if x_i changed or is at none. `design` is a Design, `node` a NodeView, `x` all variables, shape
+    (columns,).
     """
     slope, row, old = dot(design.indptr, design.indices, design.data, i, node.r), row_of(design.table, i), x[i]
     if design.kind == LOGISTIC_DUAL:
@@ -107,10 +113,12 @@ def _column_step(design, node, x, i, curvature):
 
 @kernel
 def _group_step(design, node, x, j, curvature, slopes):
-    """Make one proximal step on group j, in place: x_j <- max(1 - weight/norm(z), 0) z/curvature; update the residual.
+    """Make one proximal step on group j of columns, in place: x_j <- max(1 - weight/norm(z), 0) z/curvature.
 
-    z = curvature x_j - A_j^T r is kept in `slopes`, shape (columns,). Return (Euclidean length of the change of x_j,
-    margin): the margin is the move of the slopes at which a group at zero leaves zero, and -1 if x_j is not zero.
+    Here z = curvature x_j - A_j^T r, written to `slopes`, shape (columns,), and r is the node's residual, which is
+    updated. `weight` is the factor of norm(x_j) in the penalty. Return (Euclidean length of the change of x_j, margin),
+    two floats: the margin is how far A_j^T r may move before a group at zero leaves zero, and -1 if x_j is not zero.
+    `design` is a Design, `node` a NodeView, `x` all variables, shape (columns,).
     """
     begin, end = design.bounds[j], design.bounds[j + ONE]
     weight, norm, moved, at_zero = design.table[begin, 0], 0.0, 0.0, True
@@ -131,11 +139,12 @@ def _group_step(design, node, x, j, curvature, slopes):
 
 @kernel
 def _pass(design, task, memory, scratch, node, pass_):
-    """Make pass number `pass_` of coordinate descent over one node's units (columns or groups) in place.
+    """Make pass number `pass_` of coordinate descent over one node's units (columns, or groups of them), in place.
 
-    Units that sleep, because the residual has moved too little since they last stood still, are skipped. The pass
-    writes x, the residual, the lengths in `memory` that decide which units sleep, and the count of nonzeros visited.
-    Return whether any variable moved.
+    Units that sleep are skipped: their variables are at a kink or bound, and the residual has moved too little since to
+    free them. `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch, `node` a NodeView. The pass
+    writes x, the residual, what `memory` knows of sleeping units, and the count of nonzeros visited. Return a bool:
+    whether any variable moved.
     """
     bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.indptr
     x, wake, k, first, last, q = task.x, memory.wake, node.k, node.first, node.last, node.q
@@ -178,9 +187,10 @@ def _pass(design, task, memory, scratch, node, pass_):
 
 @kernel
 def _begin(design, task, memory, scratch, k):
-    """Prepare node k for a round: set its residual r_k = w_k and its scratch arrays; return its `NodeView`.
+    """Return the NodeView of node k (0..n-1), with its residual r_k set to the gradient w_k, for a local solve.
 
-    A `NodeView` is a tuple of views on the arrays of node k.
+    `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch. The NodeView holds the node's rows of
+    their arrays without copies; the node's entries of the scratch arrays are set too.
     """
     first, last = design.unit_starts[k], design.unit_starts[k + ONE]
     weighted = task.rows.size > 0
@@ -203,11 +213,12 @@ def _begin(design, task, memory, scratch, k):
 
 @kernel
 def _finish(design, task, memory, scratch, node):
-    """Add step_k q_k A_k D_k to the estimate of node k, and shorten its update D_k to gamma D_k if gamma is not 1.
+    """Add step_k q_k A_k D_k to the estimate of one node, and shorten its update D_k to gamma D_k if gamma is not 1.
 
-    D_k is the change of x_k in this round. q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed
-    from the columns, where it is small beside w_k (`LocalTask.afresh`) or where rows without weight hide it from the
-    residual.
+    D_k is the change of the node's variables x_k in this round, A_k its columns; gamma, step and q are fields of `task`
+    (a LocalTask). q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed from the columns where it is
+    small beside w_k (`LocalTask.afresh`), or where rows without weight hide it from the residual. `design` is a Design,
+    `memory` a Memory, `scratch` a Scratch, `node` a NodeView. Writes task.x and task.estimate; returns nothing.
     """
     k, w, r, x, before = node.k, node.w, node.r, task.x, scratch.before
     begin, end, out = design.starts[k], design.starts[k + ONE], task.estimate[k]
@@ -230,10 +241,11 @@ def _finish(design, task, memory, scratch, node):
 
 @kernel
 def _solve_node(design, task, memory, scratch, k):
-    """Solve the subproblem of node k by passes over its units (columns or groups); return nothing.
+    """Improve the variables of node k (0..n-1) by passes of coordinate descent over its columns; return nothing.
 
-    The passes end at their cap, at the target accuracy Theta, or with a pass in which nothing moves. Writes x_k, the
-    node's estimate, task.theta[k] (the accuracy reached) and task.visited[k] (nonzeros visited).
+    The passes end at their cap task.passes[k], at the accuracy task.target[k], or with a pass in which nothing moves.
+    Writes x_k, the node's estimate, task.theta[k] (the accuracy reached) and task.visited[k] (nonzeros visited).
+    `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch.
     """
     node, target, old_terms = _begin(design, task, memory, scratch, k), task.target[k], 0.0
     if target >= 0.0:
@@ -256,9 +268,10 @@ def _solve_node(design, task, memory, scratch, k):
 
 @kernel
 def solve_nodes(design, task, memory, scratch):
-    """Decrease the subproblem of every node k by an update D_k: x_k += gamma D_k and estimate_k += step_k q_k A_k D_k.
+    """Find an update D_k for every node k that decreases <w_k, A_k D> + q_k/2 norm(A_k D)^2 + g(x_k + D), and apply it.
 
-    `design` is a Design, `task` a LocalTask, `memory` a Memory and `scratch` a Scratch (`glmesh.kernels.subproblem`).
+    x_k += gamma D_k and estimate_k += step_k q_k A_k D_k. `design` (a Design) has the columns A_k and the penalty g,
+    `task` (a LocalTask) the other symbols, `memory` (a Memory) the residuals of earlier rounds, `scratch` (a Scratch) room.
     Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
     """
     for k in range(np.uint64(design.starts.size) - ONE):

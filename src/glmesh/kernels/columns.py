@@ -11,18 +11,18 @@ from glmesh.kernels.jit import FOUR, ONE, THREE, TWO, inlined, kernel
 
 @inlined
 def _row(indices, begin, j):
-    """Return the row number of the stored entry j of a column whose entries begin at `begin`.
+    """Return the row number of entry j of `data`, in a column of a matrix whose entries begin at `begin`.
 
-    That is indices[j], or j - begin where `indices` is empty because the matrix is dense.
+    That is indices[j], or j - begin where `indices` is empty because the matrix is dense. All are uint64.
     """
     return np.uint64(indices[j]) if indices.size > 0 else j - begin
 
 
 @inlined
 def dot(indptr, indices, data, i, r):
-    """Return the inner product <a_i, r> of column i and a vector r of shape (d,).
+    """Return <a_i, r>, a float: column a_i of a d x n matrix times a vector r of shape (d,).
 
-    Four partial sums hide the latency of an addition.
+    (indptr, indices, data) is the matrix in compressed sparse columns, or in dense columns where `indices` is empty.
     """
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
@@ -40,7 +40,10 @@ def dot(indptr, indices, data, i, r):
 
 @inlined
 def add(indptr, indices, data, i, factor, r):
-    """Add factor times column i to the vector r of shape (d,), in place."""
+    """Add `factor` times column i of a d x n matrix to the vector r of shape (d,), in place.
+
+    (indptr, indices, data) is the matrix in compressed sparse columns, or in dense columns where `indices` is empty.
+    """
     begin = indptr[i]
     for j in range(begin, indptr[i + ONE]):
         r[_row(indices, begin, j)] += factor * data[j]
@@ -48,7 +51,10 @@ def add(indptr, indices, data, i, factor, r):
 
 @inlined
 def weighted_square(indptr, indices, data, i, h):
-    """Return sum_j h_j a_ij^2, the squared norm of column i under row weights h of shape (d,); j runs over the rows."""
+    """Return sum_j h_j a_ji^2, a float: the squared norm of column i under row weights h, shape (d,).
+
+    (indptr, indices, data) is the matrix in compressed sparse columns, or in dense columns where `indices` is empty.
+    """
     begin, end = indptr[i], indptr[i + ONE]
     j, s0, s1, s2, s3 = begin, 0.0, 0.0, 0.0, 0.0
     while j + FOUR <= end:
@@ -65,7 +71,10 @@ def weighted_square(indptr, indices, data, i, h):
 
 @inlined
 def weighted_add(indptr, indices, data, i, factor, h, r):
-    """Add factor times h_j a_ij to r_j for every row j of column i, in place; h and r have shape (d,)."""
+    """Add `factor` h_j a_ji to r_j for every row j, in place: column i of a d x n matrix, h and r of shape (d,).
+
+    (indptr, indices, data) is the matrix in compressed sparse columns, or in dense columns where `indices` is empty.
+    """
     begin = indptr[i]
     for j in range(begin, indptr[i + ONE]):
         row = _row(indices, begin, j)
@@ -74,9 +83,10 @@ def weighted_add(indptr, indices, data, i, factor, h, r):
 
 @kernel
 def transposed_products(starts, indptr, indices, data, row_of_node, w, out):
-    """Write out_i = <a_i, w_k> for every column a_i of every node k; w_k is row row_of_node[k] of w.
+    """Write out_i = <a_i, w_k> for every column a_i of every node k, where w_k is row number row_of_node[k] of `w`.
 
-    Node k has the columns starts[k]..starts[k + 1]; `out` has shape (columns,), `w` rows of length d.
+    Node k has the columns starts[k]..starts[k + 1] - 1 of the d x n matrix (indptr, indices, data), in compressed
+    sparse columns, or dense ones where `indices` is empty. `w` has rows of length d, `out` shape (n,).
     """
     for k in range(np.uint64(starts.size) - ONE):
         row = w[row_of_node[k]]
@@ -86,9 +96,10 @@ def transposed_products(starts, indptr, indices, data, row_of_node, w, out):
 
 @kernel
 def products(starts, indptr, indices, data, x, row_of_node, out):
-    """Add A_k x_k, node k's columns times its variables, to row row_of_node[k] of `out`, in place, for every node k.
+    """Add A_k x_k, node k's columns times its variables, to row row_of_node[k] of `out`, for every node k.
 
-    Node k has the columns starts[k]..starts[k + 1]; `x` has shape (columns,), `out` rows of length d.
+    Node k has the columns starts[k]..starts[k + 1] - 1 of the d x n matrix (indptr, indices, data), in compressed
+    sparse columns, or dense ones where `indices` is empty. `x` has shape (n,), `out` rows of length d.
     """
     for k in range(np.uint64(starts.size) - ONE):
         row = out[row_of_node[k]]

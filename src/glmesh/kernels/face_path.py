@@ -8,12 +8,13 @@ from glmesh.kernels.jit import ONE, ZERO, kernel
 
 @kernel
 def minimise_each(H, slopes, points, l1, l2, bounds, n_free, ahead, out, space, panel, work, face, limits):
-    """Write to each row of `out` the minimiser u = w + e of b.e + e.(H + diag(l2)) e/2 + sum_i l1_i abs(u_i) in a box.
+    """Write to row k of `out` the minimiser w + e of b.e + e.(H + diag(l2)) e/2 + sum_i l1_i abs(w_i + e_i) in a box.
 
-    `slopes` (b), `points` (w), `l1`, `l2` and `out` have shape (n, d), a row per model; H has shape (d, d), `bounds`
-    (2, d) the least and largest values. The first `n_free` coordinates have neither l1 nor bounds. With `ahead` each
-    model after the first begins with the minimiser before it, else at its own point. `space`, shape (3, d, d), `panel`
-    (8, d), `work` (7, d), `face` (d,) and `limits` (3, d) are written to.
+    `slopes` (b), `points` (w), `l1`, `l2` and `out` have shape (n, d), a row for each of n models with d coordinates; H
+    has shape (d, d), `bounds` (2, d) the least and largest allowed values of w + e. The first `n_free` coordinates have
+    neither l1 nor bounds. With `ahead` each model after the first starts from the minimiser before it, else from its
+    own point. `space`, shape (3, d, d), `panel` (8, d), `work` (7, d), `face` (d,) and `limits` (3, d) are scratch and
+    overwritten.
     """
     n, d = np.uint64(slopes.shape[0]), np.uint64(H.shape[0])
     S = space[ZERO]

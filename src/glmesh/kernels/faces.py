@@ -20,10 +20,9 @@ OPTIMAL = 1e-13  # [largest slope] violation of the optimality conditions that i
 def eliminate(S, n, floor, panel):
     """Factor the first n columns of a symmetric matrix S, shape (d, d), in place by Cholesky's method.
 
-    The lower triangle then holds the factor L in those columns, and the Schur complement in the others.
-
-    Only the lower triangle of S is read and written. A column whose pivot is at most floor[k] becomes zero: its
-    coordinate has no curvature of its own. `panel` has shape (8, d) and is written to.
+    Only the lower triangle of S is read and written. It then holds the lower triangular factor in those columns, and
+    the Schur complement in the others. A column k whose pivot is at most floor[k], shape (d,), becomes zero: its
+    coordinate has no curvature of its own. `panel` has shape (8, d) and is overwritten.
     """
     d = np.uint64(S.shape[0])
     k = ZERO
@@ -57,9 +56,9 @@ def eliminate(S, n, floor, panel):
 
 @kernel
 def forward(L, n, x):
-    """Overwrite x[:n] with L^-1 x[:n] for a lower triangular factor L of `eliminate`.
+    """Overwrite x[:n] with L^-1 x[:n] by forward substitution; L is lower triangular, shape (n, n) or larger.
 
-    Entry k becomes 0 where L has no pivot (L_kk = 0).
+    Entry k becomes 0 where L_kk = 0, the mark that `eliminate` leaves in a factor L of a matrix of lower rank.
     """
     for k in range(n):
         total = x[k]
@@ -70,9 +69,9 @@ def forward(L, n, x):
 
 @kernel
 def backward(L, n, x):
-    """Overwrite x[:n] with L^-T x[:n] for a lower triangular factor L of `eliminate`.
+    """Overwrite x[:n] with L^-T x[:n] by back substitution; L is lower triangular, shape (n, n) or larger.
 
-    Entry k becomes 0 where L has no pivot (L_kk = 0).
+    Entry k becomes 0 where L_kk = 0, the mark that `eliminate` leaves in a factor L of a matrix of lower rank.
     """
     for back in range(n):
         k = n - ONE - back
@@ -83,9 +82,9 @@ def backward(L, n, x):
 
 @kernel
 def invert(L, out):
-    """Write L^-1 to `out`, shape (n, n), for the factor L of `eliminate`; only the lower triangle of L is read.
+    """Write L^-1 to `out`, shape (n, n), for a Cholesky factor L of S = L L^T; only the lower triangle of L is read.
 
-    The row of a column k without a pivot becomes a vector v with v_k = 1 and v.S v = 0, but for rounding.
+    Where L_kk = 0 (S has lower rank), row k of `out` becomes a vector v with v_k = 1 and v.S v = 0, but for rounding.
     """
     n = np.uint64(L.shape[0])
     for k in range(n):
@@ -106,7 +105,7 @@ def invert(L, out):
 
 @inlined
 def _step(u, slope, curvature, l1, lo, hi):
-    """Return the t that minimises slope (t - u) + curvature/2 (t - u)^2 + l1 abs(t) on [lo, hi]."""
+    """Return the t, a float, that minimises slope (t - u) + curvature/2 (t - u)^2 + l1 abs(t) over lo <= t <= hi."""
     z = curvature * u - slope
     if z > l1:
         t = (z - l1) / curvature
@@ -119,9 +118,10 @@ def _step(u, slope, curvature, l1, lo, hi):
 
 @inlined
 def _piece(t, l1, lo, hi):
-    """Return on which piece of the penalty l1 abs(t) + bounds a number t lies, as an int.
+    """Return a code for where the number t lies, given a penalty l1 abs(t) with a kink at 0 and bounds lo <= t <= hi.
 
-    -2: at lo; 2: at hi; 0: at the kink t = 0 of l1; -1 and 1: between, by the sign of t; 3: between, without l1.
+    The code is an int. -2: t = lo; 2: t = hi; 0: t = 0, at the kink; -1 and 1: between, by the sign of t; 3: between
+    the bounds where l1 = 0, so that there is no kink.
     """
     if t == lo:
         return -2
@@ -134,9 +134,10 @@ def _piece(t, l1, lo, hi):
 
 @kernel
 def _move(L, first, u, rho, i, new):
-    """Set u_i = new and update the slopes rho of the model, in place: rho_j += L_ij (new - u_i) for all j >= first.
+    """Set u_i = new and update the slopes rho = b + L (u - w) in place: rho_j += L_ij (new - u_i) for all j >= first.
 
-    L is the Schur complement, shape (d, d), the matrix of the model without its first `first` coordinates.
+    L, shape (d, d), is the matrix of a quadratic model of which the first `first` coordinates are eliminated (a Schur
+    complement); u and rho have shape (d,).
     """
     change = new - u[i]
     u[i] = new
@@ -147,9 +148,11 @@ def _move(L, first, u, rho, i, new):
 
 @kernel
 def _descend(L, first, limits, u, rho, curve):
-    """Make passes of coordinate descent over the coordinates from `first` on, until none changes its `_piece`.
+    """Make passes of coordinate descent over coordinates `first`.. until none changes its code from `_piece`.
 
-    Write the point u and the slopes rho, both of shape (d,), in place. At most PASSES passes are made.
+    The model is a quadratic with matrix L, shape (d, d), plus l1_i abs(u_i) between bounds, where `limits`, shape (3,
+    d), has the rows l1, lo and hi. Writes the point u and the slopes rho of the quadratic at u, both of shape (d,), in
+    place. `curve`, shape (d,), is the diagonal of L. At most PASSES passes are made; returns nothing.
     """
     d = np.uint64(rho.size)
     for turn in range(PASSES):
@@ -167,7 +170,12 @@ def _descend(L, first, limits, u, rho, curve):
 
 @kernel
 def _violation(first, limits, u, rho, curve):
-    """Return the largest amount >= 0 by which the slope of a coordinate from `first` on violates optimality."""
+    """Return by how much the slope of any coordinate from `first` on violates the optimality conditions at most, >= 0.
+
+    The model is a quadratic with the slopes rho at u plus l1_i abs(u_i) between bounds, where `limits`, shape (3, d),
+    has the rows l1, lo and hi, and `curve` the second derivatives. 0 at a minimiser; u, rho and `curve` have shape
+    (d,).
+    """
     worst = 0.0
     for i in range(first, np.uint64(rho.size)):
         new = _step(u[i], rho[i], curve[i], limits[0, i], limits[1, i], limits[2, i])
@@ -177,9 +185,12 @@ def _violation(first, limits, u, rho, curve):
 
 @kernel
 def _factor_face(L, first, limits, u, floor, M, face, panel, least):
-    """Write the face (coordinates neither at the kink nor at a bound) and the Cholesky factor of its matrix.
+    """Write the coordinates that are neither at zero nor at a bound, and the Cholesky factor of their matrix.
 
-    Write the n coordinates to face[:n], and the factor of L restricted to them to M[:n, :n]; return n.
+    L, shape (d, d), is the matrix of a quadratic model; `limits`, shape (3, d), has the rows l1, lo and hi of the
+    penalty l1_i abs(u_i) and its bounds; coordinates before `first` do not take part. The factor of L, restricted to
+    the face, is written to M[:n, :n]. Pivots at most floor[i] count as zero. `panel` and `least` are overwritten.
+    Return n.
     """
     n = ZERO
     for i in range(first, np.uint64(u.size)):
@@ -197,10 +208,12 @@ def _factor_face(L, first, limits, u, floor, M, face, panel, least):
 
 @kernel
 def _face_step(L, first, limits, u, rho, M, face, n, delta, change):
-    """Move u towards the minimiser of the model over the n coordinates of the face; return whether u arrived there.
+    """Move u towards the minimiser over the n coordinates face[:n]; return a bool, whether u arrived there.
 
-    Coordinates that would cross the kink or a bound are put there if the model falls by that; else the step ends where
-    the first of them crosses. u and the slopes rho are updated in place; `delta` and `change` are scratch arrays.
+    The model is a quadratic with matrix L and slopes rho at u, plus l1_i abs(u_i) between bounds (rows l1, lo, hi of
+    `limits`); M is the Cholesky factor of L restricted to the face. Coordinates that would cross zero (with l1 > 0) or
+    a bound are put there if the model falls by that; else the step ends where the first of them crosses. u and rho,
+    shape (d,), are updated in place from coordinate `first` on; `delta` and `change` are scratch arrays.
     """
     d = np.uint64(rho.size)
     for a in range(n):
@@ -250,7 +263,7 @@ def _face_step(L, first, limits, u, rho, M, face, n, delta, change):
 
 @inlined
 def _end(u, delta, l1, lo, hi):
-    """Return u + delta, cut at the kink 0 (if l1 > 0 and the sign changes) and at the bounds lo and hi."""
+    """Return u + delta, a float; but 0 if l1 > 0 and the sign would change, lo or hi if beyond a bound."""
     t = u + delta
     if l1 > 0.0 and t * u < 0.0:
         t = 0.0
@@ -261,11 +274,12 @@ def _end(u, delta, l1, lo, hi):
 def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
     """Write the minimiser u of b.(u - w) + (u - w).S (u - w)/2 + sum_i l1_i abs(u_i) on lo <= u <= hi, in place.
 
-    u holds a first guess. Return whether the conditions of a minimiser hold, a bool.
+    u holds a first guess. Return a bool: whether the conditions of a minimiser hold up to rounding.
 
-    S, shape (d, d), is symmetric; b, w and u have shape (d,); `limits` has the rows l1, lo and hi, shape (3, d). The
-    first `n_free` coordinates have neither l1 nor bounds. L and M, shape (d, d), `panel` (8, d), `work` (7, d) and
-    `face` (d,) are written to; L holds the factor of the first columns afterwards.
+    S, shape (d, d), is symmetric and positive semidefinite; b, w and u have shape (d,); `limits` has the rows l1, lo
+    and hi, shape (3, d). The first `n_free` coordinates have neither l1 nor bounds. L and M, shape (d, d), `panel` (8,
+    d), `work` (7, d) and `face` (d,) are overwritten; L then holds the Cholesky factor of the first `n_free` columns of
+    S.
     """
     d = np.uint64(b.size)
     rho, curve, floor, least, delta, change, y = work[0], work[1], work[2], work[3], work[4], work[5], work[6]
@@ -309,9 +323,11 @@ def minimise(S, b, limits, w, u, n_free, L, M, panel, work, face):
 
 @kernel
 def _back(S, b, limits, w, u, n_free, L, M, y, face, n, work):
-    """Set the first `n_free` coordinates of u to their minimisers, given the others, in place.
+    """Set the first `n_free` coordinates of u to the minimisers of b.(u - w) + (u - w).S (u - w)/2, given the others.
 
-    Then refine them and the n coordinates of `face` twice, against the matrix S itself instead of its factors L and M.
+    u, shape (d,), is written in place. Then those coordinates and the n coordinates face[:n] are refined twice, against
+    the symmetric matrix S itself instead of its Cholesky factors: L of the free coordinates, M of the face. `limits`,
+    shape (3, d), has the rows l1, lo and hi; y and `work` are scratch arrays.
     """
     d = np.uint64(b.size)
     rho, delta, change = work[0], work[4], work[5]

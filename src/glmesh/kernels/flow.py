@@ -12,10 +12,11 @@ _SIGN = np.uint64(63)
 
 @kernel
 def add_flow(flow, drift, mine, theirs, weight, coast, push):
-    """Update the flow of a link and its drift (momentum) in place, from the estimates at both ends, all of shape (d,).
+    """Update what has flowed over a link between two nodes, `flow`, and its momentum `drift`, in place.
 
-    flow += coast drift; drift = push drift + weight (theirs - mine); flow += drift. The other end of the link, with
-    `mine` and `theirs` swapped, computes exactly the negative. `drift` is empty without momentum.
+    flow += coast drift; drift = push drift + weight (theirs - mine); flow += drift. `mine` and `theirs` are the
+    estimates at this and at the other end of the link, shape (d,); the other end, which has them swapped, computes
+    exactly the negative. `weight`, `coast` and `push` are floats. `drift` has shape (0,) where there is no momentum.
     """
     if drift.size == ZERO:
         for j in range(np.uint64(flow.size)):
@@ -29,9 +30,9 @@ def add_flow(flow, drift, mine, theirs, weight, coast, push):
 
 @kernel
 def _stir(digest, word, flip):
-    """Return the 64-bit digest after one more float, whose bits are `word`.
+    """Return the uint64 digest after one more float, whose 64 bits are `word`.
 
-    `flip` is xored into the sign, and -0 counts as 0.
+    `digest` is the uint64 before; `flip` is xored into the sign bit of the float, and -0 counts as 0.
     """
     word = ZERO if word << ONE == ZERO else word ^ flip
     digest = (digest ^ word) * _FACTOR
@@ -40,9 +41,9 @@ def _stir(digest, word, flip):
 
 @kernel
 def fingerprint(bits, negate):
-    """Return a 64-bit digest of the floats with these uint64 bits or, with negate = 1, of their negatives.
+    """Return a uint64 digest of a vector of floats, given as their uint64 bits, or of its negative where `negate` is 1.
 
-    -0 counts as 0. Four lanes hide the latency of a multiplication.
+    Vectors of equal numbers have equal digests, -0 counting as 0.
     """
     flip = negate << _SIGN
     a, b, c, d = _START, _START + ONE, _START + TWO, _START + THREE

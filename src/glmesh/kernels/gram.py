@@ -7,11 +7,11 @@ from glmesh.kernels.jit import ONE, ZERO, kernel
 
 @kernel
 def add_gram(indptr, indices, data, h, position, found, values, out):
-    """Add sum_i h_i x_i x_i^T to the upper triangle of `out`, shape (n, n), in place, for m rows x_i in CSR form.
+    """Add sum_i h_i x_i x_i^T to the upper triangle of `out`, shape (n, n), for the m rows x_i of a CSR matrix.
 
-    position[j] in 0..n - 1 is the place of column j in `out`, and negative where it has none; places and the indices of
-    a row ascend. Rows are added one after the other, so the bits do not depend on anything else. `found` and `values`,
-    shape (n,), are written to.
+    The matrix is (indptr, indices, data), h has shape (m,). position[j] in 0..n - 1 is the place in `out` of column j
+    of the matrix, and negative if the column is left out; places and the indices of a row ascend. Rows are added one
+    after the other, so the bits depend on nothing else. `found` and `values`, shape (n,), are overwritten.
     """
     for i in range(np.uint64(h.size)):
         weight = h[i]
@@ -35,7 +35,7 @@ def add_gram(indptr, indices, data, h, position, found, values, out):
 def pack_triangle(matrix, factors, out):
     """Write the upper triangle of diag(factors) M diag(factors), row by row, to `out`, shape (n (n + 1) / 2,).
 
-    M is `matrix`, symmetric of shape (n, n); `factors` has shape (n,).
+    M is the symmetric `matrix` of shape (n, n); `factors` has shape (n,).
     """
     n, t = np.uint64(factors.size), ZERO
     for i in range(n):
@@ -47,10 +47,11 @@ def pack_triangle(matrix, factors, out):
 
 @kernel
 def add_sums(matrix, vectors, gram, moments):
-    """Add X' diag(w) X to the upper triangle of `gram`, shape (p, p), and X' vectors to `moments`, shape (p, r).
+    """Add X' diag(w) X to the upper triangle of `gram`, shape (p, p), and X' V to `moments`, shape (p, r), in place.
 
-    `matrix` is (indptr, indices, values) of X with m rows in CSR form, indices ascending within a row; w is the first
-    of the r `vectors`, shape (m, r). Rows are added one after the other, so the bits depend on nothing else.
+    `matrix` is (indptr, indices, values) of X, m rows and p columns in CSR form, indices ascending within a row. V is
+    `vectors`, shape (m, r), and w its first column. Rows are added one after the other, so the bits depend on nothing
+    else.
     """
     indptr, indices, values = matrix
     r = np.uint64(vectors.shape[1])
@@ -68,7 +69,7 @@ def add_sums(matrix, vectors, gram, moments):
 
 @kernel
 def add_products(matrix, vectors, out):
-    """Add X V, shape (m, r), to `out` in place, V = `vectors` of shape (p, r).
+    """Add X V to `out`, shape (m, r), in place, where V is `vectors`, shape (p, r).
 
     `matrix` is (indptr, indices, values) of X, shape (m, p), in CSR form.
     """
@@ -83,7 +84,7 @@ def add_products(matrix, vectors, out):
 
 @kernel
 def unpack_triangle(packed, out):
-    """Write a symmetric matrix to `out`, shape (d, d), from its upper triangle `packed`, shape (d (d + 1)/2,)."""
+    """Write to `out` the symmetric matrix, (d, d), whose upper triangle by rows is `packed`, (d (d + 1)/2,)."""
     at = np.uint64(0)
     for i in range(np.uint64(out.shape[0])):
         for j in range(i, np.uint64(out.shape[0])):

@@ -19,10 +19,10 @@ KEPT = 0.1  # share of a multiplier that a step leaves at least, because at 0 it
 
 
 class Losses(NamedTuple):
-    """Losses of m rows, as kernels read them: the table of their dual functions and four numbers that all rows share.
+    """Losses of m rows (samples) as kernels read them: a table of dual functions, and four common numbers.
 
-    Row i of `table` is (l1, l2, linear, lo, hi) of the dual of the loss of row i, a function with kinks in the
-    prediction.
+    Row i of `table` is (l1, l2, linear, lo, hi) of the dual of the loss of row i: l1 abs(t) + l2/2 t^2 + linear t on
+    [lo, hi]. The loss is piecewise linear with kinks in the prediction.
     """
 
     table: Matrix  # (m, 5)
@@ -33,9 +33,12 @@ class Losses(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Input of `step_rows`: a step of an interior-point method on m rows, from the multipliers `before` to new ones.
+    """Input of `step_rows`: a step of an interior-point method on m rows (samples) and their multipliers.
 
-    `mu` is the weight of the logarithmic barriers after the step; J is 2 if a loss has two kinks, else 1.
+    A row has J pieces, 2 if its loss has two kinks, else 1, with four multipliers each. `predictions` holds the
+    prediction of each row and its change along three directions: the step, the restoring step and the affine step.
+    `length` is the fraction of the step that is made, `lengths` are others at which losses are asked for, `mu` is the
+    weight of the logarithmic barriers afterwards.
     """
 
     before: Matrix  # (m, J, 4) z, v, p, q of each piece
@@ -46,9 +49,11 @@ class Move(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Output arrays of `step_rows`, which its caller fills with zeros: multipliers, vectors and sums of m rows.
+    """Output arrays of `step_rows`, filled with zeros by the caller: multipliers, vectors and sums of m rows.
 
-    J is 2 if a loss has two kinks, else 1; n is the number of step lengths in `Move.lengths`.
+    J is 2 if a loss has two kinks, else 1; n is the number of step lengths in `Move.lengths`. theta is the dual
+    variable of a piece of a loss, k the prediction at its kink, lo <= theta <= hi its bounds, D the curvature that it
+    gives Newton's step; positive, negative and room are max(theta, 0), min(theta, 0) and min(hi - theta, theta - lo).
     """
 
     after: Matrix  # (m, J, 4) multipliers
@@ -62,10 +67,10 @@ class Outcome(NamedTuple):
 
 @kernel
 def step_rows(losses, move, out):
-    """Make the step `move` (a Move) on the rows of `losses` (a Losses).
+    """Make one step of an interior-point method on the m rows (samples) of `losses`, as `move` says.
 
-    Write all arrays of `out` (an Outcome), in place. Rows without a weight (lo = hi) are skipped: their entries stay
-    zero.
+    Write all arrays of `out` (an Outcome), in place; return nothing. Rows without a weight (lo = hi) are skipped: their
+    entries stay zero.
     """
     n_lengths = np.uint64(move.lengths.size)
     out.products[0, :] = 1.0
@@ -86,10 +91,10 @@ def step_rows(losses, move, out):
 
 @inlined
 def _step_piece(losses, move, out, where, piece):
-    """Make the step on one piece of a row's loss: write its multipliers to `out.after`, add its terms to `out`.
+    """Make the step on one piece of a row's loss: write its multipliers, and add its terms to the sums in `out`.
 
-    A piece is the function max over lo <= theta <= hi of theta (prediction - k), given as (k, lo, hi); `where` is (row,
-    number of the piece in the row).
+    A piece is the function max over lo <= theta <= hi of theta (prediction - k), given as `piece` = (k, lo, hi);
+    `where` is (row, number of the piece in the row). `losses` is a Losses, `move` a Move, `out` an Outcome.
     """
     i, j = where
     k, lo, hi = piece
@@ -130,9 +135,10 @@ def _step_piece(losses, move, out, where, piece):
 
 @inlined
 def _centre(g, m, width):
-    """Return the smaller of the distances z and v = width - z of theta from its two bounds, at a piece's centre.
+    """Return the smaller of z and width - z, a float, where z solves m/z - m/(width - z) = g for 0 < z < width.
 
-    There m/z - m/v = g, where m is the weight of the barriers and g the prediction minus the kink.
+    z is the distance of a dual variable from its upper bound where a logarithmic barrier of weight m is balanced; g is
+    the prediction minus the kink of the loss.
     """
     scaled = abs(g) * width
     return 2.0 * m * width / (2.0 * m + scaled + np.sqrt(scaled * scaled + 4.0 * m * m))
@@ -140,11 +146,12 @@ def _centre(g, m, width):
 
 @inlined
 def _move(out, where, before, step):
-    """Write the multipliers (z, v, p, q) of a piece after a step to out.after[i, j], where (i, j) = where.
+    """Write the multipliers (z, v, p, q) of a piece of a loss after a step to out.after[i, j]; (i, j) = where.
 
-    `before` are the multipliers (z, v, p, q) before the step, `step` is (change of theta, g after the step, weight m of
-    the barriers, width hi - lo). A multiplier keeps the share KEPT of itself at least, and stays within a factor REACH
-    of its value at the centre.
+    z and v are the distances of the dual variable theta from its bounds hi and lo, p and q the multipliers of these
+    bounds. `before` holds the four before the step; `step` is (change of theta, g = prediction - kink after the step,
+    weight m of the barriers, width hi - lo). Each keeps at least the fraction KEPT of itself, and stays within a factor
+    OFF_CENTRE of its value where the barriers are balanced.
     """
     i, j = where
     z, v, p, q = before
@@ -168,9 +175,10 @@ def _move(out, where, before, step):
 
 @inlined
 def _add_point(out, where, piece, theta):
-    """Add the dual variable theta of one piece (k, lo, hi) to the sums and to the vectors of a dual point, in place.
+    """Add the dual variable theta of a piece of a loss to the sums and vectors of a dual point in `out`, in place.
 
-    `where` is (row, number of the dual point: 0 the new one, 1 the restored one, 2 the affine one).
+    `piece` is (k, lo, hi): the loss has a kink at the prediction k, and lo <= theta <= hi. `where` is (row, number of
+    the dual point: 0 the new one, 1 the restored one, 2 the affine one). `out` is an Outcome.
     """
     i, point = where
     k, lo, hi = piece
@@ -189,10 +197,11 @@ def _add_point(out, where, piece, theta):
 
 @inlined
 def _add_smoothed(move, out, line, piece):
-    """Add the smoothed loss of one piece, at every step length t of move.lengths, to out.losses[2 + t], in place.
+    """Add the smoothed loss of one piece at every step length, move.lengths[t], to out.losses[2 + t], in place.
 
-    `line` is (prediction minus kink, its change per unit of length), `piece` is (lo, hi, weight m of the barriers).
-    Logarithms are taken of products, which out.products keeps, as long as m stays the same.
+    `line` is (prediction minus kink, its change per unit of step length), `piece` is (lo, hi, weight m of the
+    logarithmic barriers that smooth the loss). `move` is a Move, `out` an Outcome. Logarithms are taken of products,
+    which out.products keeps, as long as m stays the same.
     """
     before, along = line
     lo, hi, m = piece
@@ -217,10 +226,11 @@ def _add_smoothed(move, out, line, piece):
 
 @kernel
 def best_share(slopes, l1, l2, bisections):
-    """Return the s in [0, 1], a float, that maximises the dual objective between two feasible points.
+    """Return the s in [0, 1], a float, at which a dual objective between two feasible points is largest.
 
-    `slopes` has rows c of the first point and its change to the other one, shape (2, p), and in the last column k of
-    both; the objective is -k - sum_j (abs(c_j) - l1_j)_+^2 / (2 l2_j).
+    `slopes` has two rows, shape (2, p + 1): (c, k) of the first point, then the change of both to the second point. The
+    objective at (c, k) is -k - sum_j max(abs(c_j) - l1_j, 0)^2 / (2 l2_j), with l1 and l2 of shape (p,). The interval
+    is halved `bisections` times.
     """
     low, high = 0.0, 1.0
     p = np.uint64(l1.size)

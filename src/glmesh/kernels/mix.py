@@ -9,9 +9,10 @@ _CHUNK = np.uint64(2048)  # [numbers] 16 KiB of the output stay in the first-lev
 
 @kernel
 def mix(pointers, neighbours, weights, rows, out):
-    """Write the weighted mean out_k = sum_l W_kl rows_l for every node k, l ascending (k included).
+    """Write out_k = sum_l W_kl rows_l for every node k, where l runs over k and its neighbours in ascending order.
 
-    The entries pointers[k]..pointers[k + 1] of `neighbours` (rows l) and `weights` (W_kl) belong to node k.
+    The entries pointers[k]..pointers[k + 1] - 1 of `neighbours` (the l) and `weights` (the W_kl) belong to node k.
+    `rows` and `out` have a row of equal length d per node.
     """
     width = np.uint64(rows.shape[1])
     for k in range(np.uint64(pointers.size) - ONE):
@@ -31,7 +32,7 @@ def mix(pointers, neighbours, weights, rows, out):
 def extrapolate(rows, before, theta):
     """Overwrite before_k with rows_k + theta_k (rows_k - before_k) for every node k, in place.
 
-    `rows` and `before` have shape (n, d), `theta` shape (n,).
+    `rows` (vectors of n nodes now) and `before` (one round earlier) have shape (n, d), `theta` shape (n,).
     """
     width = np.uint64(rows.shape[1])
     for k in range(np.uint64(rows.shape[0])):

@@ -11,7 +11,7 @@ SYMMETRIC = np.int64(2)  # forward, backward, forward, ...
 
 @kernel
 def hash64(a, b):
-    """Return a well-mixed 64-bit hash of two uint64 numbers (the finaliser of splitmix64)."""
+    """Return a well-mixed uint64 hash of two uint64 numbers a and b (the finaliser of splitmix64)."""
     z = a + (b + ONE) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -20,7 +20,7 @@ def hash64(a, b):
 
 @kernel
 def shuffle(order, key):
-    """Permute `order` in place (Fisher-Yates); draws are hashes of the uint64 `key`, so equal keys permute alike."""
+    """Permute the array `order` in place (Fisher-Yates) by hashes of the uint64 `key`: equal keys permute alike."""
     for i in range(ONE, np.uint64(order.size)):
         key = hash64(key, i)
         j = key % (i + ONE)

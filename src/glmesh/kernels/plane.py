@@ -18,14 +18,15 @@ def _largest(values):
 
 @kernel
 def plane_terms(starts, table, x, p, d, a, b, out):
-    """Write the penalty g of every node k near x, on the plane of the directions p and d, to row k of `out`.
+    """Write the penalty g of every node k on the plane x + a p + b d, p and d directions, to row k of `out`.
 
-    x, p and d have shape (columns,), a and b hold the coordinates of a grid on the plane; node k has the columns
-    starts[k]..starts[k + 1]; rows of `table` are (l1, l2, linear, lo, hi).
+    g sums l1 abs(t) + l2/2 t^2 + linear t on lo <= t <= hi over variables t, with (l1, l2, linear, lo, hi) in the rows
+    of `table`. Node k has the variables starts[k]..starts[k + 1] - 1; x, p and d have shape (variables,). The arrays a
+    and b hold the coordinates of a grid on the plane.
 
-    out_k[:6] = g(x), its slopes along p and d and its curvatures pp, pd, dd. out_k[7:] is g minus that quadratic model
-    at the points x + a_i p + b_j d, i slower: what columns add that cross zero; infinite where one crosses a bound.
-    out_k[6] is the caller's.
+    out_k[:6] = g(x), its slopes along p and d and its second derivatives pp, pd and dd. out_k[7:] is g minus that
+    quadratic model at the grid points x + a_i p + b_j d, i slower: what variables add that cross zero; infinite where
+    one crosses a bound. out_k[6] is left alone.
     """
     n_a, n_b = np.uint64(a.size), np.uint64(b.size)
     model = np.uint64(out.shape[1]) - n_a * n_b

@@ -12,9 +12,9 @@ _NEAR = 1e-8  # length of a Newton step on the logistic loss after which the err
 
 @inlined
 def _derivatives(kind, y, c, delta, z):
-    """Return the (first, second) derivative in z of c loss(y, z), the weighted loss of one sample.
+    """Return (first, second) derivative in the prediction z of c loss(y, z), two floats, for one sample of weight c.
 
-    y is the target or label, c the weight, z the prediction; `kind` is LOGISTIC, HUBER (of width `delta`) or
+    y is the target, or the label -1 or 1; `kind` is LOGISTIC, HUBER (which is linear beyond errors of `delta`) or
     SQUARED_HINGE.
     """
     if kind == LOGISTIC:
@@ -30,11 +30,11 @@ def _derivatives(kind, y, c, delta, z):
 
 @kernel
 def _slope(kind, y, c, delta, e, v, b):
-    """Return (first derivative, size, second derivative) of sum_i c_i loss(y_i, v_i + b e_i) in the intercept b.
+    """Return (first derivative, size, second derivative) of sum_i c_i loss(y_i, v_i + b e_i) in b, floats.
 
     y are targets, c weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
-    `size` is the sum of the absolute terms of the first derivative, the scale of its rounding error; that one is summed
-    with twice the digits (Kahan).
+    `kind` is LOGISTIC, HUBER or SQUARED_HINGE, `delta` the error from which Huber's loss is linear. `size` is the sum
+    of the absolute terms of the first derivative, the scale of its rounding error.
     """
     slope = lost = size = bend = 0.0
     for i in range(np.uint64(v.size)):
@@ -53,10 +53,10 @@ def _slope(kind, y, c, delta, e, v, b):
 
 @kernel
 def _mean_step(kind, y, c, e, v, b):
-    """Return the change of the intercept b after which the weighted mean of y - v - b e is zero.
+    """Return the change of the intercept b, a float, after which the weighted mean of y - v - b e is zero.
 
-    NaN if all weights are zero. y are targets (taken as 0 for losses of labels), c weights, v predictions without
-    intercept, e the factors of the intercept, each of shape (m,).
+    NaN if all weights are zero. y are targets, of which only those of the loss HUBER (`kind`) are read, 0 else; c
+    weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
     """
     pull = weight = 0.0
     for i in range(np.uint64(v.size)):
@@ -67,12 +67,11 @@ def _mean_step(kind, y, c, e, v, b):
 
 @kernel
 def best_shift(kind, y, c, delta, e, v, near):
-    """Return the intercept b that minimises sum_i c_i loss(y_i, v_i + b e_i), starting at the guess `near`.
+    """Return the intercept b, a float, that minimises sum_i c_i loss(y_i, v_i + b e_i), starting at the guess `near`.
 
     y are targets, c weights, v predictions without intercept, e the factors of the intercept, each of shape (m,).
-
-    `delta` is the width of Huber's loss. Newton's method while its steps halve at least; else steps that grow until the
-    root is bracketed, then bisection.
+    `kind` is LOGISTIC, HUBER or SQUARED_HINGE, `delta` the error from which Huber's loss is linear. The method is
+    Newton's while its steps halve at least; else steps that grow until the root is bracketed, then bisection.
     """
     low, high, b, last, grow = -math.inf, math.inf, near, math.inf, 1.0
     for step in range(200):

@@ -24,7 +24,12 @@ from glmesh.types import Matrix, Unsigned, Vector
 
 
 class Design(NamedTuple):
-    """Columns of A and penalty terms g_i of n consecutive nodes, as arrays that the kernels read."""
+    """Columns of the data matrix A and penalty terms g_i of n nodes, as arrays that the kernels read.
+
+    A node holds consecutive *units*: single columns, or groups of columns whose variables move together. `table` has a
+    row (l1, l2, linear, lo, hi) per column, g_i(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi], which `kind` may
+    reinterpret.
+    """
 
     starts: Unsigned  # (n + 1,) columns of node k: starts[k]..starts[k + 1]
     unit_starts: Unsigned  # (n + 1,) units of node k: unit_starts[k]..unit_starts[k + 1]
@@ -38,7 +43,11 @@ class Design(NamedTuple):
 
 
 class LocalTask(NamedTuple):
-    """Subproblems of n nodes in one round: their data, and the arrays that a solver writes solutions to ("out:")."""
+    """Local optimisation problems of n nodes in one round: data, and arrays for solutions (marked "out:").
+
+    Node k minimises <w_k, A_k D> + q_k/2 norm(A_k D)^2 + g(x_k + D) over the update D of its variables x_k; A_k are its
+    columns of the data matrix and g is the penalty.
+    """
 
     x: Vector  # (columns,) in: x; out: x + gamma D
     w: Matrix  # (n, d) gradients w_k, or (1, d): one for all nodes
@@ -59,9 +68,10 @@ class LocalTask(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Residuals r_k of n nodes, and which of their units (columns or groups) sleep; a solver keeps both between rounds.
+    """What coordinate descent keeps between rounds: residuals r_k of n nodes, and which of their units sleep.
 
-    A unit at a kink or a bound sleeps, that is passes skip it, until the residual has moved far enough to let it move.
+    A unit is a column of the data matrix or a group of columns. A unit whose variables are at a kink or a bound of the
+    penalty sleeps, that is passes skip it, until the residual has moved far enough to free it.
     """
 
     r: Matrix  # (n, d) residual that the last pass ended with
@@ -70,7 +80,10 @@ class Memory(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Uninitialised arrays for intermediate results of a solver; node k uses the entries of its columns and units."""
+    """Uninitialised arrays for intermediate results of a local solver; node k uses the entries of its own columns.
+
+    A unit is a column of the data matrix or a group of columns.
+    """
 
     before: Vector  # (columns,) x at the start of the round
     pulls: Vector  # (columns,) -A^T r, or the slopes of a group
@@ -79,7 +92,11 @@ class Scratch(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """Numbers and views of arrays of one node in one round: gradient w, residual r, row weights h, curvature q."""
+    """Numbers and arrays of one node in one round, for kernels; the arrays share memory with those of all nodes.
+
+    w is the gradient of f at the node's estimate, r the residual w + q A D for the update D so far (A: the node's
+    columns), h the row weights, q the curvature of the node's local objective.
+    """
 
     k: np.uint64  # position of the node among the n nodes
     first: np.uint64  # units first..last - 1
@@ -93,7 +110,11 @@ class NodeView(NamedTuple):
 
 @kernel
 def terms(kind, bounds, table, first, last, x):
-    """Return the penalty term g(x) of the units (columns or groups) first..last - 1; x must be inside all bounds."""
+    """Return the penalty g(x), a float, of the units first..last - 1: columns, or groups of them (kind GROUPS).
+
+    Unit j has the columns bounds[j]..bounds[j + 1] - 1; row i of `table` is (l1, l2, linear, lo, hi) of column i, and
+    `kind` (TABLE, LOGISTIC_DUAL or GROUPS) says how it is read. x, shape (columns,), must be inside all bounds.
+    """
     total = 0.0
     for j in range(first, last):
         if kind == GROUPS:
@@ -108,19 +129,27 @@ def terms(kind, bounds, table, first, last, x):
 
 @kernel
 def node_terms(kind, bounds, table, unit_starts, x, out):
-    """Write out_k = g_k(x_k), the penalty term of each node k; x, shape (columns,), must be inside all bounds."""
+    """Write out_k, the penalty g of the variables of node k, for every node k; `out` has shape (nodes,).
+
+    Node k has the units unit_starts[k]..unit_starts[k + 1] - 1, unit j the columns bounds[j]..bounds[j + 1] - 1; row i
+    of `table` is (l1, l2, linear, lo, hi) of column i, and `kind` (TABLE, LOGISTIC_DUAL or GROUPS) says how it is read.
+    x, shape (columns,), must be inside all bounds.
+    """
     for k in range(np.uint64(out.size)):
         out[k] = terms(kind, bounds, table, unit_starts[k], unit_starts[k + ONE], x)
 
 
 @kernel
 def gap_and_decrease(design, node, scratch, x, old_terms):
-    """Return (duality gap of the node's subproblem at x, its decrease since scratch.before), both absolute.
+    """Return (duality gap of a node's local problem at x, decrease of its objective since scratch.before), two floats.
 
-    `old_terms` is g(before). The gap is that of (x, s r), with s the largest feasible of [0, 1], and infinite if none
-    is feasible:
+    The objective is <w, u> + q/2 norm(u)^2 + g(x) with u = A (x - before), A the node's columns, w the gradient, q the
+    curvature, g the penalty; `old_terms` is g(before). The gap takes s r as the dual point, r the node's residual and s
+    the largest number in [0, 1] for which that is feasible, and is infinite if none is:
 
-        <w, u> + q/2 norm(u)^2 + g(x) + norm(s r - w)^2/(2q) + <s r, A before> + g*(-A^T s r),    u = A (x - before).
+        <w, u> + q/2 norm(u)^2 + g(x) + norm(s r - w)^2/(2q) + <s r, A before> + g*(-A^T s r).
+
+    `design` is a Design, `node` a NodeView, `scratch` a Scratch whose `pulls` are overwritten.
     """
     q, w, r, pulls = node.q, node.w, node.r, scratch.pulls
     new_terms = terms(design.kind, design.bounds, design.table, node.first, node.last, x)
@@ -148,7 +177,8 @@ def gap_and_decrease(design, node, scratch, x, old_terms):
 def _feasible_scale(design, node, pulls):
     """Write pulls = -A^T r; return the largest s in [0, 1] with s pulls in the domain of g*, -1 if there is none.
 
-    g* is the conjugate of the node's penalty term.
+    g* is the conjugate of the penalty of a node's variables, A are the node's columns of `design` (a Design) and r is
+    the residual of `node` (a NodeView). `pulls` has shape (columns,).
     """
     kind, bounds, table = design.kind, design.bounds, design.table
     s = 1.0

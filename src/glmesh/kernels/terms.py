@@ -16,15 +16,16 @@ GROUPS = np.int64(2)
 
 @inlined
 def row_of(table, i):
-    """Return row i of the (columns, 5) table as the tuple (l1, l2, linear, lo, hi)."""
+    """Return row i of a table of shape (columns, 5) as the tuple of floats (l1, l2, linear, lo, hi)."""
     return table[i, 0], table[i, 1], table[i, 2], table[i, 3], table[i, 4]
 
 
 @inlined
 def table_step(row, x, slope, curvature):
-    """Return the t that minimises slope (t - x) + curvature/2 (t - x)^2 + g(t), g given by a row of the table.
+    """Return the t, a float, that minimises slope (t - x) + curvature/2 (t - x)^2 + g(t).
 
-    Without curvature the column is zero, its slope too, and t minimises g.
+    g(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi] and `row` = (l1, l2, linear, lo, hi). If `curvature` is 0 the
+    slope must be 0 too, and t minimises g.
     """
     z = curvature * x - slope - row[2]
     if z > row[0]:
@@ -38,8 +39,9 @@ def table_step(row, x, slope, curvature):
 
 @kernel
 def logistic_step(row, x, slope, curvature):
-    """Return the t that minimises slope (t - x) + curvature/2 (t - x)^2 + g(t) for the negative entropy g.
+    """Return the t, a float, that minimises slope (t - x) + curvature/2 (t - x)^2 + c [p ln p + (1 - p) ln(1 - p)].
 
+    Here p = y t/c, and `row` = (l1, l2, linear, lo, hi) gives c = hi - lo and the sign y of the end that is not zero.
     Newton's method in the logit of p, with bisection where a step leaves the bracket or does not halve.
     """
     c = row[4] - row[3]
@@ -74,9 +76,11 @@ def logistic_step(row, x, slope, curvature):
 
 @inlined
 def pinned_margin(row, x, slope):
-    """Return how far `slope`, the derivative of the smooth part, may move before x leaves its kink or bound.
+    """Return how far `slope` may move before the minimiser x of slope t + g(t) leaves the kink or bound it is at.
 
-    The margin is >= 0 at a minimiser. Return -1 if x is at no kink and no bound. `row` is (l1, l2, linear, lo, hi).
+    `slope` is the derivative of the smooth part of an objective in one variable; g(t) = l1 abs(t) + l2/2 t^2 + linear t
+    on [lo, hi] and `row` = (l1, l2, linear, lo, hi). The result is a float >= 0, and -1 if x is at no kink and no
+    bound.
     """
     low, high = -math.inf, math.inf  # x stays put while low <= -slope - linear - l2 x <= high
     at_kink = x == 0.0 and row[0] > 0.0
@@ -92,7 +96,11 @@ def pinned_margin(row, x, slope):
 
 @kernel
 def value(kind, row, x):
-    """Return g_i(x), the penalty term of the column with this row of the table, for x in the domain of g_i."""
+    """Return g(x), a float: the penalty of one variable, given by `row` = (l1, l2, linear, lo, hi) and `kind`.
+
+    g(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi]; if `kind` is LOGISTIC_DUAL, c [p ln p + (1 - p) ln(1 - p)] with
+    p = y t/c, c = hi - lo and y the sign of the end that is not zero.
+    """
     if kind == LOGISTIC_DUAL:
         c = row[4] - row[3]
         if c <= 0.0:
@@ -106,7 +114,11 @@ def value(kind, row, x):
 
 @kernel
 def conjugate(kind, row, u):
-    """Return the conjugate g_i*(u) = sup_x u x - g_i(x) of the column with this row, for u in the domain of g_i*."""
+    """Return g*(u) = sup_t u t - g(t), a float, for g given by `row` = (l1, l2, linear, lo, hi) and `kind`.
+
+    g(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi]; if `kind` is LOGISTIC_DUAL, c [p ln p + (1 - p) ln(1 - p)] with
+    p = y t/c, c = hi - lo and y the sign of the end that is not zero. u must be in the domain of g*.
+    """
     if kind == LOGISTIC_DUAL:
         c = row[4] - row[3]
         z = u if row[4] > 0.0 else -u
@@ -127,9 +139,10 @@ def conjugate(kind, row, u):
 
 @kernel
 def ray_limit(row, u):
-    """Return the largest s >= 0 with s u in the domain of g_i*, the conjugate of a table row's g_i; maybe infinite.
+    """Return the largest s >= 0, maybe infinite, with s u in the domain of the conjugate of g(t), g given by `row`.
 
-    Return -1 if not even 0 is in the domain. `row` is (l1, l2, linear, lo, hi).
+    `row` is (l1, l2, linear, lo, hi), and g(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi]. Return -1 if not even 0
+    is in the domain.
     """
     limit = math.inf
     if row[1] == 0.0:

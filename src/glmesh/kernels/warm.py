@@ -20,7 +20,10 @@ from glmesh.kernels.subproblem import Design, LocalTask, Memory, Scratch, node_t
 
 @cache
 def warm_up() -> None:
-    """Compile the kernels of CoLA, or load them from numba's cache, by calls on a 1 x 1 matrix with the usual types."""
+    """Compile the kernels of CoLA, or load them from numba's cache, so that no later call waits for that.
+
+    It calls each on a 1 x 1 matrix with the usual types; return nothing.
+    """
     one, zero, ends = np.ones(1), np.zeros(1, np.uint64), np.array([0, 1], np.uint64)
     row, x, count, seed = np.zeros((1, 1)), np.zeros(1), np.ones(1, np.uint64), np.uint64(0)
     matrix = (ends, np.zeros(1, np.uint32), one)
@@ -45,7 +48,11 @@ def warm_up() -> None:
 
 @cache
 def warm_up_totals() -> None:
-    """Compile the kernels of methods on totals, or load them from numba's cache, by calls on a 1 x 1 matrix."""
+    """Compile the kernels of methods on totals, or load them from numba's cache, so that no later call waits.
+
+    Methods on totals are Newton's and the interior-point method. It calls each kernel on a 1 x 1 matrix; return
+    nothing.
+    """
     one, x, unit, zeros = np.ones(1), np.zeros(1), np.ones((1, 1)), np.zeros((1, 1))
     n, face, ends = np.uint64(1), np.zeros(1, np.uint64), np.array([0, 1])
     matrix = (ends, np.zeros(1, np.int32), one)
