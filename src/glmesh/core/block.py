@@ -34,7 +34,10 @@ REFRESH_EVERY = 64
 
 @dataclass(frozen=True)
 class NetworkInfo:
-    """Constants of the network that every node is given before round 0: size, spanning tree, mixing matrix and seed."""
+    """Constants of the network that every node is given before round 0: size, spanning tree, mixing matrix and seed.
+
+    K is the number of nodes. The mixing matrix W has the weight of each link, which averages use.
+    """
 
     n_nodes: int
     diameter: int  # [links] longest shortest path, or an upper bound
@@ -55,11 +58,11 @@ class NetworkInfo:
         schedule: tuple[Mixing, ...] | None = None,
         speeds: Vector | None = None,
     ) -> NetworkInfo:
-        """Return the constants of the network whose mixing matrix is `mixing`.
+        """Return the constants of the network whose mixing matrix (weights of the links) is `mixing`.
 
-        Every node that knows the arguments computes equal constants. `diameter` counts links. `schedule` is the mixing
-        of each exchange in turn; None: always `mixing`. `speeds`, shape (K,), are nonzeros a second that nodes work
-        through; None: there is no virtual clock.
+        Every node that knows the arguments computes equal constants. `diameter` counts the links of the longest
+        shortest path. `schedule` is the mixing matrix of each exchange in turn; None: always `mixing`. `speeds`, one
+        per node, are nonzeros a second that nodes work through; None: there is no virtual clock.
         """
         parents, depth = topology.spanning_tree(mixing.matrix)
         schedule = (mixing,) if schedule is None else schedule
@@ -112,7 +115,10 @@ class NetworkInfo:
 
 @dataclass(eq=False)
 class Block:
-    """The nodes that one process hosts, stored side by side for the kernels: columns A_k, functions f and g_k."""
+    """The nodes that one process hosts, stored side by side for the kernels: columns A_k, functions f and g_k.
+
+    The objective is f(Ax) + g(x); node k holds the columns A_k of A, its variables x_k, and the part g_k of g.
+    """
 
     ids: Unsigned  # (n_hosted,) ids of the hosted nodes, ascending
     info: NetworkInfo
@@ -150,7 +156,10 @@ class Block:
         )
 
     def with_functions(self, f: Smooth, terms: list[Separable]) -> Block:
-        """Return a copy of this block with other functions: f, and terms[k] as g of node k, of the kinds it has."""
+        """Return a copy of this block with other functions: f, and terms[k] as g_k of the k-th hosted node.
+
+        Each must be of the class that it replaces.
+        """
         new = copy.copy(self)
         new.f, new.terms = f, terms
         for name in ("table", "g", "kinked", "_bounds", "designs"):
@@ -164,12 +173,15 @@ class Block:
 
     @property
     def d(self) -> int:
-        """Number of rows of A: the length of Ax and of every estimate."""
+        """Number d of rows of the data matrix A: the length of Ax and of every node's estimate of it."""
         return self.columns.d
 
     @cached_property
     def table(self) -> Matrix:
-        """Rows (l1, l2, linear, lo, hi) of all hosted columns, shape (columns, 5), as the kernels read them."""
+        """Rows (l1, l2, linear, lo, hi) of the penalty of all hosted columns, shape (columns, 5), for the kernels.
+
+        g_i(t) = l1 abs(t) + l2/2 t^2 + linear t on [lo, hi].
+        """
         return np.concatenate([g.kernel_rows(self.n_columns(k)) for k, g in enumerate(self.terms)])
 
     @cached_property
@@ -179,12 +191,12 @@ class Block:
 
     @property
     def kind(self) -> int:
-        """Kind of g that the kernels branch on: TABLE, LOGISTIC_DUAL or GROUPS."""
+        """Kind of the penalty g that the kernels branch on: the int TABLE, LOGISTIC_DUAL or GROUPS."""
         return self.terms[0].kind
 
     @cached_property
     def kinked(self) -> Flags:
-        """Mask of shape (n_hosted,), true where g of the node's movable columns (lo < hi) is not quadratic."""
+        """Mask of shape (n_hosted,), True where the penalty of a node's variables that can move is not quadratic."""
         if self.kind != TABLE:
             return np.ones(self.size, dtype=bool)
         kinks = self.table[:, 0] > 0
@@ -200,7 +212,10 @@ class Block:
         return None if np.isneginf(lo).all() and np.isposinf(hi).all() else (lo, hi)
 
     def inside(self, x: Vector) -> Vector:
-        """Return the point nearest to x inside all bounds, shape (columns,); x itself if no column has any."""
+        """Return the point nearest to the variables x inside all bounds, shape (columns,).
+
+        X itself if there are no bounds.
+        """
         return x if self._bounds is None else np.clip(x, *self._bounds)
 
     @cached_property
@@ -213,19 +228,25 @@ class Block:
         return int(self.starts[k + 1] - self.starts[k])
 
     def of_node(self, k: int) -> slice:
-        """Return the slice of the block's columns (and of x) that belongs to the k-th hosted node."""
+        """Return the slice of the k-th hosted node in arrays with an entry per hosted column, such as x."""
         return slice(int(self.starts[k]), int(self.starts[k + 1]))
 
     def node_columns(self, k: int) -> Columns:
-        """Return the columns A_k of the k-th hosted node; values are not copied."""
+        """Return the columns A_k of the k-th hosted node as Columns that share memory with those of the block."""
         return self.columns.between(int(self.starts[k]), int(self.starts[k + 1]))
 
     def share(self, k: int, x: Vector) -> Vector:
-        """Return the share A_k x_k of the k-th hosted node, shape (d,); x are the variables of all hosted nodes."""
+        """Return A_k x_k, columns times variables, of the k-th hosted node, shape (d,).
+
+        X holds all hosted nodes' variables.
+        """
         return self.node_columns(k).dot(x[self.of_node(k)])
 
     def shares(self, x: Vector) -> Matrix:
-        """Return the share A_k x_k of every hosted node, shape (n_hosted, d)."""
+        """Return A_k x_k, columns times variables, of every hosted node, shape (n_hosted, d).
+
+        X has shape (columns,).
+        """
         out, columns, rows = np.zeros((self.size, self.d)), self.columns, np.arange(self.size, dtype=np.uint64)
 
         def some(span: slice) -> None:
@@ -242,7 +263,7 @@ class Block:
 
     @cached_property
     def stored(self) -> Indices:
-        """Number of matrix entries that every hosted node stores, shape (n_hosted,): what a pass visits."""
+        """Number of matrix entries that each hosted node stores, shape (n_hosted,): what a pass visits."""
         return np.asarray(np.diff(self.columns.indptr[self.starts.astype(np.int64)].astype(np.int64)), np.int64)
 
     def node_values(self, x: Vector) -> Vector:
@@ -253,11 +274,14 @@ class Block:
         return out
 
     def neighbours(self, k: int) -> list[tuple[int, float]]:
-        """Return [(l, W_kl)], id and mixing weight of each neighbour l of the k-th hosted node, ascending."""
+        """Return [(l, W_kl)], id and mixing weight of each neighbour l of the k-th hosted node, by ascending id."""
         return self._neighbours[k]
 
     def weights(self, k: int, exchange: int) -> list[tuple[int, float]]:
-        """Return [(l, W_kl)] for the neighbours l of the k-th hosted node in exchange number `exchange`, ascending."""
+        """Return [(l, W_kl)], id and mixing weight of the k-th hosted node's neighbours in exchange `exchange`.
+
+        Ids ascend. The weights depend on the exchange where the graph changes with time.
+        """
         return self._schedule[exchange % len(self._schedule)][k]
 
     @cached_property
@@ -288,7 +312,7 @@ class Block:
 
     @cached_property
     def designs(self) -> list[Design]:
-        """Columns, units and separable terms as the kernel of the local solves reads them: a `Design` per thread.
+        """Columns and separable terms of the hosted nodes, as kernels of local solves read them: a Design per thread.
 
         Each is of a range of hosted nodes (`spans`); together the ranges are all hosted nodes.
         """
@@ -304,7 +328,7 @@ class Block:
         return np.array([spectral_norm(self.node_columns(k)) for k in range(self.size)])
 
     def unit_norms(self, k: int) -> Vector:
-        """Return the norms of the units of the k-th hosted node, shape (n_units_k,).
+        """Return the norm of each unit, a column or a group of columns, of the k-th hosted node, shape (n_units_k,).
 
         For a column that is the Euclidean norm, for a group an upper bound of the spectral norm.
         """

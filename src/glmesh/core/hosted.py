@@ -27,7 +27,7 @@ Carried = TypeVar("Carried", contravariant=True)
 
 
 class RoundMaker(Protocol[Hosted, Carried]):
-    """Protocol of an object with a method `round`: all that `HostedNodes` call of a `Method`."""
+    """Protocol of an object with a method `round`: all of a method (an algorithm) that `HostedNodes` call."""
 
     def round(self, block: Hosted, state: Carried) -> AnyRounds:
         """Return a generator that makes one round of a block: it yields each request and is sent the answer.
@@ -45,6 +45,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def __init__(
         self, setup: Setup, method: RoundMaker[BlockT, StateT], transport: Transport, partition: Partition
     ) -> None:
+        """Keep what the run gives; the subclass appends its blocks of nodes and their states to `blocks`, `states`."""
         self.setup, self.method, self.transport, self.partition = setup, method, transport, partition
         self.problem: Problem = setup.problem  # its penalty's weight or its data may change in mid-run
         self.processes, self.plan = setup.processes, setup.plan
@@ -62,7 +63,10 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     # rounds
 
     def rounds(self, number: int) -> Sequence[AnyRounds]:
-        """Return the generators of round `number`, one per block; each yields requests and is sent answers."""
+        """Return the generators of round `number`, one per block of nodes; each yields requests and is sent answers.
+
+        A request is an Outbox (answered by a Halo), a Total (by Sums) or a Largest (by whole numbers).
+        """
         return [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
 
     def begin_round(self, number: int, events: list[Event]) -> None:
@@ -70,7 +74,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         self.transport.begin_round(self.plan, number)
 
     def make_round(self, number: int) -> None:
-        """Make round `number` of all blocks, with all its exchanges."""
+        """Make round number `number` of all blocks of nodes, with all its exchanges of messages."""
         drive(self.transport, self.rounds(number))
 
     def guard(self) -> AbstractContextManager[object]:
@@ -111,7 +115,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     @property
     @abstractmethod
     def estimates(self) -> Matrix:
-        """Estimates v_k of Ax of all nodes, shape (K, d), a row per node, a copy.
+        """Estimates v_k of Ax of all K nodes, shape (K, d), a row per node, a copy.
 
         In a consensus method row k is node k's copy of the coefficients.
         """
@@ -127,7 +131,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @abstractmethod
     def data_of(self, k: int) -> list[object]:
-        """Return the arrays of the k-th node of this process (columns, labels, weights), of which a digest is made."""
+        """Return the arrays (columns, labels, weights) of the k-th node of this process, to make a digest from."""
 
     @abstractmethod
     def coefficients(self, x: Vector | None, estimates: Matrix, members: Flags) -> tuple[Vector, float]:
@@ -173,7 +177,10 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def theta(self) -> Vector:
-        """Local accuracy Theta_k that each node reached in the last round, shape (K,); NaN where none was measured."""
+        """Local accuracy of each node in the last round, (K,): the part of the possible decrease that was left.
+
+        NaN for a node where none was measured.
+        """
         return np.full(self.setup.n_nodes, np.nan)
 
     @property
@@ -183,7 +190,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def skipped(self) -> tuple[int, float]:
-        """Pair (subproblems skipped so far because they had nothing to gain, nonzeros not visited because of that)."""
+        """Pair (local problems skipped so far since they had nothing to gain, nonzeros not visited thereby)."""
         return 0, 0.0
 
     # what some methods can do in mid-run
@@ -222,16 +229,16 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         return None
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return the present (x, v) of each block of this process, for `go_ahead`.
+        """Return the present (variables x, estimates v) of each block of this process, for `go_ahead`.
 
         An empty list if the method does not extrapolate.
         """
         return []
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
-        """Extrapolate x and v along a path: add `step` times their change since `before`, a result of `mark`.
+        """Extrapolate the variables and estimates: add `step` times their change since `before`, a result of `mark`.
 
-        A method that does not extrapolate does nothing, as this base class.
+        A method that does not extrapolate does nothing, as here.
         """
 
     def replace_data(self, problem: Problem, partition: Partition) -> None:

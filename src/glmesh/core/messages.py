@@ -22,7 +22,7 @@ class Part(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this content adds to a message, as `Traffic.bytes` counts them."""
+        """Bytes that this content adds to a message in the count of bytes sent, `Traffic.bytes`."""
 
     def pack(self, layout: Layout) -> Packed:
         """Return this content as bytes for a message whose lengths are those of `layout`."""
@@ -58,7 +58,11 @@ class Mail:
 
 @dataclass
 class Outbox:
-    """All that the nodes of a block send in one exchange: rows to all neighbours, and mail to single neighbours."""
+    """All that the nodes of a block send in one exchange: rows to all neighbours, and mail to single neighbours.
+
+    `vectors` has a row per node that goes to all its neighbours, `scalars` too; minus infinity is not sent, None sends
+    nothing. `mail` holds messages to one neighbour each.
+    """
 
     vectors: Matrix | None = None  # (n_hosted, d) to all neighbours; unchanged until the next exchange has returned
     scalars: Matrix | None = None  # (n_hosted, n) a row to all neighbours; minus infinity is not sent
@@ -123,7 +127,10 @@ class Halo:
     mail: list[Mail] = field(default_factory=list)  # for the block's nodes
 
     def mix(self, out: Matrix, scale: float = 1.0, threads: ThreadPool = SERIAL) -> Matrix:
-        """Write out_k = sum_l P_kl vectors_l, with P = I - scale (I - W), for the block's nodes; return `out`."""
+        """Write out_k = sum_l P_kl vectors_l, with P = I - scale (I - W), for the block's nodes; return `out`.
+
+        W_kl are the mixing weights of the links, and vectors_l what neighbour l sent; `out` has shape (n_hosted, d).
+        """
         vectors, weights = self.vectors, self.weights
         assert vectors is not None
         if scale != 1.0:
@@ -139,7 +146,10 @@ class Halo:
         return out
 
     def of_scalars(self, which: slice) -> Halo:
-        """Return a copy of this halo that has only the columns `which` of `scalars`; this halo if it has none."""
+        """Return a copy of this halo that has only the columns `which` (a slice) of `scalars`.
+
+        Itself if it has no scalars.
+        """
         return self if self.scalars is None else replace(self, scalars=self.scalars[:, which])
 
     def largest_scalars(self) -> Matrix:
@@ -151,7 +161,8 @@ class Halo:
     def around(self, k: int) -> tuple[Indices, Vector]:
         """Return (rows, weights) of the neighbours of the block's k-th node, itself included, by ascending ids.
 
-        rows are indices into `vectors` and `scalars`, weights the mixing weights W_kl (0: missing).
+        rows are indices into `vectors` and `scalars`, weights the mixing weights of the links: 0 for a neighbour from
+        which nothing arrived.
         """
         a, b = int(self.pointers[k]), int(self.pointers[k + 1])
         return self.neighbours[a:b].astype(np.int64), self.weights[a:b]

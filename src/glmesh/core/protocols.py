@@ -50,10 +50,10 @@ class Accelerator(Protocol[Worked, Options]):
         """
 
     def reset(self, block: Block, state: Worked) -> None:
-        """Discard all that was computed from x and the estimates v: both were changed from outside, and agree."""
+        """Discard all that was computed from the variables x and the estimates v, which were changed from outside."""
 
     def retarget(self, block: Block, state: Worked) -> None:
         """Discard all that was computed from the functions f and g: others are used from now on, on the old columns."""
 
     def reset_node(self, block: Block, state: Worked, k: int) -> None:
-        """Discard all that was computed from x_k and v_k of the block's k-th node, which were changed from outside."""
+        """Discard all that was computed from x and v of the block's k-th node, which were changed from outside."""

@@ -12,7 +12,7 @@ _NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can g
 
 @dataclass(frozen=True, eq=False)
 class PathSolutions:
-    """Solutions of one problem for n weights of its penalty, solved together: a row or entry per weight."""
+    """Solutions of one problem for n weights of its penalty, solved together: an entry per weight in each field."""
 
     coefs: Matrix  # (n, p)
     intercepts: Vector  # (n,)
@@ -140,10 +140,11 @@ class Certificate:
         return self.bound / smallest if smallest > 0 else (0.0 if self.bound == 0 else np.inf)
 
     def screening_radius2(self, gap: float, q: float, tol: float, n_nodes: int) -> float:
-        """Return q (negligible gain - 2 gap): the largest squared move of w_k that leaves nothing to gain for `tol`.
+        """Return q (negligible gain - 2 gap): the largest squared move of a gradient that leaves nothing to gain.
 
-        The subproblem of node k has curvature q and can gain at most `gap`; after a move d of w_k it can gain at most 2
-        gap + norm(d)^2/q, because <d, A D> + q/4 norm(A D)^2 >= -norm(d)^2/q, and half the curvature at most doubles
-        the gain. Negative: the subproblem may have something to gain already.
+        The local problem of a node has curvature q and can gain at most `gap`; after a move d of the node's gradient it
+        can gain at most 2 gap + norm(d)^2/q, because <d, A D> + q/4 norm(A D)^2 >= -norm(d)^2/q, and half the curvature
+        at most doubles the gain. Negligible is a gain that all n_nodes nodes may forgo within the relative gap `tol`.
+        Negative: the local problem may have something to gain already.
         """
         return q * (_NEGLIGIBLE * tol * self.smallest / (2 * n_nodes) - 2 * gap)

@@ -59,8 +59,8 @@ class Setup:
         return NetworkInfo.of(self.mixing, self.diameter, self.seed, schedule=self.schedule, speeds=speeds)
 
     def agree(self, transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
-        """Run one generator per block to its end over the transport, before round 0.
+        """Run one generator per block of nodes to its end over the transport, before round 0.
 
-        Return what each generator returned.
+        The generators yield requests and are sent answers as those of rounds are. Return a list of what each returned.
         """
         return drive(transport, rounds)

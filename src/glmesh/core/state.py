@@ -46,7 +46,7 @@ class Extent(NamedTuple):
 
 
 def merge(states: list[S]) -> S:
-    """Return the state of one large block from the states of several blocks, given in the order of nodes."""
+    """Return the state of one large block from the states of several blocks of nodes, given in the order of nodes."""
     merged: S = states[0] if len(states) == 1 else _map(states, _merged)
     return merged
 
@@ -79,9 +79,10 @@ def split(state: S, extents: list[Extent]) -> list[S]:
 
 
 def _merged(kind: str, values: list[Any]) -> Any:
-    """Return the value of a field in the merged state, from the values that the field has at each block.
+    """Return the value of a field in the merged state, from the list of values that the field has at each block.
 
-    `kind` is the field's kind: "node", "column" and "unit" are concatenated; of the others see the module's table.
+    `kind` says what the field has entries for: values of kind "node", "column" and "unit" are concatenated, "summed"
+    added, "largest" maximised, "shared" taken from the first.
     """
     first = values[0]
     if kind == _SUMMED:

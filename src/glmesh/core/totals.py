@@ -97,17 +97,20 @@ class Total:
 
     @property
     def numbers(self) -> int:
-        """Number of whole numbers that a node contributes: per field its entries, its size, and whether it fits."""
+        """Number of integers that a node contributes: per field its entries, its size, and whether it fits."""
         return sum(int(rows.shape[1]) + 2 for rows in self.fields.values())
 
     @property
     def unknown(self) -> list[str]:
-        """Names of the fields that the earlier total `like` lacks or has as zero: their units must be agreed on."""
+        """Names of the fields of which no earlier total `like` says how large they are: absent or zero there.
+
+        Their rounding units, powers of two, must be agreed on first.
+        """
         sizes = {} if self.like is None else self.like.sizes
         return [name for name in self.fields if not sizes.get(name, 0.0) > 0.0]
 
     def exponents(self) -> Indices:
-        """Return the binary exponent of each node's largest entry of the `unknown` fields, shape (n_hosted, n_unknown).
+        """Return the binary exponent of each node's largest entry of each `unknown` field, (n_hosted, n_unknown).
 
         NOTHING (-2000) where all entries are zero.
         """
@@ -115,10 +118,11 @@ class Total:
         return np.stack(each, axis=1).astype(np.int64)
 
     def encode(self, units: Units, n_nodes: int) -> Unsigned:
-        """Return the contributions as whole numbers modulo 2^64, shape (n_hosted, numbers).
+        """Return the contributions as integers to be added modulo 2^64, uint64 of shape (n_hosted, numbers).
 
-        units[name] is the binary exponent of the unit of a field. A field of which an entry does not fit into a node's
-        share of 2^62 units is sent as zeros; the last columns, one for each field, say 1 for those fields.
+        An entry becomes its multiple of 2^units[name], rounded, where `name` is its field. A field of which an entry
+        does not fit into 62 bits, divided by n_nodes, is sent as zeros; the last columns, one for each field, say 1 for
+        those fields.
         """
         limit = np.ldexp(1.0, LARGEST - (n_nodes - 1).bit_length())
         n_hosted = len(next(iter(self.largest.values())))
@@ -138,9 +142,9 @@ class Total:
         return out.view(np.uint64)
 
     def decode(self, units: Units, whole: Unsigned, n_nodes: int) -> Sums:
-        """Return the Sums over `n_nodes` nodes from the added whole numbers of `encode`, shape (numbers,).
+        """Return the Sums over `n_nodes` nodes from the added integers of `encode`, uint64 of shape (numbers,).
 
-        units[name] is the binary exponent of the unit of a field.
+        An integer stands for its multiple of 2^units[name], where `name` is its field.
         """
         numbers, at = whole.view(np.int64), 0
         values, sizes = {}, {}
@@ -171,7 +175,10 @@ class Largest:
 
 @dataclass(frozen=True, eq=False)
 class Whole:
-    """A request that `summation` yields: contributions as whole numbers, to be added over all nodes modulo 2^64."""
+    """A request that `summation` yields: contributions as integers, to be added over all nodes modulo 2^64.
+
+    An integer of a field stands for its multiple of 2^units[field].
+    """
 
     rows: list[Unsigned]  # (n_hosted, numbers) of each block
     units: Units
@@ -179,11 +186,12 @@ class Whole:
 
 
 def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[Indices], Any, Sums]:
-    """Return the Sums over all K nodes, by a generator; totals[i] has the contributions of block i of this process.
+    """Return, by a generator, the Sums over all n_nodes nodes.
 
-    Yields lists of exponents, each of shape (n_hosted, n), and is sent their maxima over all nodes, (n,); or yields
-    `Whole` and is sent the sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once
-    more, with 2^20 times the unit for the fields that it is in.
+    Totals[i] has the contributions of block i of this process. It yields a list of exponents, one int array of shape
+    (n_hosted, n) per block, and is sent their maxima over all nodes, shape (n,); or it yields a `Whole` and is sent the
+    sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once more, with fields that did
+    not fit rounded to multiples 2^20 times as large.
     """
     first = totals[0]
     units: Units = {}
@@ -207,10 +215,9 @@ def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[I
 
 
 def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) -> Sums:
-    """Return the Sums over all K nodes; totals[i] has the contributions of block i of this process.
+    """Return the Sums over all n_nodes nodes; totals[i] has the contributions of block i of this process.
 
-    `add` returns the sums over all nodes modulo 2^64 of whole numbers, `maximise` the maxima; both move data between
-    nodes.
+    `add` returns the sums over all nodes modulo 2^64 of integers, `maximise` the maxima; both move data between nodes.
     """
     steps = summation(totals, n_nodes)
     answer: Unsigned | Indices | None = None

@@ -16,7 +16,10 @@ class Unfinished(GlmeshError):
 
 
 class Transport(Protocol):
-    """Protocol of an object that delivers outboxes between nodes and counts messages and bytes; it does no algebra."""
+    """Protocol of an object that delivers messages between nodes and counts messages and bytes.
+
+    It computes nothing itself.
+    """
 
     carries: ClassVar[Contents]  # what the transport can move
     traffic: Traffic  # what was sent so far
@@ -28,21 +31,23 @@ class Transport(Protocol):
         """Number K of nodes of the whole network."""
 
     def begin_round(self, plan: Plan, round: int) -> None:
-        """Declare that the exchanges from now on belong to round number `round`, and fail as the fault plan says."""
+        """Declare that exchanges from now on belong to round number `round`, and fail as the plan `plan` says."""
 
     def exchange(self, outboxes: list[Outbox]) -> list[Halo]:
         """Deliver outboxes[i] of block i to the neighbours of its nodes; return the halo that each block received."""
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over all members modulo 2^64, shape (N,), of every block's (n_hosted, N) contributions.
+        """Return the sums modulo 2^64 over all members, uint64 of shape (N,), of N integers per node.
 
-        Raise `Unfinished` if a member's contribution does not arrive in this round.
+        contributions[i], shape (n_hosted, N), are those of the nodes of block i of this process. Raise `Unfinished` if
+        a member's contribution does not arrive in this round.
         """
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over all members, shape (n,), of every block's (n_hosted, n) numbers of 16 bits.
+        """Return the maxima over all members, shape (n,), of n integers of 16 bits per node.
 
-        Raise `Unfinished` as `add` does.
+        numbers[i], shape (n_hosted, n), are those of the nodes of block i of this process. Raise `Unfinished` as `add`
+        does.
         """
 
     def allocate(self, block: int, width: int) -> Matrix:
@@ -59,9 +64,10 @@ class Transport(Protocol):
 
 
 def drive(transport: Transport, rounds: Sequence[AnyRounds]) -> list[Any]:
-    """Step the generators `rounds`, one per block, in lock-step, answering their requests; return their results.
+    """Step the generators `rounds`, one per block of nodes, in lock-step, and return the list of their results.
 
-    A block that is done waits for the others with empty outboxes: only where a sum failed do some need longer.
+    What a generator yields, an Outbox, a Total or a Largest, is carried out by the transport and answered. A block that
+    is done waits for the others with empty outboxes: only where a sum failed do some need longer.
     """
     returned: dict[int, Any] = {}
     answers: list[Halo | Sums | Indices | None] = [None] * len(rounds)

@@ -20,7 +20,10 @@ class Violation(GlmeshError):
 
 @dataclass(frozen=True)
 class Layout:
-    """Lengths of the arrays in a message, and their precision, on which sender and receiver agree beforehand."""
+    """Lengths of the arrays in a message, and their precision, on which sender and receiver agree beforehand.
+
+    `d` is the length of vectors, `n_nodes` that of tables with an entry per node.
+    """
 
     d: int  # of vectors
     n_nodes: int  # of tables with an entry per node
@@ -47,6 +50,7 @@ class Reader:
     """
 
     def __init__(self, content: bytes | bytearray) -> None:
+        """Set the cursor to the first of the bytes `content`."""
         self._content, self._at = content, 0
 
     def take(self, size: int) -> bytes:
@@ -55,6 +59,7 @@ class Reader:
         return bytes(self._content[self._at - size : self._at])
 
     def _advance(self, size: int) -> None:
+        """Move the cursor by `size` bytes; raise Violation if the message ends before."""
         if self._at + size > len(self._content):
             raise Violation("a message that ends too early; its vectors may be of another dimension")
         self._at += size
@@ -64,7 +69,7 @@ class Reader:
         return layout.unpack(self.take(layout.size))
 
     def array(self, kind: str, n: int) -> npt.NDArray[Any]:
-        """Return the next n numbers of dtype `kind`, shape (n,), as a view of the message."""
+        """Return the next n numbers of dtype `kind`, shape (n,), as an array that shares memory with the message."""
         size = n * np.dtype(kind).itemsize
         self._advance(size)
         return np.frombuffer(self._content, kind, n, self._at - size)
@@ -72,7 +77,7 @@ class Reader:
     def vector(self, n: int, kind: str = "<f8", what: str = "a vector") -> Vector:
         """Return the next n numbers as float64, shape (n,); raise Violation, which names `what`, if one is not finite.
 
-        The vector is a view of the message if that is aligned and writable.
+        The vector shares memory with the message if that is aligned and writable, else it is a copy.
         """
         values: Vector = np.require(self.array(kind, n), np.float64, ["A", "W"])
         with np.errstate(all="ignore"):

@@ -27,13 +27,14 @@ class ConjugateOf(Smooth):
         self.is_quadratic = not penalty.l1.any() and bool(np.isinf(penalty.lo).all() and np.isinf(penalty.hi).all())
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = r*(v), the conjugate of the penalty r: <v, w> - r(w) at w = gradient(v)."""
+        """Return f(v) = <v, w> - r(w) at w = gradient(v), a float: the conjugate r* of the penalty r; v is (d,)."""
         return self.penalty.conjugate(v)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
-        """Return the gradient of f at v, shape (d,): clip(soft(v - linear, l1) / l2, lo, hi); into `out` if given.
+        """Return the gradient of f at v, shape (d,), into `out` if given: clip(soft(v - linear, l1) / l2, lo, hi).
 
-        l1, l2, linear, lo and hi are those of the penalty; soft(z, t) = sign(z) max(abs(z) - t, 0).
+        f is the conjugate of a penalty l1 abs(w) + l2/2 w^2 + linear w on [lo, hi], each of them a number or shape
+        (d,); soft(z, t) = sign(z) max(abs(z) - t, 0).
         """
         if self.is_quadratic:
             shifted = v - self.penalty.linear if self.penalty.linear.any() else v
@@ -47,38 +48,44 @@ class ConjugateOf(Smooth):
     def curvature(self, v: Vector) -> Vector:
         """Return the second derivatives of f at v, shape (d,): 1/l2 where the gradient moves with v, else 0.
 
-        l2 is the penalty's factor of half the squares.
+        f is the conjugate of a penalty l1 abs(w) + l2/2 w^2 + linear w on [lo, hi].
         """
         return self.penalty.conjugate_curvature(v)
 
     def majorant(self, v: Vector) -> Vector:
-        """Return the curvatures of a quadratic upper bound of f at v, shape (d,): 1/l2 or less, and 0 where lo = hi.
+        """Return second derivatives of a quadratic upper bound of f at v, (d,): at most 1/l2, and 0 where lo = hi.
 
-        l2 is the penalty's factor of half the squares; lo and hi are its bounds.
+        f is the conjugate of a penalty l1 abs(w) + l2/2 w^2 + linear w on [lo, hi].
         """
         return self.penalty.conjugate_majorant(v)
 
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): v - step prox_{r/step}(v/step) (Moreau).
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,), for a float step > 0.
 
-        r is the penalty.
+        f is the conjugate of a penalty r, and the minimiser is v - step prox_{r/step}(v/step) (Moreau's identity).
         """
         return v - step * self.penalty.prox(v / step, 1.0 / step)
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w), the penalty r(w) itself; a w that is out of bounds by rounding alone counts as inside."""
+        """Return f*(w), a float: the penalty r(w) itself, since f is its conjugate.
+
+        w has shape (d,); a w that is out of bounds by rounding alone counts as inside.
+        """
         inside = np.clip(w, self.penalty.lo, self.penalty.hi)
         return self.penalty.value(np.where(np.abs(w - inside) <= OUTSIDE * np.abs(w), inside, w))
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return a subgradient of f* = r at w, shape (d,): l2 w + linear + l1 sign(w).
+        """Return a subgradient of f* at w, shape (d,): l2 w + linear + l1 sign(w).
 
-        r is the penalty, and l1, l2 and linear are its factors.
+        f* is the penalty l1 abs(w) + l2/2 w^2 + linear w on [lo, hi], of which f is the conjugate.
         """
         p = self.penalty
         return p.l2 * w + p.linear + p.l1 * np.sign(w)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds of abs(w_i) on the domain of f*, shape (d,) or (): max(abs(lo), abs(hi)) of the penalty."""
+        """Upper bounds of abs(w_i) where the penalty f*(w) is finite, shape (d,), or () if all are equal.
+
+        They are max(abs(lo), abs(hi)) for the bounds lo <= w <= hi of the penalty; infinite without bounds.
+        """
         return self.penalty.support_bound

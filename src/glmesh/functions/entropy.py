@@ -54,7 +54,7 @@ class LogisticDual(Columnwise):
     def values(self, x: Vector) -> Vector:
         """Return g_i(x_i) = c [p ln p + (1-p) ln(1-p)], p = y x / c, shape (n,); infinite where p is outside [0, 1].
 
-        y are the labels, -1 or 1, and c the weights of the samples.
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
         """
         p, inside = self._probability(x)
         entropy = self.c * (xlogy(p, p) + xlogy(1.0 - p, 1.0 - p))
@@ -67,21 +67,21 @@ class LogisticDual(Columnwise):
     def conjugates(self, u: Vector) -> Vector:
         """Return g_i*(u_i) = c log(1 + exp(y u)), the logistic losses, shape (n,).
 
-        y are the labels, -1 or 1, and c the weights of the samples.
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
         """
         return self.c * np.logaddexp(0.0, self.y * u)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
         """Return the gradient of g* at u, y c expit(y u), shape (n,).
 
-        y are the labels, -1 or 1, and c the weights of the samples.
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
         """
         return np.asarray(self.y * self.c * expit(self.y * u))
 
     def conjugate_curvature(self, u: Vector) -> Vector:
         """Return the second derivatives of g* at u, c expit(u) expit(-u), shape (n,).
 
-        c are the weights of the samples.
+        c are the weights >= 0 of n samples, shape (n,); expit(t) = 1/(1 + exp(-t)).
         """
         return np.asarray(self.c * expit(u) * expit(-u))
 
@@ -90,7 +90,7 @@ class LogisticDual(Columnwise):
 
         The bound is Jaakkola and Jordan's.
 
-        c are the weights of the samples.
+        c are the weights >= 0 of n samples, shape (n,); expit(t) = 1/(1 + exp(-t)).
         """
         z = np.maximum(np.abs(u), 1e-8)
         return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
@@ -101,7 +101,7 @@ class LogisticDual(Columnwise):
         The value is c (p ln(p/q) + (1-p) ln((1-p)/(1-q))) with p = y x / c and q = expit(y u); the formula matters
         where p is near q.
 
-        y are the labels, -1 or 1, and c the weights of the samples.
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
         """
         p, inside = self._probability(x)
         q, r = expit(self.y * u), expit(-self.y * u)
@@ -118,16 +118,13 @@ class LogisticDual(Columnwise):
 
         The minimiser is y c expit(t), where t + (c/step) expit(t) = y z / step.
 
-        y are the labels, -1 or 1, and c the weights of the samples.
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
         """
         return np.asarray(self.y * self.c * expit(logistic_root(self.c / step, self.y * z / step)))
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds c_i of abs(x_i) on the domain of g, shape (n,).
-
-        c are the weights of the samples.
-        """
+        """Upper bounds c_i of abs(x_i) where g(x) is finite, shape (n,): the weights of the n samples."""
         return self.c
 
     @property
@@ -136,11 +133,14 @@ class LogisticDual(Columnwise):
         return float(4.0 / self.c.max()) if self.c.size and self.c.max() > 0 else np.inf
 
     def take(self, columns: Indices | slice) -> LogisticDual:
-        """Return g restricted to `columns`, indices or a slice, in that order."""
+        """Return the LogisticDual of the variables `columns` only: an index array or a slice, in that order."""
         return LogisticDual(self.y[columns], self.c[columns])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> LogisticDual:
-        """Return one g over the columns of all `parts`, each a LogisticDual, in turn; `sizes` is not read."""
+        """Return one LogisticDual over the variables of all `parts`, each a LogisticDual, in turn.
+
+        `sizes` is not read.
+        """
         duals = [part for part in parts if isinstance(part, LogisticDual)]
         return LogisticDual(np.concatenate([g.y for g in duals]), np.concatenate([g.c for g in duals]))
 
@@ -153,7 +153,7 @@ class LogisticDual(Columnwise):
 
         The kernels take c = hi - lo and y = sign(lo + hi) from it.
 
-        y are the labels, -1 or 1, and c the weights of the samples.
+        y are the labels, -1 or 1, of n samples, and c their weights >= 0; expit(t) = 1/(1 + exp(-t)).
         """
         end = self.c * self.y
         rows = np.zeros((n, 5))

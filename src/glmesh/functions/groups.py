@@ -64,11 +64,11 @@ class GroupLasso(Separable):
 
     @cached_property
     def piece_of(self) -> Indices:
-        """Index of each column's group, shape (n,), with groups counted in ascending order of their labels."""
+        """Number of each column's group, shape (n,) for n columns; groups are numbered 0, 1, ... by ascending label."""
         return np.unique(self.groups, return_inverse=True)[1]
 
     def pieces(self, n: int) -> Indices:
-        """Return the first column of each group, and n at the end, shape (n_groups + 1,).
+        """Return the first column of each group, and `n` (the number of columns) at the end, shape (n_groups + 1,).
 
         Columns must be ordered by the labels of their groups; else InvalidInput.
         """
@@ -81,31 +81,41 @@ class GroupLasso(Separable):
         return np.sqrt(np.bincount(self.piece_of, x * x, minlength=len(self.weights)))
 
     def values(self, x: Vector) -> Vector:
-        """Return the penalty weight_G norm(x_G) of every group G, shape (n_groups,)."""
+        """Return weight_G norm(x_G), the penalty of every group G, shape (n_groups,), in order of the labels."""
         return self.weights * self._norms(x)
 
     def conjugates(self, u: Vector) -> Vector:
-        """Return g_G*(u_G) of every group G, shape (n_groups,): 0 if norm(u_G) <= weight_G, else infinite."""
+        """Return the conjugate of weight_G norm(x_G) at u_G for every group G of columns, shape (n_groups,).
+
+        That is 0 if norm(u_G) <= weight_G, else infinite.
+        """
         return self._indicator(self._norms(u))
 
     def _indicator(self, norms: Vector) -> Vector:
         return np.where(norms <= self.weights * (1 + 1e-14), 0.0, np.inf)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """Return a maximiser of <u, x> - g(x), shape (n,): 0 inside the domain of g*, outside infinite, signed as u."""
+        """Return a maximiser x of <u, x> - g(x), shape (n,), g(x) = sum_G weight_G norm(x_G) over groups G.
+
+        It is 0 for groups with norm(u_G) <= weight_G, else infinite with the signs of u.
+        """
         outside = self.conjugates(u)[self.piece_of] > 0
         with np.errstate(invalid="ignore"):
             return np.where(outside & (u != 0), np.sign(u) * np.inf, 0.0)
 
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """Return weight_G norm(x_G) - <x_G, u_G> of every group, shape (n_groups,); inf where norm(u_G) > weight_G."""
+        """Return weight_G norm(x_G) - <x_G, u_G> >= 0 of every group G of columns, shape (n_groups,).
+
+        An entry is infinite where norm(u_G) > weight_G. x (variables) and u (slopes) have shape (n,).
+        """
         each = np.bincount(self.piece_of, x * u, minlength=len(self.weights))
         return np.maximum(self.values(x) - each, 0.0) + self.conjugates(u)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,): z_G times max(1 - step weight_G / norm(z_G), 0).
+        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,), for the group penalty g.
 
-        All columns of a group must have one step.
+        That is z_G times max(1 - step weight_G / norm(z_G), 0) for every group G. `step` > 0 is a number or one per
+        column, equal for all columns of a group.
         """
         steps = np.zeros(len(self.weights))
         steps[self.piece_of] = step
@@ -124,12 +134,15 @@ class GroupLasso(Separable):
         return 0.0
 
     def take(self, columns: Indices | slice) -> GroupLasso:
-        """Return g restricted to `columns`, indices or a slice; every group must be taken whole or not at all."""
+        """Return the penalty of the columns `columns` only, an index array or a slice.
+
+        Each group is taken whole or not at all.
+        """
         labels = self.groups[columns]
         return GroupLasso(labels, self.weights[np.isin(np.unique(self.groups), labels)])
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> GroupLasso:
-        """Return one g over the columns of all `parts`, each a GroupLasso, one after the other; `sizes` is not read.
+        """Return one GroupLasso over the columns of all `parts`, each a GroupLasso, in turn; `sizes` is not read.
 
         Groups of two parts stay different and are numbered anew.
         """
@@ -143,7 +156,10 @@ class GroupLasso(Separable):
         return GroupLasso(self.groups, factor * self.weights)
 
     def kernel_rows(self, n: int) -> Vector:
-        """Return the (n, 5) table that the kernels read: the weight of a column's group as its l1, and no bounds."""
+        """Return a table of shape (n, 5), a row (l1, l2, linear, lo, hi) per column, as the compiled kernels read it.
+
+        l1 is the weight of the column's group, l2 and linear are 0, the bounds infinite.
+        """
         rows = np.zeros((n, 5))
         rows[:, 0] = self.weights[self.piece_of]
         rows[:, 3], rows[:, 4] = -np.inf, np.inf
@@ -156,22 +172,25 @@ class GroupLasso(Separable):
 
     @property
     def needs_scaling(self) -> bool:
-        """True: g* is infinite outside its domain, so a dual point may have to be shrunk into it."""
+        """True: the conjugate g* is infinite outside a bounded domain, into which dual points have to be shrunk."""
         return True
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """Return the largest s with s (norm(u_G) + radius_G) <= weight_G for all groups G; infinite without limit."""
+        """Return the largest s with s (norm(u_G) + radius_G) <= weight_G for all groups G, a float.
+
+        Infinite without limit. u has shape (n,), `radius` (n_groups,) or ().
+        """
         lengths = self._norms(u) + radius
         tight = lengths > 0
         return least_ratio(self.weights[tight], lengths[tight]) if tight.any() else np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return the largest g_G* within radius_G of u_G for every group G, shape (n_groups,).
+        """Return the largest conjugate of weight_G norm(x_G) within radius_G of u_G, for every group G, (n_groups,).
 
-        That is 0 if norm(u_G) + radius_G <= weight_G, else infinite.
+        That is 0 if norm(u_G) + radius_G <= weight_G, else infinite. u has shape (n,), `radius` (n_groups,) or ().
         """
         return self._indicator(self._norms(u) + radius)
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return zeros, shape (n_groups,): g_G* is zero wherever it is finite."""
+        """Return zeros, shape (n_groups,): the conjugate of a group's penalty is zero wherever it is finite."""
         return np.zeros(len(self.weights))

@@ -44,22 +44,26 @@ class Anchored(ConjugateOf):
         return np.append(coef, intercept / self.scale)
 
     def conjugate(self, w: Vector) -> float:
-        """Return f*(w) = r(w[:-1]) + l2/2 (c - anchor/scale)^2.
+        """Return f*(w) = r(w[:-1]) + l2/2 (c - anchor/scale)^2, a float, for w of shape (d,).
 
-        r is the penalty, c = w[-1] the intercept divided by scale.
+        r is the penalty of the coefficients w[:-1], c = w[-1] the intercept divided by `scale`; l2 > 0 is the least
+        factor of half the squares in r.
         """
         return self.free.conjugate(w[:-1]) + self.pull(w)
 
     def value(self, v: Vector) -> float:
-        """Return f(v) = r*(v[:-1]) + b^2/(2 l2) + b anchor/scale with b = v[-1].
+        """Return f(v) = r*(v[:-1]) + b^2/(2 l2) + b anchor/scale with b = v[-1], a float, for v of shape (d,).
 
-        r* is the conjugate of the penalty r.
+        r* is the conjugate of the penalty r of the coefficients; l2 > 0 is the least factor of half the squares in r.
         """
         b = float(v[-1])
         return self.free.value(v[:-1]) + b * b / (2.0 * self.l2) + b * self.anchor / self.scale
 
     def pull(self, w: Vector) -> float:
-        """Return l2/2 (c - anchor/scale)^2, the summand of f*(w) due to the anchor; c is the last entry of w."""
+        """Return l2/2 (c - anchor/scale)^2, a float: what holding the intercept near its anchor adds to the objective.
+
+        c is the last entry of w, shape (d,), the intercept divided by `scale`.
+        """
         return 0.5 * self.l2 * float(w[-1] - self.anchor / self.scale) ** 2
 
 
@@ -90,14 +94,14 @@ class Profiled(Smooth):
     def offset(self, v: Vector, near: float = 0.0) -> float:
         """Return the intercept b that minimises f(v + b e), a root of <e, grad f(v + b e)>; `near` is a guess of b.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.best_offset(self.direction, v, near)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
         """Return (v + b e, b) for the intercept b that minimises f(v + b e); `near` is a guess of b.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         b = self.offset(v, near)
         return v + b * self.direction, b
@@ -105,14 +109,14 @@ class Profiled(Smooth):
     def value(self, v: Vector) -> float:
         """Return min_b f(v + b e).
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.value(v + self.offset(v) * self.direction)
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """Return the gradient of f at v + b e for the best intercept b, shape (d,); written into `out` if given.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.gradient(v + self.offset(v) * self.direction, out)
 
@@ -121,7 +125,7 @@ class Profiled(Smooth):
 
         That bounds the curvature of min_b f(v + b e) from above, since profiling only removes curvature.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.curvature(v + self.offset(v) * self.direction)
 
@@ -130,7 +134,7 @@ class Profiled(Smooth):
 
         The matrix between is the Hessian of min_b f(v + b e); `steps` has shape (n_steps, d).
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         bends = self.f.curvature(v + self.offset(v) * self.direction)
         along, total = inner(steps * bends, self.direction[None]), float((bends * self.direction**2).sum())
@@ -142,7 +146,7 @@ class Profiled(Smooth):
 
         That minimum is below f(u + b e) at any b, and touches it at u = v.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.majorant(v + self.offset(v) * self.direction)
 
@@ -151,7 +155,7 @@ class Profiled(Smooth):
 
         The minimiser is prox_f(v + b e) - b e, with b such that the prox moves nothing along e.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         from scipy.optimize import brentq  # here: loading it takes longer than the rest of the package
 
@@ -176,23 +180,25 @@ class Profiled(Smooth):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) if <e, w> = 0 up to the rounding error of a gradient, else infinity.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         along = np.dot(self.direction, w)
         rounding = 1e-9 * np.abs(w) + 1e-11 * self.f.c * (1.0 + np.abs(self.f.y))
         return self.f.conjugate(w) if abs(along) <= np.dot(np.abs(self.direction), rounding) else np.inf
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return an element of the subdifferential of f* at w, shape (d,).
+        """Return an element of the subdifferential of f* (the conjugate of the loss f) at w, shape (d,).
 
-        Any shift of that element along e is one too. e is the direction of the intercept b, shape (d,): ones, or roots
-        of sample weights.
+        Any shift of that element along e is one too: e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.conjugate_subgradient(w)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds of abs(w_i) on the domain of f*, shape (d,) or (); an intercept does not change them."""
+        """Upper bounds of abs(w_i) where the conjugate f*(w) of the loss f is finite, shape (d,) or ().
+
+        Infinite if none.
+        """
         return self.f.support_bound
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
@@ -200,6 +206,6 @@ class Profiled(Smooth):
 
         The numbers are those of f without intercept, because <e, s w> = 0 for every s.
 
-        e is the direction of the intercept b, shape (d,): ones, or roots of sample weights.
+        f is the loss as a function of d predictions; e, shape (d,), is ones, or the roots of sample weights.
         """
         return self.f.conjugate_ray(w)

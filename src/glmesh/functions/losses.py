@@ -103,9 +103,10 @@ class Loss(ABC):
 def _dual_table(
     y: Vector, c: Vector, bounds: tuple[ArrayLike, ArrayLike], *, l2: float = 0.0, l1: float = 0.0, labels: bool = False
 ) -> Table:
-    """Return the Table of g(a) = sum_i l1 abs(a_i) + l2/(2 c_i) a_i^2 - y_i a_i on c_i lo <= a_i <= c_i hi.
+    """Return the Table g(a) = sum_i l1 abs(a_i) + l2/(2 c_i) a_i^2 - y_i a_i on c_i lo <= a_i <= c_i hi.
 
-    (lo, hi) = bounds; y are targets and c weights of m samples; where c_i = 0, a_i = 0. `labels`: y must be -1 or 1.
+    (lo, hi) = bounds; y are the targets and c the weights >= 0 of m samples, a their dual variables; where c_i = 0, a_i
+    = 0. With `labels`, InvalidInput is raised for a y_i other than -1 and 1.
     """
     y, c = np.asarray(y, dtype=np.float64), np.asarray(c, dtype=np.float64)
     check_rows(y, c, labels=labels)

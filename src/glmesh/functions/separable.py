@@ -35,36 +35,49 @@ class Separable(ABC):
 
     @abstractmethod
     def values(self, x: Vector) -> Vector:
-        """Return g_p(x_p) for every piece p (a column or a group), shape (n_pieces,); infinite outside the domain."""
+        """Return g_p(x_p) for every piece p, a column or a group of columns, shape (n_pieces,).
+
+        Infinite outside the domain. x holds the variables of all n columns, shape (n,).
+        """
 
     @abstractmethod
     def conjugates(self, u: Vector) -> Vector:
-        """Return the conjugates g_p*(u_p) = sup_x <u_p, x> - g_p(x) for every piece p, shape (n_pieces,)."""
+        """Return the conjugates g_p*(u_p) = sup_x <u_p, x> - g_p(x) for every piece p, shape (n_pieces,).
+
+        A piece is a column or a group of columns; u has shape (n,), one number per column.
+        """
 
     @abstractmethod
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """Return a maximiser x of <u, x> - g(x), shape (n,): an element of the subdifferential of g* at u."""
+        """Return a maximiser x of <u, x> - g(x), a subgradient of the conjugate g* at u; u and x have shape (n,)."""
 
     @property
     def has_smooth_conjugate(self) -> bool:
-        """Whether every g_p* has a continuous gradient."""
+        """Whether the conjugate g_p* of every piece p (a column or a group of columns) has a continuous gradient."""
         return self.strong_convexity > 0
 
     @abstractmethod
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p, shape (n_pieces,).
+        """Return g_p(x_p) + g_p*(u_p) - <x_p, u_p> >= 0 for every piece p, a column or a group, shape (n_pieces,).
 
-        An entry is 0 if u_p is a subgradient of g_p at x_p, infinite outside the domains of g_p and g_p*.
+        x and u have shape (n,). An entry is 0 if u_p is a subgradient of g_p at x_p, infinite outside the domains of
+        g_p and its conjugate g_p*.
         """
 
     @abstractmethod
     def prox(self, z: Vector, step: float | Vector) -> Vector:
-        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,); `step` is a number or one per column."""
+        """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,).
+
+        `step` > 0 is a number or an array, one per column.
+        """
 
     @property
     @abstractmethod
     def support_bound(self) -> Vector:
-        """Bounds L with g_i(x_i) < inf only for abs(x_i) <= L_i, shape (n,) or (); infinite where there is none."""
+        """Bounds L with g(x) < inf only if abs(x_i) <= L_i for all columns i, shape (n,) or ().
+
+        Infinite where there is none.
+        """
 
     @property
     @abstractmethod
@@ -73,13 +86,13 @@ class Separable(ABC):
 
     @abstractmethod
     def take(self, columns: Indices | slice) -> Separable:
-        """Return g restricted to `columns`, indices or a slice, in that order."""
+        """Return g restricted to the columns `columns`, an index array or a slice, in that order."""
 
     @abstractmethod
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Separable:
         """Return one g over the columns of several functions of this class, side by side.
 
-        parts[i] has sizes[i] columns.
+        Parts[i] has sizes[i] columns.
         """
 
     @abstractmethod
@@ -88,7 +101,7 @@ class Separable(ABC):
 
     @abstractmethod
     def kernel_rows(self, n: int) -> Vector:
-        """Return the (n, 5) table of l1, l2, linear, lo, hi that the kernels read, a row per column."""
+        """Return an array of shape (n, 5), a row (l1, l2, linear, lo, hi) per column, as compiled kernels read it."""
 
     @abstractmethod
     def check_size(self, n: int) -> None:
@@ -114,28 +127,33 @@ class Separable(ABC):
         return False
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """Return the largest s such that s z is in the domain of g* for every z with norm(z_p - u_p) <= radius_p.
+        """Return the largest s, a float, such that s z is in the domain of g* if norm(z_p - u_p) <= radius_p for all p.
 
-        Infinite if there is no limit, negative if not even s = 0 is in the domain. `radius` has shape (n_pieces,) or
-        ().
+        p runs over the pieces of g, columns or groups of columns. u has shape (n,), `radius` (n_pieces,) or ().
+        Infinite if there is no limit, negative if not even s = 0 is in the domain of the conjugate g*.
         """
         return np.inf
 
     def worst_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return the largest value of g_p* within radius_p of u_p for every piece p, shape (n_pieces,).
+        """Return the largest value of the conjugate g_p* within radius_p of u_p, for every piece p, shape (n_pieces,).
 
-        `radius` has shape (n_pieces,) or ().
-
-        g_p* is convex, so it is attained at an end of the interval.
+        A piece is a column or a group of columns; u has shape (n,), `radius` (n_pieces,) or (). As g_p* is convex, an
+        end of the interval [u_p - radius_p, u_p + radius_p] attains it.
         """
         return np.maximum(self.conjugates(u - radius), self.conjugates(u + radius))
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return `worst_conjugates`, shape (n_pieces,), of a finite function that equals g* where g* is finite."""
+        """Return the `worst_conjugates`, shape (n_pieces,), of a finite function that equals g* where g* is finite.
+
+        g* is the conjugate of g; u has shape (n,), `radius` (n_pieces,) or ().
+        """
         return self.worst_conjugates(u, radius)
 
     def pieces(self, n: int) -> Indices:
-        """Return the first column of every piece (a column or a group), and n at the end, shape (n_pieces + 1,)."""
+        """Return the first column of every piece (a column or a group), and `n`, the number of columns, at the end.
+
+        The shape is (n_pieces + 1,).
+        """
         return np.arange(n + 1)
 
 
@@ -144,21 +162,24 @@ class Columnwise(Separable):
 
     @abstractmethod
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """Return the second derivatives of g*, the conjugate of g, at u, shape (n,).
+        """Return the second derivatives of the conjugate g* of g at u, shape (n,), one per column.
 
-        Where the gradient of g* has a kink, the second derivative of one side.
+        Where the gradient of g* has a kink, an entry is the second derivative of one side.
         """
 
     @abstractmethod
     def conjugate_majorant(self, u: Vector) -> Vector:
-        """Return the curvatures m, shape (n,), of a quadratic upper bound of g* at u.
+        """Return the second derivatives m, shape (n,), of a quadratic upper bound of the conjugate g* at u, shape (n,).
 
         g_i*(t) <= g_i*(u_i) + x_i (t - u_i) + m_i/2 (t - u_i)^2 for every t, with x a subgradient of g* at u.
         """
 
 
 def check_rows(y: Vector, c: Vector, *, labels: bool) -> None:
-    """Raise InvalidInput unless targets y are finite, shape (m,) (labels: -1 or 1), and weights c finite and >= 0."""
+    """Raise InvalidInput unless targets y and weights c of m samples, shape (m,), are finite and c >= 0.
+
+    With `labels`, every y_i must be -1 or 1.
+    """
     if labels and not (np.abs(y) == 1).all():
         raise InvalidInput("labels must be -1 or 1")
     if y.ndim != 1 or not np.isfinite(y).all():
@@ -172,7 +193,10 @@ def _soft(z: Vector, threshold: Vector | float) -> Vector:
 
 
 def least_ratio(limits: Vector, lengths: Vector) -> float:
-    """Return the smallest of limits / lengths, entry by entry, for lengths > 0; a ratio that overflows is infinite."""
+    """Return the smallest of limits[i] / lengths[i] over the i with lengths[i] > 0, a float; infinite if there is none.
+
+    A ratio that overflows counts as infinite. Both arrays have one shape.
+    """
     with np.errstate(over="ignore"):
         return float((limits / lengths).min())
 
@@ -250,12 +274,15 @@ class Table(Columnwise):
         return self
 
     def values(self, x: Vector) -> Vector:
-        """Return g_i(x_i) = l1 abs(x) + l2/2 x^2 + linear x, shape (n,); infinite outside [lo, hi]."""
+        """Return l1 abs(x) + l2/2 x^2 + linear x of each variable, shape (n,); infinite outside the bounds [lo, hi]."""
         inside = (x >= self.lo) & (x <= self.hi)
         return np.where(inside, self.l1 * np.abs(x) + 0.5 * self.l2 * x * x + self.linear * x, np.inf)
 
     def conjugates(self, u: Vector) -> Vector:
-        """Return the conjugates g_i*(u_i) = max_x u_i x - g_i(x), shape (n,); infinite where there is no maximum."""
+        """Return the conjugates g_i*(u_i) = sup_x u_i x - g_i(x) for every column i, shape (n,).
+
+        Infinite where unbounded. g_i(x) = l1 abs(x) + l2/2 x^2 + linear x on [lo, hi].
+        """
         x = self.conjugate_subgradient(u)
         finite = np.isfinite(x)
         x = np.where(finite, x, 0.0)
@@ -263,11 +290,10 @@ class Table(Columnwise):
         return np.where(finite, gain, np.inf)
 
     def conjugate_subgradient(self, u: Vector) -> Vector:
-        """Return the maximiser x of u x - g(x), shape (n,): clip(soft(u - linear, l1) / l2, lo, hi).
+        """Return the maximiser x of <u, x> - g(x), shape (n,): clip(soft(u - linear, l1) / l2, lo, hi).
 
-        soft(z, t) = sign(z) max(abs(z) - t, 0).
-
-        For l2 = 0 it is the end of [lo, hi] that the slope points to, which may be infinite.
+        g sums l1 abs(x) + l2/2 x^2 + linear x on [lo, hi] over columns; soft(z, t) = sign(z) max(abs(z) - t, 0). For l2
+        = 0 an entry is the end of [lo, hi] that the slope points to, which may be infinite.
         """
         slope = _soft(u - self.linear, self.l1)
         curved = self.l2 > 0
@@ -277,15 +303,19 @@ class Table(Columnwise):
         return np.clip(np.where(curved, peak, flat), self.lo, self.hi)
 
     def conjugate_curvature(self, u: Vector) -> Vector:
-        """Return the second derivatives of g* at u, shape (n,): 1/l2 where the maximiser x moves with u, else 0."""
+        """Return the second derivatives of g* at u, (n,): 1/l2 where the maximiser x of u x - g(x) moves, else 0.
+
+        l2 are the table's factors of half the squares.
+        """
         x, l1 = self.conjugate_subgradient(u), self.l1
         moves = ((np.abs(u - self.linear) > l1) | (l1 == 0)) & (x > self.lo) & (x < self.hi) & (self.l2 > 0)
         return np.divide(1.0, self.l2, out=np.zeros_like(u), where=moves)
 
     def conjugate_majorant(self, u: Vector) -> Vector:
-        """Return the curvatures of a quadratic upper bound of g* at u, shape (n,): 1/l2, and 0 where lo = hi.
+        """Return second derivatives of a quadratic upper bound of g* at u, (n,): 1/l2 or less, and 0 where lo = hi.
 
-        They are less where g* is straight far away, as Huber's loss is: g* is even around the middle of [lo, hi].
+        g* is the conjugate of l1 abs(x) + l2/2 x^2 + linear x on [lo, hi]. Entries are less than 1/l2 where g* is
+        straight far away, as Huber's loss is: g* is even around the middle of [lo, hi].
         """
         bend = np.divide(1.0, self.l2, out=np.zeros_like(u), where=(self.lo < self.hi) & (self.l2 > 0))
         straight = np.isfinite(self.lo) & np.isfinite(self.hi) & (self.l1 == 0)
@@ -295,10 +325,10 @@ class Table(Columnwise):
         return np.where(far, np.divide(0.5 * (hi - lo), away, out=np.zeros_like(u), where=far), bend)
 
     def slacks(self, x: Vector, u: Vector) -> Vector:
-        """Return g_i(x_i) + g_i*(u_i) - x_i u_i >= 0, shape (n,), computed so that nothing large cancels.
+        """Return g_i(x_i) + g_i*(u_i) - x_i u_i >= 0 for every column i, (n,); nothing large cancels in computing.
 
-        The value is l2/2 (x - z)^2 plus terms of the kink and the bounds, z the maximiser of u z - g(z); infinite
-        outside the domains of g_i and g_i*.
+        g_i(x) = l1 abs(x) + l2/2 x^2 + linear x on [lo, hi] and g_i* is its conjugate. The value is l2/2 (x - z)^2 plus
+        terms of the kink and the bounds, z the maximiser of u z - g(z); infinite outside the domains of g_i and g_i*.
         """
         z = self.conjugate_subgradient(u)
         finite, away = np.isfinite(z) & (x >= self.lo) & (x <= self.hi), x - np.where(np.isfinite(z), z, 0.0)
@@ -312,14 +342,14 @@ class Table(Columnwise):
     def prox(self, z: Vector, step: float | Vector) -> Vector:
         """Return argmin_x g(x) + norm(x - z)^2 / (2 step), shape (n,).
 
-        The minimiser is clip(soft(z - step linear, step l1) / (1 + step l2), lo, hi), where soft shrinks towards zero:
-        soft(z, t) = sign(z) max(abs(z) - t, 0).
+        `step` > 0 is a number or an array, one per column. The minimiser is clip(soft(z - step linear, step l1) / (1 +
+        step l2), lo, hi), where soft shrinks towards zero: soft(z, t) = sign(z) max(abs(z) - t, 0).
         """
         return np.clip(_soft(z - step * self.linear, step * self.l1) / (1.0 + step * self.l2), self.lo, self.hi)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds max(abs(lo), abs(hi)) of abs(x_i), shape (n,), or () where all columns have one."""
+        """Upper bounds max(abs(lo), abs(hi)) of abs(x_i) where g(x) is finite, (n,), or () if all columns have one."""
         return np.maximum(np.abs(self.lo), np.abs(self.hi))
 
     @property
@@ -332,7 +362,7 @@ class Table(Columnwise):
         return float(l2[movable].min(initial=np.inf))
 
     def take(self, columns: Indices | slice) -> Table:
-        """Return the table restricted to `columns`, indices or a slice, in that order."""
+        """Return the table of the columns `columns` only, an index array or a slice, in that order."""
         return self._map(**{n: a[columns] for n in self._FIELDS if (a := getattr(self, n)).ndim})
 
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Table:
@@ -345,7 +375,10 @@ class Table(Columnwise):
         return self._map(l1=factor * self.l1, l2=factor * self.l2, linear=factor * self.linear)
 
     def kernel_rows(self, n: int) -> Vector:
-        """Return the (n, 5) table of l1, l2, linear, lo, hi that the kernels read, numbers repeated for each column."""
+        """Return an array of shape (n, 5), a row (l1, l2, linear, lo, hi) per column.
+
+        What is one number is repeated.
+        """
         return np.ascontiguousarray(
             np.stack([np.broadcast_to(getattr(self, name), n) for name in self._FIELDS], axis=1)
         )
@@ -363,10 +396,11 @@ class Table(Columnwise):
         return bool(((self.l2 == 0) & ~np.isfinite(self.support_bound)).any())
 
     def ray_limit(self, u: Vector, radius: Vector) -> float:
-        """Return the largest s >= 0 with s u' in the domain of g* for every abs(u'_i - u_i) <= radius_i.
+        """Return the largest s >= 0 with s z in the domain of g* for every z with abs(z_i - u_i) <= radius_i, all i.
 
-        With l2 = 0 an infinite hi asks s u' <= linear + l1, and an infinite lo asks s u' >= linear - l1. Infinite if
-        there is no limit, -1 if not even s = 0 is in the domain.
+        Where l2 = 0, an infinite hi asks s z <= linear + l1, and an infinite lo asks s z >= linear - l1. The result is
+        a float, infinite if there is no limit, -1 if not even s = 0 is in the domain. u has shape (n,), `radius` (n,)
+        or ().
         """
         limit = np.inf
         for sign, bound in ((1.0, self.hi), (-1.0, self.lo)):
@@ -383,10 +417,10 @@ class Table(Columnwise):
         return limit
 
     def cut_conjugates(self, u: Vector, radius: Vector) -> Vector:
-        """Return `worst_conjugates`, shape (n,), of the table whose infinite sides are cut at zero where l2 = 0.
+        """Return `worst_conjugates`, shape (n,), of the table whose infinite bounds are replaced by zero where l2 = 0.
 
-        Inside the domain of g* the maximiser of u x - g(x) is never beyond zero on such a side, so g* does not change
-        there.
+        Where g* is finite the maximiser x of u x - g(x) never lies beyond zero on such a side, so g* does not change
+        there. u has shape (n,), `radius` (n,) or ().
         """
         flat = self.l2 == 0
         hi = np.where(flat & np.isposinf(self.hi), np.maximum(self.lo, 0.0), self.hi)

@@ -17,15 +17,15 @@ OUTSIDE = 1e-13  # relative distance from the domain of f* within which w counts
 def weighted_sum(weights: Vector, values: Vector) -> float:
     """Return the inner product <weights, values> of two vectors of equal shape (n,), a float.
 
-    Without BLAS: its threads cost more than they bring and change the bits.
+    It is made without BLAS, whose threads cost more than they bring and change the bits.
     """
     return float(np.einsum("i,i->", weights, values))
 
 
 def inner(a: Matrix, b: Matrix) -> Matrix:
-    """Return the matrix of inner products <a_i, b_j> of the rows of a and b, shape (rows of a, rows of b).
+    """Return the inner products <a_i, b_j> of the rows of `a` and `b` as a matrix, shape (rows of a, rows of b).
 
-    Without BLAS, whose threads would change the bits.
+    It is made without BLAS, whose threads would change the bits.
     """
     return np.asarray(np.einsum("in,jn->ij", a, b, optimize=False))
 
@@ -55,7 +55,7 @@ class Smooth(ABC):
 
     @abstractmethod
     def value(self, v: Vector) -> float:
-        """Return f(v), a sum over the entries of v."""
+        """Return f(v), a float, a sum over the entries of v, shape (d,)."""
 
     @abstractmethod
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
@@ -63,62 +63,73 @@ class Smooth(ABC):
 
     @abstractmethod
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal of f's Hessian at v, shape (d,) (an element of the generalised Jacobian at kinks)."""
+        """Return the diagonal of f's Hessian at v, shape (d,).
+
+        At a kink of the gradient, a value from one of its sides.
+        """
 
     def bend(self, v: Vector, steps: Matrix) -> Matrix:
-        """Return steps H steps^T, shape (n_steps, n_steps), H the Hessian of f at v; `steps` has shape (n_steps, d)."""
+        """Return steps H steps^T, shape (n_steps, n_steps), where H is the Hessian of f at v, shape (d,).
+
+        `steps` has shape (n_steps, d), a direction per row.
+        """
         return inner(steps * self.curvature(v), steps)
 
     def shifted(self, v: Vector, near: float) -> tuple[Vector, float]:
-        """Return (u, b): b is the best intercept at the predictions v, and u are the predictions with b, shape (d,).
+        """Return (u, b): the best intercept b, a float, at the predictions v, and the predictions u with b, shape (d,).
 
         f has one value, slope and curvature at u and v, and is quicker to evaluate at u. Here the pair is (v, 0),
-        because f has no intercept; `near` is a guess of b.
+        because f has no intercept; `near` is a guess of b that subclasses start from.
         """
         return v, 0.0
 
     def offset(self, v: Vector, near: float = 0.0) -> float:
-        """Return the intercept b that minimises the loss at predictions v + b; `near` is a guess of b.
+        """Return the intercept b, a float, that minimises the loss at predictions v + b; `near` is a guess of b.
 
         Return 0 if f has no intercept, as here.
         """
         return 0.0
 
     def split(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coefficients, intercept) from a gradient w of f, which is the model split by samples.
+        """Return (coefficients, intercept) from a gradient w of f, (d,), which is the model where nodes hold samples.
 
-        Without an intercept that is (w, 0).
+        Without an intercept, as here, that is (w, 0.0).
         """
         return w, 0.0
 
     def majorant(self, v: Vector) -> Vector:
-        """Return curvatures m, shape (d,), of a quadratic upper bound of f at v.
+        """Return the second derivatives m, shape (d,), of a quadratic upper bound of f at v: 0 <= m tau <= 1.
 
-        f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u.
-
-        m tau is in [0, 1].
+        f(u) <= f(v) + <grad f(v), u - v> + 1/2 sum_j m_j (u_j - v_j)^2 for every u; the gradient of f is
+        1/tau-Lipschitz.
         """
         return np.full(len(v), 1.0 / self.tau)
 
     @abstractmethod
     def prox(self, v: Vector, step: float) -> Vector:
-        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,)."""
+        """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,), for a float step > 0."""
 
     @abstractmethod
     def conjugate(self, w: Vector) -> float:
-        """Return the conjugate f*(w) = sup_v <w, v> - f(v), infinite outside its domain."""
+        """Return the conjugate f*(w) = sup_v <w, v> - f(v), a float, infinite outside its domain; w has shape (d,)."""
 
     @abstractmethod
     def conjugate_subgradient(self, w: Vector) -> Vector:
-        """Return a v whose gradient is w, shape (d,): an element of the subdifferential of f* at w."""
+        """Return a v, (d,), at which the gradient of f is w: an element of the subdifferential of f* at w."""
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds of abs(w_i) on the domain of f*, shape (d,) or (); infinite where there is none."""
+        """Upper bounds of abs(w_i) where the conjugate f*(w) is finite, shape (d,) or ().
+
+        Infinite where there is none.
+        """
         return np.full((), np.inf)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
-        """Return (c0, c1, c2) with f*(s w) <= c0 + c1 s + c2 s^2 for 0 <= s <= 1 (by convexity between 0 and w)."""
+        """Return floats (c0, c1, c2) with f*(s w) <= c0 + c1 s + c2 s^2 for 0 <= s <= 1, f* the conjugate of f.
+
+        They follow from f*(0) and f*(w), w of shape (d,), because f* is convex.
+        """
         at_zero = self.conjugate(np.zeros_like(w))
         return (at_zero, self.conjugate(w) - at_zero, 0.0) if np.isfinite(at_zero) else (np.inf, 0.0, 0.0)
 
@@ -140,22 +151,24 @@ class RowLoss(Smooth):
         self.tau = 1.0 / (self._LARGEST_SECOND_DERIVATIVE * heaviest) if heaviest > 0 else 1.0
 
     def majorant(self, v: Vector) -> Vector:
-        """Return the curvatures of a quadratic upper bound of f, shape (d,).
+        """Return the second derivatives of a quadratic upper bound of f, shape (d,), equal for all v.
 
-        They are the weights c of the rows times the largest second derivative of the loss.
-
-        No smaller ones bound the squared loss and the squared hinge.
+        They are the weights c of the d rows of data times the largest second derivative of the loss. No smaller ones
+        bound the squared loss and the squared hinge.
         """
         return self._LARGEST_SECOND_DERIVATIVE * self.c
 
     def best_offset(self, direction: Vector, v: Vector, near: float) -> float:
-        """Return the b that minimises f(v + b e) for a direction e of shape (d,); `near` is a guess of b."""
+        """Return the b, a float, that minimises f(v + b e) for predictions v and e = `direction`, each (d,).
+
+        `near` is the guess of b to start from.
+        """
         return float(best_shift(self._SHIFT_KIND, self.y, self.c, self.delta, direction, np.ascontiguousarray(v), near))
 
     def _per_weight(self, w: Vector) -> Vector:
-        """Return w / c, shape (d,), c the weights of the rows.
+        """Return w / c, shape (d,), where c are the weights >= 0 of the d rows of data.
 
-        Where c = 0: 0 if w is 0, else infinity with the sign of w.
+        Where c = 0 the entry is 0 if w is 0, else infinity with the sign of w.
         """
         if self._all_weigh:
             return w / self.c
@@ -178,9 +191,10 @@ class Squared(RowLoss):
     _LARGEST_SECOND_DERIVATIVE = 1.0
 
     def best_offset(self, direction: Vector, v: Vector, near: float) -> float:
-        """Return the b that minimises f(v + b e) for a direction e of shape (d,), a weighted mean; 0 without weights.
+        """Return the b, a float, that minimises f(v + b e), e = `direction`; the weighted mean of y - v if e is ones.
 
-        `near` is unused. Sums, not BLAS: equal bits on any number of threads. 0 if all weights are zero.
+        v are predictions and y targets of d rows, shape (d,); `near` is unused. Return 0 if all weights are zero. It is
+        made without BLAS, so with equal bits on any number of threads.
         """
         weight = float((self.c * direction * direction).sum())
         return float((self.c * direction * (self.y - v)).sum()) / weight if weight > 0 else 0.0
@@ -188,7 +202,7 @@ class Squared(RowLoss):
     def value(self, v: Vector) -> float:
         """Return f(v) = sum_i c_i/2 (v_i - y_i)^2.
 
-        y are the targets, and c the weights of the rows, both of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         r = v - self.y
         return 0.5 * weighted_sum(self.c * r, r)
@@ -196,44 +210,41 @@ class Squared(RowLoss):
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """Return the gradient c (v - y) of f at v, shape (d,), written into `out` if given.
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         out = np.subtract(v, self.y, out=out)
         out *= self.c
         return out
 
     def curvature(self, v: Vector) -> Vector:
-        """Return the diagonal c of the Hessian, shape (d,), the same for every v.
-
-        c are the weights of the rows.
-        """
+        """Return the diagonal of the Hessian, shape (d,), for every v the weights c >= 0 of the d rows of data."""
         return self.c
 
     def prox(self, v: Vector, step: float) -> Vector:
         """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): (v + step c y) / (1 + step c).
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return (v + step * self.c * self.y) / (1.0 + step * self.c)
 
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i.
 
-        y are the targets, and c the weights of the rows, both of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return weighted_sum(0.5 * self._per_weight(w) + self.y, w)
 
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient w/c + y of f* at w, shape (d,).
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return self._per_weight(w) + self.y
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), which holds exactly.
 
-        y are the targets, and c the weights of the rows, both of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
@@ -257,14 +268,14 @@ class Logistic(RowLoss):
     def value(self, v: Vector) -> float:
         """Return f(v) = sum_i c_i log(1 + exp(-y_i v_i)).
 
-        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return weighted_sum(self.c, np.logaddexp(0.0, -self.y * v))
 
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """Return the gradient -c y expit(-y v) of f at v, shape (d,), written into `out` if given.
 
-        y are the labels, -1 or 1, and c the weights of the rows.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         out = np.multiply(v, -self.y, out=out)
         expit(out, out=out)
@@ -275,7 +286,7 @@ class Logistic(RowLoss):
     def curvature(self, v: Vector) -> Vector:
         """Return the diagonal c expit(v) expit(-v) of the Hessian at v, shape (d,).
 
-        c are the weights of the rows.
+        c are the weights >= 0 of d rows of data, shape (d,).
         """
         return np.asarray(self.c * expit(v) * expit(-v))  # not p (1 - p), which is 0 from v = 37 on
 
@@ -284,7 +295,7 @@ class Logistic(RowLoss):
 
         The bound is Jaakkola and Jordan's.
 
-        c are the weights of the rows.
+        c are the weights >= 0 of d rows of data, shape (d,).
         """
         z = np.maximum(np.abs(v), 1e-8)
         return self.c * np.minimum(0.5 * np.tanh(0.5 * z) / z, 0.25)
@@ -292,7 +303,7 @@ class Logistic(RowLoss):
     def prox(self, v: Vector, step: float) -> Vector:
         """Return argmin_p f(p) + norm(p - v)^2 / (2 step), shape (d,): -y t, where t + step c expit(t) = -y v.
 
-        y are the labels, -1 or 1, and c the weights of the rows.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return -self.y * logistic_root(step * self.c, -self.y * v)
 
@@ -303,7 +314,7 @@ class Logistic(RowLoss):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i c_i [p ln p + (1-p) ln(1-p)] with p = -y w / c; infinite if a p is outside [0, 1].
 
-        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         p, inside = self._probability(w)
         return weighted_sum(self.c, xlogy(p, p) + xlogy(1.0 - p, 1.0 - p)) if inside else np.inf
@@ -311,16 +322,13 @@ class Logistic(RowLoss):
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient -y logit(p) of f* at w, shape (d,), with p = -y w / c; 0 for rows without weight.
 
-        y are the labels, -1 or 1, and c the weights of the rows.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return np.where(self.c > 0, -self.y * logit(self._probability(w)[0]), 0.0)
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds c_i of abs(w_i) on the domain of f*, shape (d,).
-
-        c are the weights of the rows.
-        """
+        """Upper bounds c_i of abs(w_i) where the conjugate f*(w) is finite, (d,): the weights >= 0 of d rows."""
         return self.c
 
 
@@ -353,7 +361,7 @@ class Huber(RowLoss):
 
         h is Huber's function: r^2/2 for abs(r) <= delta, else delta abs(r) - delta^2/2.
 
-        y are the targets, and c the weights of the rows, both of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         r = np.abs(v - self.y)
         inner = np.minimum(r, self.delta)
@@ -362,7 +370,7 @@ class Huber(RowLoss):
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """Return the gradient c clip(v - y, -delta, delta) of f at v, shape (d,), written into `out` if given.
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         out = np.subtract(v, self.y, out=out)
         np.clip(out, -self.delta, self.delta, out=out)
@@ -372,14 +380,14 @@ class Huber(RowLoss):
     def curvature(self, v: Vector) -> Vector:
         """Return the diagonal of the Hessian at v, shape (d,): c where abs(v - y) <= delta, else 0.
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return np.where(np.abs(v - self.y) <= self.delta, self.c, 0.0)
 
     def majorant(self, v: Vector) -> Vector:
         """Return the curvatures of a quadratic upper bound of f at v, shape (d,): c min(1, delta / abs(v - y)).
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return self.c * (self.delta / np.maximum(np.abs(v - self.y), self.delta))
 
@@ -388,7 +396,7 @@ class Huber(RowLoss):
 
         The minimiser is v - step c clip((v - y) / (1 + step c), -delta, delta).
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         scale = step * self.c
         return v - scale * np.clip((v - self.y) / (1.0 + scale), -self.delta, self.delta)
@@ -396,7 +404,7 @@ class Huber(RowLoss):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i w_i^2/(2 c_i) + w_i y_i; infinite unless abs(w_i) <= c_i delta for all i.
 
-        y are the targets, and c the weights of the rows, both of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         if (np.abs(w) > self.c * self.delta * (1 + OUTSIDE)).any():
             return np.inf
@@ -405,22 +413,22 @@ class Huber(RowLoss):
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient w/c + y of f* at w, shape (d,).
 
-        y are the targets, and c the weights of the rows.
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return self._per_weight(w) + self.y
 
     @property
     def support_bound(self) -> Vector:
-        """Bounds c_i delta of abs(w_i) on the domain of f*, shape (d,).
+        """Upper bounds c_i delta of abs(w_i) where the conjugate f*(w) is finite, shape (d,).
 
-        c are the weights of the rows.
+        c are the weights >= 0 of d rows of data; Huber's loss is linear for errors beyond `delta`.
         """
         return self.c * self.delta
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(2 c_i), exact: the ray is in the domain.
 
-        y are the targets, and c the weights of the rows, both of shape (d,).
+        y are the targets of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return 0.0, weighted_sum(w, self.y), 0.5 * weighted_sum(self._per_weight(w), w)
 
@@ -444,7 +452,7 @@ class SquaredHinge(RowLoss):
     def value(self, v: Vector) -> float:
         """Return f(v) = sum_i c_i max(0, 1 - y_i v_i)^2.
 
-        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         r = np.maximum(1.0 - self.y * v, 0.0)
         return weighted_sum(self.c * r, r)
@@ -452,7 +460,7 @@ class SquaredHinge(RowLoss):
     def gradient(self, v: Vector, out: Vector | None = None) -> Vector:
         """Return the gradient -2 c y max(0, 1 - y v) of f at v, shape (d,), written into `out` if given.
 
-        y are the labels, -1 or 1, and c the weights of the rows.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         out = np.multiply(v, self.y, out=out)
         np.subtract(1.0, out, out=out)
@@ -463,7 +471,7 @@ class SquaredHinge(RowLoss):
     def curvature(self, v: Vector) -> Vector:
         """Return the diagonal of the Hessian at v, shape (d,): 2 c where y v < 1, else 0.
 
-        y are the labels, -1 or 1, and c the weights of the rows.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return np.where(self.y * v < 1.0, 2.0 * self.c, 0.0)
 
@@ -472,7 +480,7 @@ class SquaredHinge(RowLoss):
 
         The minimiser is y (m + 2 step c)/(1 + 2 step c) where m = y v < 1, else v.
 
-        y are the labels, -1 or 1, and c the weights of the rows.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         scale = 2.0 * step * self.c
         m = self.y * v
@@ -481,7 +489,7 @@ class SquaredHinge(RowLoss):
     def conjugate(self, w: Vector) -> float:
         """Return f*(w) = sum_i y_i w_i + w_i^2/(4 c_i); infinite unless y_i w_i <= 0 for all i.
 
-        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         if (self.y * w > 0).any():
             return np.inf
@@ -490,13 +498,13 @@ class SquaredHinge(RowLoss):
     def conjugate_subgradient(self, w: Vector) -> Vector:
         """Return the gradient y + w/(2c) of f* at w, shape (d,).
 
-        y are the labels, -1 or 1, and c the weights of the rows.
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return self.y + 0.5 * self._per_weight(w)
 
     def conjugate_ray(self, w: Vector) -> tuple[float, float, float]:
         """Return (c0, c1, c2) of f*(s w) = s <w, y> + s^2 sum_i w_i^2/(4 c_i), exact: the ray is in the domain.
 
-        y are the labels, -1 or 1, and c the weights of the rows, both of shape (d,).
+        y are the labels, -1 or 1, of d rows of data, and c their weights >= 0, each of shape (d,).
         """
         return 0.0, weighted_sum(w, self.y), 0.25 * weighted_sum(self._per_weight(w), w)

@@ -142,9 +142,9 @@ def _pass(design, task, memory, scratch, node, pass_):
     """Make pass number `pass_` of coordinate descent over one node's units (columns, or groups of them), in place.
 
     Units that sleep are skipped: their variables are at a kink or bound, and the residual has moved too little since to
-    free them. `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch, `node` a NodeView. The pass
-    writes x, the residual, what `memory` knows of sleeping units, and the count of nonzeros visited. Return a bool:
-    whether any variable moved.
+    free them. `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch, `node` a NodeView. The
+    pass writes x, the residual, what `memory` knows of sleeping units, and the count of nonzeros visited. Return a
+    bool: whether any variable moved.
     """
     bounds, norms, table, indptr = design.bounds, design.norms, design.table, design.indptr
     x, wake, k, first, last, q = task.x, memory.wake, node.k, node.first, node.last, node.q
@@ -189,8 +189,8 @@ def _pass(design, task, memory, scratch, node, pass_):
 def _begin(design, task, memory, scratch, k):
     """Return the NodeView of node k (0..n-1), with its residual r_k set to the gradient w_k, for a local solve.
 
-    `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch. The NodeView holds the node's rows of
-    their arrays without copies; the node's entries of the scratch arrays are set too.
+    `design` is a Design, `task` a LocalTask, `memory` a Memory, `scratch` a Scratch. The NodeView holds the node's rows
+    of their arrays without copies; the node's entries of the scratch arrays are set too.
     """
     first, last = design.unit_starts[k], design.unit_starts[k + ONE]
     weighted = task.rows.size > 0
@@ -216,9 +216,9 @@ def _finish(design, task, memory, scratch, node):
     """Add step_k q_k A_k D_k to the estimate of one node, and shorten its update D_k to gamma D_k if gamma is not 1.
 
     D_k is the change of the node's variables x_k in this round, A_k its columns; gamma, step and q are fields of `task`
-    (a LocalTask). q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed from the columns where it is
-    small beside w_k (`LocalTask.afresh`), or where rows without weight hide it from the residual. `design` is a Design,
-    `memory` a Memory, `scratch` a Scratch, `node` a NodeView. Writes task.x and task.estimate; returns nothing.
+    (a LocalTask). q_k A_k D_k is the residual minus w_k, rounded like w_k; or it is recomputed from the columns where
+    it is small beside w_k (`LocalTask.afresh`), or where rows without weight hide it from the residual. `design` is a
+    Design, `memory` a Memory, `scratch` a Scratch, `node` a NodeView. Writes task.x and task.estimate; returns nothing.
     """
     k, w, r, x, before = node.k, node.w, node.r, task.x, scratch.before
     begin, end, out = design.starts[k], design.starts[k + ONE], task.estimate[k]
@@ -271,8 +271,8 @@ def solve_nodes(design, task, memory, scratch):
     """Find an update D_k for every node k that decreases <w_k, A_k D> + q_k/2 norm(A_k D)^2 + g(x_k + D), and apply it.
 
     x_k += gamma D_k and estimate_k += step_k q_k A_k D_k. `design` (a Design) has the columns A_k and the penalty g,
-    `task` (a LocalTask) the other symbols, `memory` (a Memory) the residuals of earlier rounds, `scratch` (a Scratch) room.
-    Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
+    `task` (a LocalTask) the other symbols, `memory` (a Memory) the residuals of earlier rounds, `scratch` (a Scratch)
+    room. Writes task.x, task.estimate, task.theta, task.visited, the memory and the scratch arrays; returns nothing.
     """
     for k in range(np.uint64(design.starts.size) - ONE):
         task.visited[k] = ZERO

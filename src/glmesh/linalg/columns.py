@@ -66,8 +66,8 @@ class Columns:
     def _check_values(self, rows: bool, name: str) -> None:
         """Raise InvalidData for the first value that is NaN, infinite, or so large that its square is not finite.
 
-        The message gives row and column of the value in the user's matrix, called `name`. `rows` says that the columns
-        held here are the rows of the user's matrix.
+        The message gives row and column of the value in the user's matrix, called `name`; `rows` says that this object
+        holds the transpose of that matrix.
         """
         if are_usable(self.data):
             return
@@ -113,7 +113,7 @@ class Columns:
 
     @property
     def _starts(self) -> Indices:
-        """Return the position in `data` of the first entry of each column, for the columns that have any entry."""
+        """Return the position in `data` of the first entry of each column that has any entry, in column order."""
         return self.indptr[:-1][self.counts > 0].astype(np.int64)
 
     def take(self, order: Indices) -> Columns:
@@ -127,7 +127,7 @@ class Columns:
         )
 
     def between(self, begin: int, end: int) -> Columns:
-        """Return the matrix of the columns begin..end-1; values are not copied."""
+        """Return the matrix of the columns begin, ..., end - 1; the values share memory with this matrix."""
         a, b = int(self.indptr[begin]), int(self.indptr[end])
         indices = self.indices if self.dense else self.indices[a:b]
         return Columns(self.d, self.indptr[begin : end + 1] - self.indptr[begin], indices, self.data[a:b], self.dense)
@@ -140,12 +140,15 @@ class Columns:
         return sp.csc_array(parts, shape=(self.d, self.n))
 
     def scale_rows(self, factors: Vector) -> Columns:
-        """Return diag(factors) A; row j is multiplied by factors[j]."""
+        """Return a new matrix, diag(factors) A: row j of this d x n matrix A times factors[j], shape (d,)."""
         data = self.data * (np.tile(factors, self.n) if self.dense else factors[self.indices])
         return Columns(self.d, self.indptr, self.indices, data, self.dense)
 
     def widen(self, d: int) -> Columns:
-        """Return the matrix with zero rows appended at the end, d rows in all; itself if it has d rows already."""
+        """Return the matrix with zero rows appended at the end, so that there are `d` rows.
+
+        Itself if it has d rows already.
+        """
         if d == self.d:
             return self
         if self.dense:
@@ -157,7 +160,7 @@ class Columns:
         return Columns(d, self.indptr, self.indices, self.data, dense=False)
 
     def with_row(self, entry: float) -> Columns:
-        """Return the matrix with one more row at the end, each of whose entries is `entry`."""
+        """Return the matrix with one more row at the end, all of whose entries are the number `entry`."""
         indptr: Unsigned = (self.indptr + np.arange(self.n + 1, dtype=np.uint64)).astype(np.uint64)
         if self.dense:
             wide = np.empty((self.n, self.d + 1))
@@ -172,18 +175,18 @@ class Columns:
         return Columns(self.d + 1, indptr, rows, data, dense=False)
 
     def dot(self, x: Vector) -> Vector:
-        """Return A x, shape (d,)."""
+        """Return A x, shape (d,), for this d x n matrix A and x of shape (n,)."""
         out = np.zeros((1, self.d))
         self.add_product(x, out)
         return np.asarray(out[0])
 
     def add_product(self, x: Vector, out: Matrix) -> None:
-        """Add A x to `out`, of shape (1, d), in place."""
+        """Add A x to `out`, of shape (1, d), in place, for this d x n matrix A and x of shape (n,)."""
         whole = np.array([0, self.n], dtype=np.uint64)
         products(whole, self.indptr, self.indices, self.data, x, ONE_ROW, out)
 
     def transposed_dot(self, w: Vector) -> Vector:
-        """Return A^T w, shape (n,)."""
+        """Return A^T w, shape (n,), for this d x n matrix A and w of shape (d,)."""
         out = np.empty(self.n)
         whole = np.array([0, self.n], dtype=np.uint64)
         transposed_products(whole, self.indptr, self.indices, self.data, ONE_ROW, w[None, :], out)
@@ -208,7 +211,7 @@ class Columns:
         )
 
     def _sparse(self) -> Columns:
-        """Return this matrix with compressed sparse columns; itself if it is not dense."""
+        """Return this matrix in compressed sparse columns: itself, or a copy without zeros if it is dense."""
         return Columns.of(sp.csc_array(self.to_scipy())) if self.dense else self
 
 
@@ -222,9 +225,9 @@ def check_indices(matrix: sp.sparray | sp.spmatrix, name: str) -> None:
 
 
 def _dense(matrix: Data, name: str) -> npt.NDArray[np.float64]:
-    """Return a two-dimensional array of real numbers as float64.
+    """Return `matrix`, two-dimensional and of real numbers, as a float64 array.
 
-    Raise InvalidData, which calls it `name`, for anything else.
+    Raise InvalidData, whose message calls the matrix `name`, for anything else.
     """
     refuse_masks(matrix, name)
     try:

@@ -274,7 +274,7 @@ def hypercube(n: int) -> nx.Graph:
 
 
 def positive_int(n: object, name: str = "n_nodes") -> int:
-    """Return `n` as an int; raise InvalidInput unless it is a positive integer."""
+    """Return `n` as an int; raise InvalidInput, whose message calls it `name`, unless it is a positive integer."""
     return whole_number(n, name, 1, wanted="a positive integer")
 
 

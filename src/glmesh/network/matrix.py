@@ -82,9 +82,10 @@ class Mixing:
 
 
 def assemble(n: int, rows: NDArray[np.intp], cols: NDArray[np.intp], weights: NDArray[np.float64]) -> Mixing:
-    """Return the n x n mixing matrix W with weights[i] at (rows[i], cols[i]), averaged with the transpose.
+    """Return the n x n Mixing matrix W with weights[i] at (rows[i], cols[i]), averaged with the transpose.
 
-    W is exactly symmetric, and its diagonal is 1 minus the sums of the rows. A link that is given once counts half.
+    W is exactly symmetric, and its diagonal is 1 minus the sums of the rows. A link that is given in one direction only
+    counts half.
     """
     half = sp.csr_array((weights / 2, (rows, cols)), shape=(n, n))
     links = (half + half.T).tocoo()
@@ -97,9 +98,9 @@ def assemble(n: int, rows: NDArray[np.intp], cols: NDArray[np.intp], weights: ND
 
 
 def metropolis_weights(links: sp.coo_array) -> Mixing:
-    """Return the mixing matrix with weights 1 / (1 + larger degree of both ends) on the links of an adjacency matrix.
+    """Return the Mixing with weight 1 / (1 + larger degree of both ends) on each link of an adjacency matrix.
 
-    The graph may be disconnected.
+    `links` has shape (K, K) for K nodes; the graph may be disconnected.
     """
     degree = np.bincount(links.row, minlength=links.shape[0])
     weights = 1.0 / (1.0 + np.maximum(degree[links.row], degree[links.col]))

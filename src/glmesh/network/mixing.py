@@ -233,10 +233,10 @@ def from_matrix(matrix: ArrayLike | sp.sparray, graph: nx.Graph | None = None, *
 
 
 def among(mixing: Mixing, members: NDArray[np.bool_], gone: Collection[tuple[int, int]] = ()) -> Mixing:
-    """Return the mixing matrix of the members alone, in ascending order, without the links (a < b) in `gone`.
+    """Return the Mixing of the members alone, in ascending order, without the links (a, b), a < b, in `gone`.
 
-    `members` is a mask of shape (K,). The weights of links that are missing go on the diagonals of their ends. The
-    graph may be disconnected.
+    `members` is a mask of shape (K,) over the K nodes of `mixing`. The weights of links that are missing are added to
+    the diagonal entries of their two ends. The graph may be disconnected.
     """
     links = mixing.matrix.tocoo()
     place = np.cumsum(members) - 1
@@ -248,7 +248,7 @@ def among(mixing: Mixing, members: NDArray[np.bool_], gone: Collection[tuple[int
 
 
 def check_support(mixing: Mixing, graph: nx.Graph) -> None:
-    """Raise InvalidNetwork if W_kl > 0 for some k and l that are not neighbours in the graph."""
+    """Raise InvalidNetwork if the mixing matrix W has W_kl > 0 for k and l that are no neighbours in the graph."""
     allowed = adjacency(graph, mixing.n_nodes)
     stray = (mixing.matrix - mixing.matrix * allowed).tocoo()
     for a, b, weight in zip(stray.row, stray.col, stray.data, strict=True):
@@ -259,9 +259,10 @@ def check_support(mixing: Mixing, graph: nx.Graph) -> None:
 
 
 def _gossip_scale(lowest: float, highest: float, degree: float) -> float:
-    """Return the s for which W = I - sL has the least β and no negative diagonal entry.
+    """Return the scale s, a float, for which W = I - s L has the least β and no negative diagonal entry.
 
-    `lowest` and `highest` are the eigenvalues λ_2 and λ_max of the Laplacian L, `degree` its largest diagonal entry.
+    L is the weighted Laplacian of a graph and β the second largest absolute eigenvalue of W; `lowest` and `highest` are
+    the second smallest and the largest eigenvalue of L, `degree` is the largest diagonal entry of L.
     """
     return min(2.0 / (lowest + highest), 1.0 / degree)
 

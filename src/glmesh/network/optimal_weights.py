@@ -31,23 +31,23 @@ class GraphLaplacian:
         return incidence
 
     def degrees(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the diagonal of the Laplacian of these weights, shape (n,): each node's sum of weights."""
+        """Return the sum of the weights of each node's links, shape (n,), for weights of shape (links,)."""
         both = np.r_[self.tails, self.heads]
         return np.bincount(both, np.r_[weights, weights], minlength=self.n).astype(np.float64)
 
     def laplacian(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the Laplacian L of these weights, shape (n, n)."""
+        """Return the Laplacian of the weights, (n, n): minus a link's weight off the diagonal, rows that sum to 0."""
         matrix = np.diag(self.degrees(weights))
         matrix[self.tails, self.heads] = matrix[self.heads, self.tails] = -weights
         return matrix
 
     def ends(self, weights: NDArray[np.float64]) -> tuple[float, float]:
-        """Return (λ_2, λ_max), the second smallest and the largest eigenvalue of the Laplacian of these weights."""
+        """Return the second smallest and the largest eigenvalue of the Laplacian of the weights, shape (links,)."""
         spectrum = np.linalg.eigvalsh(self.laplacian(weights))
         return float(spectrum[1]), float(spectrum[-1])
 
     def ratio(self, weights: NDArray[np.float64]) -> float:
-        """Return λ_2/λ_max of the Laplacian L of these weights, in (0, 1].
+        """Return λ_2/λ_max in (0, 1], the second smallest over the largest eigenvalue of the weights' Laplacian.
 
         Gossip with momentum is faster where it is larger.
         """
@@ -55,11 +55,12 @@ class GraphLaplacian:
         return lowest / highest
 
     def best(self, weights: NDArray[np.float64], cap: int = 200) -> NDArray[np.float64]:
-        """Return weights (links,) that maximise λ_2(L) subject to λ_max(L) <= 1, L their Laplacian.
+        """Return the weights, shape (links,), that maximise λ_2(L) subject to λ_max(L) <= 1, L their Laplacian.
 
-        At most `cap` Newton steps are made on the barrier -τt - log det(L - t) - log det(1 - L) - Σ log w, where t
-        bounds λ_2 from below. Its minimum is within ν/τ of the optimum, with ν = 2(n - 1) + links, and far from zero
-        weights: none is below about _CLOSE/(2ν).
+        λ_2 is the second smallest eigenvalue, λ_max the largest; `weights` is where the search starts. At most `cap`
+        Newton steps are made on the barrier -τt - log det(L - t) - log det(1 - L) - Σ log w, where t bounds λ_2 from
+        below. Its minimum is within ν/τ of the optimum, with ν = 2(n - 1) + links, and far from zero weights: none is
+        below about _CLOSE/(2ν).
         """
         lowest, highest = self.ends(weights)
         point = np.append(weights, lowest / 2.0) / (2.0 * highest)
@@ -84,19 +85,18 @@ class GraphLaplacian:
         return point[:-1]
 
     def _slacks(self, point: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (L - t I, I - L), both (n, n), for point = (weights, t), L the Laplacian of the weights.
+        """Return (L - t I, I - L), two arrays of shape (n, n), for point = (weights, t), shape (links + 1,).
 
-        On the constant vectors, where L is zero, both are made the identity.
+        L is the Laplacian of the weights; on constant vectors, where L is zero, both arrays are made the identity.
         """
         laplacian, t, mean = self.laplacian(point[:-1]), point[-1], 1.0 / self.n
         return laplacian - t * np.eye(self.n) + (1.0 + t) * mean, np.eye(self.n) - laplacian
 
     def _barrier(self, point: NDArray[np.float64], tau: float) -> float:
-        """Return the barrier -tau t - log det(L - t) - log det(1 - L) - sum log w, L the Laplacian of w, a float.
+        """Return -tau t - log det(L - t) - log det(1 - L) - sum log w, a float, for point = (w, t), shape (links + 1,).
 
-        `point` is (w, t), of links + 1 entries.
-
-        Determinants are those on vectors of mean zero. The value is infinite where a logarithm is not defined.
+        L is the Laplacian of the weights w, and determinants are those on vectors of mean zero. The value is infinite
+        where a logarithm is not defined.
         """
         if point.min() <= 0.0:
             return np.inf
@@ -107,7 +107,10 @@ class GraphLaplacian:
         return float(-tau * point[-1] - 2.0 * np.log(roots).sum() - np.log(point[:-1]).sum())
 
     def _derivatives(self, point: NDArray[np.float64], tau: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the gradient (links + 1,) and Hessian (links + 1, links + 1) of `_barrier` at point = (w, t)."""
+        """Return the gradient, (links + 1,), and Hessian, (links + 1, links + 1), of `_barrier` at (weights, t).
+
+        `tau` > 0 is the factor of t in the barrier.
+        """
         weights, a = point[:-1], self.incidence
         below, above = (np.linalg.inv(slack) for slack in self._slacks(point))
         at_below, at_above = a.T @ (below @ a), a.T @ (above @ a)
@@ -120,9 +123,10 @@ class GraphLaplacian:
         return np.append(slopes, below.trace() - 1.0 - tau), hessian
 
     def _step_length(self, point: NDArray[np.float64], step: NDArray[np.float64], slope: float, tau: float) -> float:
-        """Return the first s of 1, 1/2, 1/4, ... for which point + s step lowers `_barrier` enough; 0 if none of 40.
+        """Return the first s of 1, 1/2, 1/4, ... for which `_barrier` falls enough from `point` to point + s step.
 
-        Enough is a tenth of s times `slope`, the derivative of the barrier along `step`.
+        Enough is a tenth of s times `slope`, the derivative of the barrier along `step`; both arrays have shape (links
+        + 1,). Return 0 if none of 40 is enough.
         """
         before = self._barrier(point, tau)
         lengths = (0.5**halvings for halvings in range(40))

@@ -110,9 +110,9 @@ def erdos_renyi(n: int, probability: float | None = None, seed: int = 0) -> nx.G
 
 
 def _first_connected(n: int, draw: Callable[[random.Random], nx.Graph], seed: int, advice: str) -> nx.Graph:
-    """Return the first connected graph of at most `_DRAWS` calls of `draw`, each with a random stream of its own.
+    """Return the first connected graph that `draw` returns; each of at most `_DRAWS` calls has a random stream.
 
-    Raise InvalidNetwork, which ends with `advice`, if none is connected.
+    `seed` seeds the streams. If no graph is connected, raise InvalidNetwork, whose message ends with `advice`.
     """
     for attempt in range(_DRAWS):
         drawn = draw(random.Random(f"{seed}/{attempt}"))

@@ -57,10 +57,10 @@ def absolute_eigenvalue(matrix: sp.csr_array, lambda2: float, dense_limit: int =
 
 
 def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT) -> float:
-    """Return σ_max(P - 11ᵀ/K) of the product P of all mixing matrices `factors`, the first one applied first.
+    """Return σ_max(P - 11ᵀ/K) <= 1, a float, of the product P of the K x K mixing matrices `factors`.
 
-    That largest singular value, at most 1, is the factor by which these exchanges in a row shrink the distance from the
-    mean. Up to `dense_limit` nodes it is computed densely.
+    That largest singular value is the factor by which these exchanges in a row shrink the distance from the mean. Up to
+    `dense_limit` nodes it is computed densely.
     """
     n = factors[0].shape[0]
     if n <= dense_limit:
@@ -79,9 +79,10 @@ def product_beta(factors: Sequence[sp.csr_array], dense_limit: int = DENSE_LIMIT
 
 
 def laplacian_bound(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> float:
-    """Return an upper bound of 1 - λ_K, the largest eigenvalue of I - W; at most Gershgorin's 2 max(1 - W_kk).
+    """Return an upper bound of 1 - λ_K, the largest eigenvalue of I - W for a K x K mixing matrix W.
 
-    Exact up to rounding for small matrices, up to a thousandth for large ones; 0 where I - W = 0.
+    It is at most Gershgorin's 2 max(1 - W_kk), exact up to rounding for at most `dense_limit` nodes, up to a thousandth
+    for more, and 0 where I - W = 0.
     """
     n, bound = matrix.shape[0], 2.0 * (1.0 - float(matrix.diagonal().min()))
     if bound <= 0.0:  # one node, or an exchange without messages
@@ -102,8 +103,9 @@ def laplacian_bound(matrix: sp.csr_array, dense_limit: int = DENSE_LIMIT) -> flo
 def consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE_LIMIT) -> float:
     """Return a proven lower bound of 1 - λ_2, about a thousandth below it; 0 for a disconnected graph.
 
-    `lambda2` is λ_2, the second largest eigenvalue of W, up to an error that need not be known: it is corrected by its
-    proven error, and where the proof fails, 4 min W_kl / (K diameter) remains.
+    λ_2 is the second largest eigenvalue of the K x K mixing matrix W; `lambda2` is its value up to an error that need
+    not be known: it is corrected by its proven error, and where the proof fails, 4 min W_kl / (K diameter) remains. Up
+    to `dense_limit` nodes all eigenvalues are computed.
     """
     n = matrix.shape[0]
     if n == 1:
@@ -121,11 +123,11 @@ def consensus_gap(matrix: sp.csr_array, lambda2: float, dense_limit: int = DENSE
 
 
 def proven_gap(matrix: sp.csr_array, gap: float) -> float:
-    """Return `gap` less rounding if the second largest eigenvalue λ_2 of the matrix W is proven to be <= 1 - gap.
+    """Return `gap` less rounding, if the second largest eigenvalue of the mixing matrix W is proven to be <= 1 - gap.
 
-    Otherwise 0. A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1
-    - gap) I - W = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1.
-    The factors are exact for a matrix that is off by a few r eps abs(L) abs(U), with r the longest row of L, and no
+    Else 0. A Lanczos residual shows that *an* eigenvalue is near, not that none is above. Sylvester's law does: (1 -
+    gap) I - W = L D Lᵀ has as many negative pivots as W has eigenvalues above 1 - gap, and one of them is λ_1 = 1. The
+    factors are exact for a matrix that is off by a few r eps abs(L) abs(U), with r the longest row of L, and no
     eigenvalue moves by more than that.
     """
     try:
@@ -140,7 +142,7 @@ def proven_gap(matrix: sp.csr_array, gap: float) -> float:
 
 
 def is_averaging(matrix: sp.csr_array) -> bool:
-    """Return whether W = 11ᵀ/K up to rounding: one exchange makes all nodes' values equal to their mean.
+    """Return whether the K x K matrix W is 11ᵀ/K up to rounding: an exchange makes all values their mean.
 
     All eigenvalues of W but the largest are then 0, as ‖W - 11ᵀ/K‖ bounds them.
     """
@@ -198,6 +200,9 @@ def _smallest_laplacian(matrix: sp.csr_array, start: NDArray[np.float64]) -> flo
 
 
 def _factor(matrix: sp.csr_array, shift: float) -> splinalg.SuperLU:
-    """Return the sparse factors L and U of shift I - W, without pivoting: U's diagonal has the signs of D in L D Lᵀ."""
+    """Return the sparse factors L and U of shift I - W, W the mixing matrix, without pivoting.
+
+    The diagonal of U has the signs of D in shift I - W = L D Lᵀ.
+    """
     shifted = (sp.diags_array(np.full(matrix.shape[0], shift)) - matrix).tocsc()
     return splinalg.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -54,6 +54,7 @@ class Clock:
     """Virtual clocks of n nodes, in seconds, which advance as nodes compute, wait and exchange messages."""
 
     def __init__(self, network: Network, n: int) -> None:
+        """Set the clocks of n nodes to 0; `network` is the model of speeds, latency and bandwidth."""
         self.network = network
         speeds = np.atleast_1d(np.asarray(network.nonzeros_per_second, dtype=np.float64))
         if len(speeds) not in (1, n):
@@ -63,9 +64,9 @@ class Clock:
         self._sent: Vector = np.zeros(n)  # [s] at which a node's link is free again
 
     def compute(self, nonzeros: Vector) -> None:
-        """Advance node k's clock by the seconds in which it works through nonzeros[k] entries of data.
+        """Advance the clock of each node k by the seconds in which it works through nonzeros[k] nonzeros of its data.
 
-        `nonzeros` is (n,).
+        `nonzeros` has shape (n,) for n nodes.
         """
         self.times = self.times + nonzeros / self.speeds
 
@@ -87,7 +88,7 @@ class Clock:
         self.times = arrivals
 
     def state(self) -> list[Vector]:
-        """Return [times of the nodes, times at which their links are free again], both (n,), in virtual seconds."""
+        """Return [time of each node, time at which its links are free again], two arrays (n,), in virtual seconds."""
         return [self.times, self._sent]
 
     def restore(self, state: list[Vector]) -> None:

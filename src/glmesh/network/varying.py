@@ -130,7 +130,10 @@ def _unreached_node(matrices: Sequence[sp.csr_array]) -> int | None:
 
 
 def _check_connects(matrices: Sequence[sp.csr_array], window: int | None = None) -> None:
-    """Raise InvalidNetwork if the sequence does not connect all nodes, or not within each `window` of exchanges."""
+    """Raise InvalidNetwork if the sequence does not connect all nodes, or not within each `window` of exchanges.
+
+    `matrices` are mixing matrices, one per exchange, repeated for ever; None checks all of them together only.
+    """
     period = len(matrices)
     never = _unreached_node(matrices)
     if never is not None:

@@ -14,10 +14,7 @@ R = TypeVar("R")
 
 @cache
 def _controller() -> Any:
-    """Return threadpoolctl's controller of the BLAS libraries that this process has loaded.
-
-    Finding them takes milliseconds.
-    """
+    """Return threadpoolctl's controller of the BLAS libraries that this process has loaded, made once per process."""
     return ThreadpoolController()
 
 

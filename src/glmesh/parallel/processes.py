@@ -28,20 +28,25 @@ class ProcessGroup:
     simulates = True  # whether the network is simulated within this process
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """Return the ids of the nodes of each block that this process hosts: at most `n_blocks` ascending arrays."""
+        """Return a list of at most `n_blocks` ascending arrays of ids: the nodes of each block that this process hosts.
+
+        All processes together host the nodes 0, ..., n_nodes - 1; a block is a group of nodes that are computed
+        together.
+        """
         return [part for part in np.array_split(np.arange(n_nodes), n_blocks) if len(part)]
 
     def exchange(self, mixing: Mixing, local_blocks: list[Indices]) -> Any:
-        """Return the transport to the nodes of other processes; None if this process hosts all nodes.
+        """Return the transport that carries messages to the nodes of other processes.
 
-        local_blocks[i] are the ids of the nodes of this process's block i.
+        None if this process hosts all nodes. local_blocks[i] are the ids of the nodes of this process's block i;
+        `mixing` tells which nodes are neighbours.
         """
         return None
 
     def refuse(self, *, network: Network | None, plan: Plan) -> None:
-        """Raise InvalidInput for a virtual clock (`network`) or fault plan that these processes do not support.
+        """Raise InvalidInput if these processes do not support a virtual clock (`network`, or None) or fault plan.
 
-        A single process supports all.
+        A single process, as here, supports both.
         """
 
     def hurry(self, seconds: float = math.inf) -> None:
@@ -51,48 +56,58 @@ class ProcessGroup:
         """
 
     def all_gather(self, parts: Sequence[T]) -> list[T]:
-        """All-gather: return the list of the entries of all processes, in node order.
+        """All-gather: return the list of the entries of all processes, in node order, at every process.
 
-        `parts` are this process's entries.
+        `parts` are this process's entries: one per block of nodes that it hosts.
         """
         return list(parts)
 
     def all_gather_rows(self, parts: Sequence[npt.NDArray[D]]) -> npt.NDArray[D]:
-        """All-gather of arrays: return the rows of all blocks of all processes, concatenated in node order."""
+        """All-gather of arrays: return, at every process, the rows of all blocks concatenated in node order.
+
+        `parts` has an array for each block of nodes that this process hosts.
+        """
         return np.concatenate(list(parts))
 
     def gather(self, parts: list[T]) -> list[T] | None:
-        """Gather: return the list of the entries of all processes, in node order, at rank 0; None at other ranks."""
+        """Gather: return the list of the entries of all processes, in node order, at rank 0; None at other ranks.
+
+        `parts` are this process's entries: one per block of nodes that it hosts.
+        """
         return parts
 
     def scatter(self, parts: list[T] | None) -> list[T]:
-        """Scatter: return the entries of `parts` that belong to this process, one per block.
+        """Scatter: return the entries of `parts` that belong to this process, one per block of nodes that it hosts.
 
-        `parts` is read at rank 0 only.
+        `parts`, one entry per block in node order, is read at rank 0 only; other ranks give None.
         """
         assert parts is not None
         return parts
 
     def broadcast(self, value: T) -> T:
-        """Broadcast: return the `value` of rank 0."""
+        """Broadcast: return, at all processes, the `value` that rank 0 gave."""
         return value
 
     def all_to_all(self, parts: list[T]) -> list[T]:
-        """All-to-all: send parts[j] to rank j; return what each rank sent here, in rank order."""
+        """All-to-all: send parts[j] to rank j; return the list of what each rank sent to this one, in rank order."""
         return parts
 
     def any(self, flag: bool) -> bool:
-        """All-reduce with logical or: return whether the flag of any process is set."""
+        """All-reduce with logical or: return, at all processes, whether the flag of any process is true."""
         return flag
 
     def fold_in(self, carry: Vector) -> Vector:
-        """Begin this rank's step of a fold over ranks: return `carry` at rank 0, else the vector passed on to here."""
+        """Begin this rank's turn in a computation that passes a vector from rank to rank, in order: return that vector.
+
+        Rank 0 returns `carry`, where the computation starts; every other rank waits for what the rank before it passed
+        on.
+        """
         return carry
 
     def fold_out(self, carry: Vector) -> Vector:
-        """End this rank's step of a fold over ranks: pass the vector `carry` on to the next rank.
+        """End this rank's turn in a computation that passes a vector from rank to rank: pass `carry` to the next.
 
-        Return the `carry` of the last rank, at all ranks.
+        Return, at all ranks, the `carry` of the last rank.
         """
         return carry
 

@@ -23,9 +23,10 @@ class ThreadPool:
         self.map: Callable[..., Iterator[Any]] = map if self._pool is None else self._pool.map
 
     def spans(self, work: Sequence[float] | Indices | Vector) -> list[slice]:
-        """Return at most `n_jobs` contiguous ranges of nodes that share the sum of `work` (one entry per node) evenly.
+        """Return at most `n_jobs` slices of consecutive nodes that divide the sum of `work` as evenly as possible.
 
-        Where there is no work, one range holds all nodes.
+        `work` has an estimate of the work of each node, in any unit of measure. Where it sums to zero, one slice holds
+        all nodes.
         """
         if self._pool is None:
             return [slice(0, len(work))]

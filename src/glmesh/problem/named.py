@@ -21,7 +21,7 @@ Offers = Mapping[str, Contract]
 
 
 def named_matrix(X: Data, name: str) -> tuple[Data, Names]:
-    """Return (X, names of its columns); names is None if X is no data frame, or its columns are not named by texts.
+    """Return (X, names of its columns), names being a tuple of texts or None: X is no data frame, or has other names.
 
     A data frame becomes a float64 array, anything else is returned as it is. InvalidData names the column of a data
     frame that is doubled or holds text, a missing value or infinity; `name` is what messages call X.
@@ -71,9 +71,10 @@ def is_missing(value: object) -> bool:
 
 
 def check_finite(X: SampleMatrix, name: str, names: Sequence[str] | None) -> None:
-    """Raise InvalidData with row and column of the first value of a matrix `name` that cannot be used.
+    """Raise InvalidData with row and column of the first value of a matrix that is NaN, infinite or too large.
 
-    That is NaN, infinity, or a value whose square is not finite.
+    Too large is a value whose square is not finite. `name` is what the message calls the matrix, `names` are the names
+    of its columns, None if they have none.
     """
     if are_usable(X.data if sp.issparse(X) else X):
         return
@@ -110,10 +111,10 @@ def check_known(values: object, name: str) -> None:
 
 
 def check_rows(parts: Sequence[tuple[object, object]], split: str) -> None:
-    """Raise InvalidData if row names that belong together are in different orders; parts[k] is (X_k, y_k).
+    """Raise InvalidData if row names that belong together are in different orders; parts[k] is (X_k, y_k) of node k.
 
-    Compared are X_k with y_k and, split by features, X_k with X_0. Row names are the index of a pandas object; objects
-    without, or with other row names, go by position.
+    Compared are X_k with y_k and, if `split` is "features", X_k with X_0. Row names are the index of a pandas object;
+    objects without, or with other row names, go by position.
     """
     for k, (X, y) in enumerate(parts):
         _refuse_permuted(X, y, f"y of part {k}", f"X of part {k}")
@@ -145,11 +146,12 @@ def target_name(y: object) -> str:
 
 
 def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split: str) -> list[tuple[Data, Names]]:
-    """Return a list of (X_k, names of its columns), a pair per part, with columns in the order of the first part.
+    """Return a list of (X_k, names of its columns), a pair per node, with columns in the order of the first node's.
 
-    Split by features each part has columns of its own, whose names must be distinct over the parts. Mismatch names the
-    parts that do not fit, and lists the names of both sides; `targets` are the names of y_k, "" without. Parts none of
-    which has names are returned as they are.
+    `parts` holds such pairs as the nodes have them; names are None where columns have none. If `split` is "features"
+    each node has columns of its own, whose names must be distinct over the nodes. Mismatch names the nodes whose
+    columns do not fit, and lists the names of both sides; `targets` are the names of the nodes' targets, "" without.
+    Matrices none of which has names are returned as they are.
     """
     if not any(names for _, names in parts):
         return list(parts)
@@ -163,11 +165,11 @@ def in_order(parts: Sequence[tuple[Data, Names]], targets: Sequence[str], split:
 
 
 def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dict[str, Contract]:
-    """Return {"part k": contract that part k would keep}.
+    """Return {"part k": Contract that the data of node k would keep by itself}.
 
-    columns[k] are the names of the columns of part k, None without; targets[k] is the name of y_k, "" without. A target
-    that is computed from a column keeps that column's name, which says nothing of the target; where one does, or has no
-    name, no offer names its target.
+    columns[k] are the names of the columns of node k's data, None without; targets[k] is the name of its targets, ""
+    without. A target that is computed from a column keeps that column's name, which says nothing of the target; where
+    one does, or has no name, no contract names its target.
     """
     features = {name for names in columns for name in names or ()}
     known = all(name and name not in features for name in targets)
@@ -182,7 +184,7 @@ def _offers(columns: Sequence[Names], targets: Sequence[str], split: str) -> dic
 
 
 def _refuse_shared(columns: Sequence[tuple[str, ...]]) -> None:
-    """Raise Mismatch if a column name occurs in two parts; columns[k] are the names of the columns of part k."""
+    """Raise Mismatch if a column name occurs at two nodes; columns[k] are the names of the columns of node k."""
     homes: dict[str, int] = {}
     for k, names in enumerate(columns):
         for name in names:
@@ -205,10 +207,10 @@ def arranged(X: Data, names: Names, wanted: Names) -> Data:
 
 
 def check_labels(labels: Sequence[Sequence[object] | Array], advice: str) -> None:
-    """Raise Mismatch if the parts' labels do not fit each other; labels[k] are the distinct labels of part k.
+    """Raise Mismatch if the nodes' class labels do not fit each other; labels[k] are the distinct labels of node k.
 
-    A part may lack a class. Of more than two labels in all, each must be held by more than half of the parts that have
-    samples; the parts with other labels are named. `advice` says what would do.
+    A node may lack a class. Of more than two labels in all, each must be held by more than half of the nodes that have
+    samples; the message names the nodes with other labels, and ends with the remedy `advice`.
     """
     held = {
         f"part {k}": tuple(float(one) if isinstance(one, int | float) else str(one) for one in np.asarray(own).tolist())
@@ -227,9 +229,10 @@ def check_labels(labels: Sequence[Sequence[object] | Array], advice: str) -> Non
 
 
 def refuse(offers: Offers, advice: str, *, classifies: bool = False) -> None:
-    """Raise Mismatch if the offers, {part: contract that it would keep}, do not agree; the message names the odd parts.
+    """Raise Mismatch if the contracts `offers`, {part of the data: Contract it would keep}, do not agree.
 
-    `advice` is the remedy that the message ends with; with `classifies` the labels are compared too.
+    The message names the odd parts and ends with the remedy `advice`; with `classifies` the class labels are compared
+    too.
     """
     culprits = agree(offers, classifies=classifies, advice=advice).culprits if offers else {}
     if culprits:

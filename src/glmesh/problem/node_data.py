@@ -24,7 +24,10 @@ from glmesh.validation import LARGEST, are_usable, unusable
 
 @dataclass(frozen=True, eq=False)
 class CompositeObjective:
-    """An objective f(Ax) + g(x): the columns of A, all or those of one node, with the functions f and g."""
+    """An objective f(Ax) + g(x): the columns of A (all, or those of one node) with the functions f and g.
+
+    `columns` is A of shape (d, n), `f` a smooth function of d numbers, `g` a separable function of n numbers.
+    """
 
     columns: Columns  # A, or A_k: (d, n)
     f: Smooth  # smooth part, a function of d numbers
@@ -47,6 +50,10 @@ class NodeData:
         where: str = "",
         names: Names = None,
     ) -> None:
+        """Check and store the data of a node: X, targets y and sample weights, None for weights 1.
+
+        `spec` says loss, penalty and split; `where` names the node in messages, `names` its features (None: unnamed).
+        """
         self.spec = spec
         self.where = where
         X, own = named_matrix(X, f"X{where}")
@@ -57,9 +64,10 @@ class NodeData:
         self._set_targets(y, sample_weight)
 
     def _set_targets(self, y: ArrayLike | None, sample_weight: ArrayLike | None) -> None:
-        """Set `y` and `weight`, both of shape (m,); weights are 1 if `sample_weight` is None.
+        """Set the attributes `y` and `weight`, both of shape (m,) for m samples.
 
-        Raise InvalidData for another length, for values that are not finite, and for negative weights.
+        Weights are 1 if `sample_weight` is None. Raise InvalidData for another length, for values that are not finite,
+        and for negative weights.
         """
         where = self.where
         self.y = _vector(y, f"y{where}")
@@ -81,7 +89,10 @@ class NodeData:
     def restored(
         spec: ProblemSpec, columns: Columns, y: Vector, weight: Vector, where: str, names: Names = None
     ) -> NodeData:
-        """Return a NodeData of these columns, targets and weights, which were checked earlier, without a check."""
+        """Return a NodeData of these columns, targets and weights, which were checked earlier, without a check.
+
+        `where` names the node in messages; `names` are those of the features, None if they have none.
+        """
         data = NodeData.__new__(NodeData)
         data.spec, data.columns, data.y, data.weight, data.where = spec, columns, y, weight, where
         data.names = None if names is None else tuple(names)
@@ -99,9 +110,9 @@ class NodeData:
         return new
 
     def summary(self) -> DataSummary:
-        """Return the DataSummary that the other nodes must know: width of the data, range of y, sum of weights.
+        """Return the DataSummary that the other nodes must know: width of the data, range of targets, sum of weights.
 
-        Split by features, where all nodes must have equal y and weights, also a digest of them.
+        Split by features, where all nodes must have equal targets and weights, it also has a digest of them.
         """
         if self.spec.split == "samples":
             return DataSummary.of(self.p, self.y, self.weight)
@@ -133,9 +144,10 @@ class NodeData:
         return NodeData.restored(self.spec, columns, labels, weights, self.where, self.names)
 
     def _in_order(self, X: Data, name: str) -> tuple[Data, Names]:
-        """Return (X, names of its columns); split by samples, with the columns put in the order of this data's names.
+        """Return (X, names of its columns) for new data X.
 
-        names is None if X has none. Messages call X `name`.
+        Split by samples, with columns in the order of this data's names. The names are a tuple of texts, None if X has
+        none. Messages call X `name`.
         """
         X, names = named_matrix(X, name)
         if not (names and self.names and self.spec.split == "samples"):
@@ -144,7 +156,10 @@ class NodeData:
         return fit_features(DataTable(name, np.asarray(X), names), contract).table.X, self.names
 
     def shrunk(self, kept: Indices) -> NodeData:
-        """Return this data with only the columns (samples or features, by the split) `kept`, in that order."""
+        """Return this data with only the samples (or, split by features, the features) `kept`, in that order.
+
+        `kept` holds their indices.
+        """
         by_samples = self.spec.split == "samples"
         rows = kept if by_samples else slice(None)
         names = self.names if by_samples or self.names is None else tuple(self.names[k] for k in kept)
@@ -201,10 +216,10 @@ class NodeData:
             )
 
     def matrix(self, summary: DataSummary) -> Columns:
-        """Return the columns of A that are held here, shape (d, n); `summary` is the merged summary of all nodes' data.
+        """Return the columns of A that are held here, shape (d, n): features of d samples, or samples of d features.
 
-        They are the data's columns, scaled by roots of weights (by features), or with a row for the intercept (by
-        samples).
+        They are the data's columns, scaled by roots of weights (split by features), or with a row for the intercept
+        (split by samples). `summary` is the merged DataSummary of all nodes' data.
         """
         if self.spec.split == "features":
             return self.columns if self._root is None else self.columns.scale_rows(self._root)
@@ -213,18 +228,19 @@ class NodeData:
 
     @property
     def _root(self) -> Vector | None:
-        """Square roots of the sample weights, shape (m,), by which the rows of a weighted squared loss are scaled.
+        """Square roots of the m sample weights, shape (m,), by which the rows of A are scaled for the squared loss.
 
-        Then tau = 1 whatever the weights. None where all weights are 1, or the loss is not the squared one.
+        Then the gradient of f has the Lipschitz constant 1 whatever the weights. None where all weights are 1, or the
+        loss is not the squared one.
         """
         weighted = self.spec.loss.scales_rows and (self.weight != 1.0).any()
         return np.sqrt(self.weight) if weighted else None
 
     def _intercept_entry(self, summary: DataSummary) -> float:
-        """Return the number that every sample has in the row of A for the intercept (split by samples).
+        """Return the number, a float, that every sample has in the row of A for the intercept (split by samples).
 
-        With that number the anchor holds the intercept a tenth as much as the losses do. `summary` is that of all
-        nodes' data.
+        With that number the pull that holds the intercept near its anchor is a tenth as strong as the losses. `summary`
+        is the merged DataSummary of all nodes' data.
         """
         spread = summary.y_max - summary.y_min
         slopes_only = not self.spec.loss.classifies and not self.spec.loss.is_curved
@@ -287,7 +303,10 @@ def _vector(values: Data, name: str) -> Vector:
 
 
 def _signs(y: Vector, low: float, high: float, loss: str, where: str) -> Vector:
-    """Return y with -1 for the label `low` and +1 for the label `high`; raise InvalidData for any other label."""
+    """Return y, shape (m,), with -1 for the label `low` and +1 for the label `high`.
+
+    Raise InvalidData for any other label; the message names the loss and the node (`where`).
+    """
     if not low < high:
         raise InvalidData(f"y holds one class only ({high:g}); the {loss} loss needs two")
     strange = (y != low) & (y != high)

@@ -31,7 +31,7 @@ class Partition:
         return len(self.starts) - 1
 
     def columns_of(self, node: int) -> Indices:
-        """Return the columns that a node holds, as indices into the user's matrix, in the node's order."""
+        """Return the columns that a node holds, as indices into the user's matrix, in the order that the node has."""
         return self.order[self.starts[node] : self.starts[node + 1]]
 
     def to_user(self, values: Vector) -> Vector:

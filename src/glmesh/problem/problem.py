@@ -248,8 +248,8 @@ class Problem:
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
         """Return the CompositeObjective f(Ax) + g(x) over the columns of one node.
 
-        `own` are their indices in the user's order. `summary` is the merged summary of all nodes' data where data is
-        apart; None: the data is pooled.
+        `own` are the indices of those columns in the user's matrix. `summary` is the merged DataSummary of all nodes
+        where data was given per node; None: the data is pooled.
         """
         if summary is None:
             whole = self.composite
@@ -258,9 +258,10 @@ class Problem:
         return held if order is None else CompositeObjective(held.columns.take(order), held.f, held.g.take(order))
 
     def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
-        """Return the functions (f, g) of f(Ax) + g(x) over the columns `own` of one node, without making the matrix.
+        """Return the functions (f, g) of f(Ax) + g(x) over the columns `own` of one node, without making the matrix A.
 
-        `summary` is the merged summary of all nodes' data where data is apart; None: the data is pooled.
+        `own` are the indices of those columns in the user's matrix. `summary` is the merged DataSummary of all nodes
+        where data was given per node; None: the data is pooled.
         """
         if summary is None:
             return self.composite.f, self.composite.g.take(own)
@@ -269,17 +270,20 @@ class Problem:
         return f, g if order is None else g.take(order)
 
     def _order(self, own: Indices) -> Indices | None:
-        """Return the permutation that puts a node's stored columns in the order `own`; None if it is the identity."""
+        """Return the permutation that puts a node's stored columns in the order `own`; None if it is the identity.
+
+        `own` are the indices of the node's columns in the user's matrix.
+        """
         order = own - own.min(initial=self.n)
         return None if np.array_equal(order, np.arange(len(order))) else order
 
     def node_data(self, node: int, own: Indices) -> NodeData:
-        """Return the data of one node, whose columns have the indices `own` in the user's order."""
+        """Return the NodeData of one node, whose columns have the indices `own` in the user's matrix."""
         return self.parts[0].shrunk(own) if self.pooled else self.parts[node]
 
     @property
     def summary(self) -> DataSummary:
-        """DataSummary of all nodes' data, merged: width, range of y, sample weights."""
+        """DataSummary of all nodes' data, merged: width of the data, range of the targets, sum of weights."""
         return DataSummary.merge([part.summary() for part in self.parts])
 
     @property
@@ -308,10 +312,10 @@ class Problem:
         sample_weight: ArrayLike | None = None,
         penalty: Separable | None = None,
     ) -> Problem:
-        """Return a new Problem with more columns at the end of part number `part`, a node's or the pooled data.
+        """Return a new Problem with more columns at the end of the data of node `part` (0 for pooled data).
 
-        X holds new columns of X split by features, new rows split by samples; y and sample_weight are those of new
-        samples. `penalty` is that of new features, before alpha; None: that of the old ones.
+        Split by features X holds new features, split by samples new rows; y and sample_weight are those of new samples.
+        `penalty` is that of new features, before it is multiplied by alpha; None: that of the old ones.
         """
         before = self.parts[part]
         after = before.grown(X, y, sample_weight)
@@ -328,14 +332,14 @@ class Problem:
             raise InvalidData(f"new labels hold {strange[0]:g}; the classes are {classes[0]:g}, {classes[1]:g}")
 
     def shrunk(self, part: int, kept: Indices) -> Problem:
-        """Return a new Problem in which part number `part` keeps only its columns with the indices `kept`."""
+        """Return a new Problem in which node `part` (0 for pooled data) keeps only the columns with indices `kept`."""
         new = self._with(part, self.parts[part].shrunk(kept), self.spec.shrunk_penalty(part, kept))
         if new.n == 0:
             raise InvalidInput("no column would be left")
         return new
 
     def _with(self, part: int, data: NodeData, penalty: Separable) -> Problem:
-        """Return a new Problem with other data and another penalty in part number `part`; this one does not change."""
+        """Return a new Problem in which node `part` (0 for pooled data) has the NodeData `data` and another penalty."""
         spec = self.spec.with_penalty(part, penalty, None if self.pooled else len(self.parts))
         parts = [(data if k == part else other).with_spec(spec) for k, other in enumerate(self.parts)]
         new = Problem(spec, parts, self.pooled)
@@ -432,7 +436,7 @@ class Problem:
         return x.copy(), f.offset(shared)
 
     def model_of(self, w: Vector) -> tuple[Vector, float]:
-        """Return (coefficients (p,), intercept) of a gradient w of f, which is the model split by samples."""
+        """Return (coefficients (p,), intercept) from a gradient w of f, (d,), which is the model split by samples."""
         return self.composite.f.split(w)
 
     def objective(self, coef: Vector, intercept: float = 0.0) -> float:
@@ -476,7 +480,10 @@ class Problem:
         return True
 
     def in_common(self) -> dict[str, object]:
-        """Return {name: value} of what all processes of a run must have equal: shapes, feature names, and the data."""
+        """Return {name: value} of what all processes of a run must hold alike: shapes, feature names, and the data.
+
+        Processes compare it to refuse runs on different data.
+        """
         shapes = [(part.columns.d, part.columns.n) for part in self.parts]
         return {
             "parts": len(shapes),

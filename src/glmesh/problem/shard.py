@@ -21,9 +21,10 @@ from glmesh.types import Indices, Vector
 
 
 class Shard(Problem):
-    """A pooled problem of which this process holds the columns of the nodes first, first + 1, ... only.
+    """A problem on pooled data of which this process holds the columns of the nodes first, first + 1, ... only.
 
-    `summary` is that of the data of all processes; `dealt` is the partition of all columns over all nodes.
+    `data` are those columns; `summary` is the merged DataSummary of all processes; `dealt` is the Partition of all
+    columns over all nodes.
     """
 
     def __init__(self, data: NodeData, summary: DataSummary, dealt: Partition, first: int) -> None:
@@ -56,12 +57,12 @@ class Shard(Problem):
         return self._summary
 
     def _place(self, node: int) -> tuple[int, int]:
-        """Return (begin, end) of a node's columns among the columns that this process holds."""
+        """Return (begin, end), the positions of a node's columns among those of this process, end excluded."""
         starts = self.dealt.starts
         return int(starts[node] - starts[self.first]), int(starts[node + 1] - starts[self.first])
 
     def node_composite(self, node: int, own: Indices, summary: DataSummary | None) -> CompositeObjective:
-        """Return the CompositeObjective f(Ax) + g(x) over the columns of a node of this process.
+        """Return the CompositeObjective f(Ax) + g(x) over the columns of one node that this process hosts.
 
         `own` and `summary` are not read.
         """
@@ -69,7 +70,10 @@ class Shard(Problem):
         return CompositeObjective(self.composite.columns.between(a, b), *self.node_functions(node, own, summary))
 
     def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
-        """Return the functions (f, g) over the columns of a node of this process; `own` and `summary` are not read."""
+        """Return the functions (f, g) of f(Ax) + g(x) over the columns of one node that this process hosts.
+
+        `own` and `summary` are not read.
+        """
         return self.composite.f, self.composite.g.take(np.arange(*self._place(node)))
 
     def node_data(self, node: int, own: Indices) -> NodeData:

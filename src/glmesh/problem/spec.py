@@ -21,8 +21,8 @@ SPLITS: tuple[Split, ...] = ("samples", "features")
 class ProblemSpec:
     """Loss, penalty and split of a problem, without its data; `of` refuses what no method can minimise.
 
-    Split by samples, a penalty without L2 part has no form f(Ax) + g(x): `require_form` refuses it for methods that
-    need the form.
+    `split` is "features" or "samples": what a node holds of the data. Split by samples, a penalty without a quadratic
+    term has no form f(Ax) + g(x) with smooth f: `require_form` refuses it for methods that need the form.
     """
 
     loss: Loss
@@ -98,7 +98,10 @@ class ProblemSpec:
         return replace(self, penalty=penalty)
 
     def row_l2(self) -> float:
-        """Return the factor l2 of half the squares for which the intercept's row of A is scaled, split by samples."""
+        """Return the factor l2 of a quadratic term l2/2 c^2 for which the intercept's row of A is scaled, a float.
+
+        It is used split by samples only, where an intercept is one more coefficient c.
+        """
         l2 = self.penalty_of(None).strong_convexity if self.intercept_l2 is None else self.intercept_l2
         return l2 if np.isfinite(l2) else 1.0
 
@@ -113,9 +116,9 @@ class ProblemSpec:
         return replace(self, alpha=float(alpha), penalty=self.penalty.scaled(factor), intercept_l2=row_l2)
 
     def grown_penalty(self, node: int, penalty: Separable | None, n: int, more: int) -> Separable:
-        """Return the penalty of a node's n old columns and `more` new ones behind them.
+        """Return the penalty of a node's `n` old columns and `more` new ones behind them.
 
-        `penalty` is that of the new columns, before alpha; None: that of the old ones.
+        `penalty` is that of the new columns, before it is multiplied by alpha; None: that of the old ones.
         """
         old = self.penalty_of(node)
         if penalty is not None and (self.split == "samples" or type(penalty) is not type(old)):
@@ -137,7 +140,7 @@ class ProblemSpec:
     def shrunk_penalty(self, node: int, kept: Indices) -> Separable:
         """Return the penalty of a node that keeps only its columns with the indices `kept`.
 
-        InvalidInput if that cuts a group.
+        Raise InvalidInput if a group of the penalty would be cut.
         """
         penalty = self.penalty_of(node)
         if self.split == "samples":
@@ -218,6 +221,9 @@ def refusals(
 
 
 def shorter(allowed: Sequence[Split], n_samples: int, n_features: int) -> Split:
-    """Return the allowed split with the shorter messages: by samples a number per feature, by features per sample."""
+    """Return the allowed split with the shorter messages: "samples" if features are fewer than samples.
+
+    Nodes that hold samples exchange a number per feature, nodes that hold features a number per sample.
+    """
     first: Split = "samples" if n_features < n_samples else "features"
     return first if first in allowed else allowed[0]

@@ -102,7 +102,7 @@ class Window:
         return self.start <= round and (self.end is None or round < self.end)
 
     def for_good(self, round: int) -> bool:
-        """Return whether the window has begun by this round and never ends."""
+        """Return whether the window has begun by this round, a number, and never ends."""
         return self.end is None and self.covers(round)
 
 
@@ -166,9 +166,10 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave(Join):
-    """A node that is a member no more from `round` on.
+    """A node that is no member from `round` on.
 
-    With "freeze" its share A_k x_k stays counted, with "reset" it is lost.
+    With `model` "freeze" its share A_k x_k (its columns times its variables) stays in the sum over all nodes, with
+    "reset" it is lost.
     """
 
     model: FailureModel = "freeze"
@@ -227,7 +228,10 @@ def read_entry(kind: type[Entry], data: object, at: str) -> Entry:
 
 
 def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T:
-    """Return read(value); if that raises InvalidInput, raise one whose message begins with the place and the key."""
+    """Return read(value); if that raises InvalidInput, raise one whose message begins with `place` and `key`.
+
+    `place` says where in a fault plan the value stands, `key` is its key there.
+    """
     try:
         return read(value)
     except InvalidInput as error:
@@ -235,7 +239,10 @@ def keyed(place: str, key: str, read: Callable[[object], T], value: object) -> T
 
 
 def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str) -> None:
-    """Raise InvalidInput for the first key of `data` that is not in `known`; the message names a similar known key."""
+    """Raise InvalidInput for the first key of `data` that is not in `known`; the message names a similar known key.
+
+    `place` says where in a fault plan the data stand.
+    """
     names = list(known)
     for key in data:
         if key in names:
@@ -246,13 +253,13 @@ def refuse_unknown(data: Mapping[str, object], known: Iterable[str], place: str)
 
 
 def stated(entry: "DataclassInstance") -> dict[str, object]:
-    """Return {name in a plan: value} for the fields of a dataclass whose values differ from their defaults."""
+    """Return {key in a plan: value} for the fields of a dataclass whose values differ from their defaults."""
     stated = (field for field in fields(entry) if getattr(entry, field.name) != field.default)
     return {_KEYS.get(field.name, field.name): getattr(entry, field.name) for field in stated}
 
 
 def plain(value: object) -> object:
-    """Return an entry of a plan as a dict of its stated fields, a tuple as a list, others as they are; recursively."""
+    """Return a plan's entry as plain data: dataclasses as dicts of changed fields, tuples as lists, recursively."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(inner) for key, inner in stated(value).items()}
     return [plain(item) for item in value] if isinstance(value, tuple) else value

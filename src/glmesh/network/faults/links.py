@@ -16,14 +16,20 @@ def message_ends(senders: ArrayLike, receivers: ArrayLike) -> tuple[Indices, Ind
 
 
 def among(low: Indices, high: Indices, links: Iterable[tuple[int, int]]) -> Flags:
-    """Return a flag per pair low[i] < high[i], true if it is one of `links`, which are given in either order."""
+    """Return an array of booleans, True where the pair (low[i], high[i]), low[i] < high[i], is one of `links`.
+
+    The links are pairs of nodes, given in either order.
+    """
     listed = np.sort(np.array(list(links), dtype=np.int64).reshape(-1, 2), axis=1)
     width = 1 + max(int(high.max(initial=0)), int(listed.max(initial=0)))
     return np.isin(low * width + high, listed[:, 0] * width + listed[:, 1])
 
 
 def neighbours_of(links: Iterable[Collection[int]]) -> dict[int, set[int]]:
-    """Return {node: set of its neighbours}, a defaultdict: a node without links has the empty set."""
+    """Return {node: set of its neighbours} for links given as pairs of nodes.
+
+    A node without links has the empty set.
+    """
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in links:
         neighbours[a].add(b)

@@ -257,7 +257,7 @@ class Plan:
         return up
 
     def gone(self, round: int, links: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Return the links (a < b) that have failed for good by this round, one way or both."""
+        """Return the links, pairs (a, b) with a < b, that have failed for good by this round, one way or both."""
         failed = {tuple(sorted(entry.between)) for entry in self.link if entry.for_good(round)}
         sides = [entry.sides() for entry in self.partition if entry.for_good(round)]
         return {(a, b) for a, b in links if (a, b) in failed or any(side.get(a) != side.get(b) for side in sides)}
@@ -269,9 +269,10 @@ class Plan:
         return sorted({0, *(entry.round for entry in self.join + self.leave), *starts})
 
     def lost(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Flags:
-        """Return a mask, true for each message senders[i] -> receivers[i] of this exchange that is lost on its way.
+        """Return an array of booleans, True where the message senders[i] -> receivers[i] is lost on its way.
 
-        An answer is a message of its own.
+        `exchange` and `round` are the numbers, from 0, of the exchange and of its round. The reply to a message is a
+        message of its own.
         """
         source, target = message_ends(senders, receivers)
         lost = np.zeros(source.shape, dtype=np.bool_)
@@ -285,7 +286,8 @@ class Plan:
     def copies(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
         """Return how many times, 1 or 2, each message senders[i] -> receivers[i] arrives, as an int array.
 
-        Whether the message is lost is not looked at.
+        `exchange` and `round` are the numbers, from 0, of the exchange and of its round. Whether the message is lost is
+        not looked at.
         """
         source, target = message_ends(senders, receivers)
         copies = np.ones(source.shape, dtype=np.int64)
@@ -296,7 +298,8 @@ class Plan:
     def lateness(self, exchange: int, round: int, senders: ArrayLike, receivers: ArrayLike) -> Indices:
         """Return by how many exchanges each message senders[i] -> receivers[i] is late, as an int array: 0, or 1 to 3.
 
-        Whether the message is lost is not looked at; 1, 2 and 3 have equal chances.
+        `exchange` and `round` are the numbers, from 0, of the exchange and of its round. Whether the message is lost is
+        not looked at; 1, 2 and 3 have equal chances.
         """
         source, target = message_ends(senders, receivers)
         late = np.zeros(source.shape, dtype=np.int64)
@@ -307,9 +310,10 @@ class Plan:
         return late
 
     def theta(self, round: int, n_nodes: int) -> Vector:
-        """Return the local accuracy Theta at which each straggler stops in this round, shape (n_nodes,).
+        """Return the local accuracy at which each slow node stops its local solve in this round, shape (n_nodes,).
 
-        If several entries of the plan name a node, the largest; NaN for nodes to which the plan gives no accuracy.
+        It is the fraction, 0 to 1, of the possible decrease that is left: 1 makes no progress. If several entries of
+        the plan name a node, the largest; NaN for nodes to which the plan gives no accuracy.
         """
         theta = np.full(n_nodes, np.nan)
         for entry in self.straggler:
@@ -339,10 +343,10 @@ class Plan:
         return away & self.members(round, n_nodes)
 
     def _draws(self, kind: str, when: int, round: int, *ids: Indices) -> Iterator[tuple[Random, Vector]]:
-        """Yield (entry, numbers) for each Random entry of the plan that covers the round and has this `kind` of fault.
+        """Yield (entry, numbers) for each entry of `Plan.random` whose window covers the round, for one kind of fault.
 
-        `numbers` are uniform in [0, 1), one per entry of `ids`: nodes, or the two ends of links or messages. `when` is
-        the number of the round or exchange.
+        `kind` names the fault, `when` is the number of the round or exchange. `numbers` are uniform in [0, 1), one per
+        entry of the arrays `ids`: nodes, or the two ends of links or messages.
         """
         for index, phase in enumerate(self.random):
             if getattr(phase, kind) > 0 and phase.covers(round):
@@ -425,9 +429,9 @@ def _plan(data: Mapping[str, object]) -> Plan:
 
 
 def _uniform(*parts: int | Indices) -> Vector:
-    """Return numbers in [0, 1), a hash of each tuple of whole numbers in `parts`, broadcast to one shape.
+    """Return floats in [0, 1), a hash of each tuple of whole numbers in `parts`, broadcast to one shape.
 
-    The hash is splitmix64's finaliser, chained over the parts.
+    Equal tuples give equal numbers. The hash is splitmix64's finaliser, chained over the parts.
     """
     state = np.zeros((), dtype=np.uint64)
     with np.errstate(over="ignore"):
