@@ -44,10 +44,11 @@ _PERIOD, _PATIENCE = 10, 0.02
 
 
 class BoundTerms(NamedTuple):
-    """Terms of node k, at one round, of the bound of the duality gap: summed over all nodes (`limit`: minimised).
+    """Numbers of one node k that, summed over nodes (`limit`: minimised), bound the duality gap of a round.
 
-    u_i = -a_i.w_k for each column a_i of the node; xhat_i is a subgradient of g_i* at u_i; s in [0, 1] scales the dual
-    point; the radius bounds the distance of w_k from the certified dual point w.
+    x_k are its variables, v_k its estimate of Ax, w_k = grad f(v_k); u_i = -a_i.w_k for each column a_i of the node;
+    xhat_i is a subgradient of the conjugate g_i* at u_i; s in [0, 1] scales the dual point; the radius bounds the
+    distance of w_k from the certified dual point w.
     """
 
     f: float  # f(v_k)
@@ -66,9 +67,9 @@ class BoundTerms(NamedTuple):
 
 
 class NodePoint(NamedTuple):
-    """State (x_k, v_k, w_k) of node k at one round, and how far it is from the neighbours' weighted mean.
+    """State of node k at one round: variables x_k, estimate v_k of Ax, gradient w_k, distances to neighbours.
 
-    The squared distances of v_k and of w_k are given.
+    `spread_v` and `spread_w` are the squared distances of v_k and w_k from the neighbours' weighted means.
     """
 
     x: Vector  # (columns of the node,) x_k
@@ -83,11 +84,12 @@ _LOCAL_GAP = len(BoundTerms._fields)  # column of a record with the local gap of
 
 
 def node_record(block: Block, k: int, at: NodePoint, radius: float, *, by_samples: bool) -> BoundTerms:
-    """Return the BoundTerms of the k-th hosted node: its terms of the bound of the duality gap.
+    """Return the BoundTerms of the k-th hosted node: its numbers in the bound of the duality gap.
 
-    `at` is the node's point: x_k, v_k, w_k, and how far v and w spread over its neighbours. `radius` bounds the
-    distance of w_k from the one dual point w that is certified for all nodes; if it is infinite, as in a first record,
-    terms that depend on it are infinite, and the next radius follows from the spreads.
+    `at` is the node's variables, estimate and gradient w_k, and how far these spread over its neighbours. `radius`
+    bounds the distance of w_k from the one dual point w that is certified for all nodes; if it is infinite, as in a
+    first record, numbers that depend on it are infinite, and the next radius follows from the spreads. `by_samples`:
+    nodes hold samples.
     """
     g, columns = block.terms[k], block.node_columns(k)
     common = (*block.f.conjugate_ray(at.w), at.spread_v, at.spread_w)
@@ -127,7 +129,10 @@ def _remainder(g: Separable, u: Vector, moves: Vector, conjugates: Vector, peak:
 
 
 class BoundSetting(NamedTuple):
-    """Constants that `bound` needs beside the totals of the nodes' BoundTerms: K, 1 - lambda_2, tau, and the split."""
+    """Constants that `bound` needs beside sums of BoundTerms: number of members, spectral gap, tau, split.
+
+    `consensus_gap` bounds 1 - lambda_2 of the mixing matrix from below; the gradient of f is 1/tau-Lipschitz.
+    """
 
     n_nodes: int  # K, the number of members
     consensus_gap: float  # lower bound of 1 - lambda_2 of the mixing matrix
@@ -136,10 +141,11 @@ class BoundSetting(NamedTuple):
 
 
 def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -> tuple[Certificate, float]:
-    """Return (Certificate, radius of the next record) from the totals over all nodes of the BoundTerms of one round.
+    """Return (Certificate, radius of the next record) from the sums over all nodes of the BoundTerms of one round.
 
-    `totals` has 13 numbers, in the order of `BoundTerms`. `radius` is the smallest that a record of the round was made
-    with. The certificate's bound is absolute, and infinite if it would need a larger radius.
+    `totals` has 13 numbers, in the order of `BoundTerms`. `radius`, the assumed distance of any node's gradient from
+    the mean of all, is the smallest that a record of the round was made with. The certificate's bound is absolute, and
+    infinite if it would need a larger radius.
     """
     r, (n_nodes, consensus_gap, tau, by_samples) = BoundTerms(*totals.tolist()), setting
     delta_w, delta_v = np.sqrt(r.spread_w) / consensus_gap, np.sqrt(r.spread_v) / consensus_gap
@@ -175,7 +181,10 @@ def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -
 
 @dataclass
 class CertifierState:
-    """State of a `Certifier`: the records under way, and the newest certificate with the x and v that it is about."""
+    """State of a `Certifier`: records under way, and the newest certificate with the state that it is about.
+
+    A record is what a node tells of the round that a certificate is about; x are variables, v estimates of Ax.
+    """
 
     latest: Shared[Certificate | None] = None  # the newest complete certificate
     x: PerColumn[Vector | None] = None  # (columns,) variables that `latest` is about
@@ -189,7 +198,7 @@ class CertifierState:
 
 
 class CertifiedState(Protocol):
-    """Protocol: attributes that a method's state must have for a `Certifier` to certify it."""
+    """Protocol: what a method's state must have for a `Certifier` to certify it, such as variables and round."""
 
     x: Vector  # (columns,)
     round: int
@@ -216,6 +225,10 @@ class Certifier:
     """
 
     def __init__(self, block: Block, *, by_samples: bool, tol: float | None = None) -> None:
+        """Prepare to certify the nodes of `block`; `by_samples`: they hold samples instead of features.
+
+        `tol` is the relative gap aimed at, so that nodes whose part is done may skip work; None: nobody skips.
+        """
         self.block = block
         self.by_samples = by_samples
         self.tol = tol
@@ -229,9 +242,9 @@ class Certifier:
     def attend(self, rounds: Rounds, state: CertifiedState, curvature: Callable[[], Vector]) -> Rounds:
         """Make one round of a method, given as its generator, and add records to the messages of its first exchange.
 
-        In a round of exact sums every exchange carries records. `curvature` returns q_k = sigma'/tau of the hosted
-        nodes' subproblems, shape (n_hosted,). The wrapped generator is sent halos without the records. A generator:
-        yields each Outbox to exchange, and is sent the Halo that came back.
+        In a round of exact sums every exchange carries records. `curvature` returns the curvature q_k = sigma'/tau of
+        each hosted node's subproblem, shape (n_hosted,). The wrapped generator is sent halos without the records. A
+        generator: yields each Outbox to exchange, is sent the Halo that came back, and returns nothing.
         """
         sums, halo, first = state.sums_exactly, None, True
         while True:
@@ -264,9 +277,9 @@ class Certifier:
     def _begin_if_due(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> None:
         """Make a record of the present state per node and begin to gather them, if it is time for a new certificate.
 
-        Does nothing while records are under way, or if the last ones are recent. `v`, shape (n_hosted, d), are the
-        estimates that the neighbours were sent; without vectors in the halo all v_k are equal. `q` are the curvatures
-        sigma'/tau of the subproblems, shape (n_hosted,).
+        Does nothing while records are under way, or if the last ones are recent. `halo` is what the neighbours sent;
+        `v`, shape (n_hosted, d), are the estimates that they were sent; without vectors in the halo all estimates are
+        equal. `q` are the curvatures sigma'/tau of the subproblems, shape (n_hosted,).
         """
         per_round = exchanges_per_sum(self.block.info, self.block.d) if state.sums_exactly else 1
         since = per_round * (state.round - self.state.round)  # [exchanges]
@@ -279,11 +292,11 @@ class Certifier:
             self._conclude_if_complete()
 
     def _records(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> Matrix:
-        """Return the record of each hosted node, shape (n_hosted, 14): its `BoundTerms`, then its local gap.
+        """Return the record of each hosted node, shape (n_hosted, 14): its 13 `BoundTerms`, then its local gap.
 
-        The local gap is an upper bound of the decrease that the node's own subproblem allows. `v` and `q` are those of
-        `_begin_if_due`. Once there is a certificate, also sets the radius around w_k within which a node may skip its
-        subproblem.
+        The local gap is an upper bound of the decrease that the node's own subproblem allows. `halo` is what the
+        neighbours sent, `v` the estimates of Ax, shape (n_hosted, d), `q` the curvatures of the subproblems, shape
+        (n_hosted,). Once there is a certificate, also sets the radius within which a node may skip its subproblem.
         """
         block, vectors = self.block, halo.vectors
         gradients: dict[int, Vector] = {}

@@ -27,12 +27,13 @@ def observe(
     conserved: bool = True,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> Measures:
-    """Return objective, value, H, absolute duality gap and consensus violation at the variables xs and estimates vs.
+    """Return Measures (objective, duality gap, consensus violation) at the variables xs and estimates vs of Ax.
 
     xs and vs have one array per block of this process; nodes of other processes are included. `constant`, shape (d,),
-    is the sum of the shares of nodes that left and stay counted in Ax; None: there are none. `conserved` False: a lost
-    message may have moved the mean of all v_k away from Ax; G_H is then no bound, and the gap has f(Ax) instead of the
-    mean of f(v_k). Sums go over nodes in ascending order, so their bits do not depend on how nodes are grouped.
+    is the part of Ax of nodes that left and stay counted; None: there is none. `conserved` False: a lost message may
+    have moved the mean of all estimates away from Ax; the duality gap of H is then no bound, and f(Ax) takes the place
+    of the mean of f(v_k). `by_samples`: nodes hold samples. Sums go over nodes in ascending order, so their bits do not
+    depend on how nodes are grouped.
     """
     f = blocks[0].f
     shared = product(blocks, xs, processes)
@@ -64,7 +65,10 @@ def observe(
 
 
 class _Means(NamedTuple):
-    """Means over all nodes k: of v_k, of w_k = grad f(v_k), of f(v_k), of <v_k, w_k>, and of <v_k - Ax, w_k>."""
+    """Means over all nodes k: of their estimates v_k of Ax, gradients w_k = grad f(v_k), and of f(v_k), <v_k, w_k>.
+
+    `apart` is the mean of <v_k - Ax, w_k>.
+    """
 
     w: Vector  # (d,) mean of w_k
     v: Vector  # (d,) mean of v_k
@@ -74,9 +78,9 @@ class _Means(NamedTuple):
 
 
 def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup) -> _Means:
-    """Return the means over the nodes of all processes at their estimates; `vs` has the v_k of each block here.
+    """Return the means over the nodes of all processes at their estimates; `vs` has those of each block here.
 
-    `shared` is Ax, shape (d,).
+    `shared` is Ax, shape (d,); `f` is the smooth part of the objective.
     """
     n_nodes, d = sum(processes.all_gather([len(v) for v in vs])), len(shared)
     carry = processes.fold_in(np.zeros(2 * d + 3))
@@ -90,15 +94,18 @@ def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup)
 
 
 def _sum_of_values(blocks: list[Block], xs: list[Vector], processes: ProcessGroup) -> float:
-    """Return g(x), the separable part of the objective, of all blocks of all processes; xs has the x of each block."""
+    """Return g(x), the separable part of the objective, of all blocks of all processes, a float.
+
+    xs has the variables of each block of this process.
+    """
     return float(processes.all_gather_rows([b.g.values(x) for b, x in zip(blocks, xs, strict=True)]).sum())
 
 
 def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
     """Return the variables of each block, shape (n_columns,), scaled so that those of all nodes sum up to zero.
 
-    All positive entries are multiplied by one factor of at most 1, or all negative ones, whichever weigh more. g stays
-    finite, because its bounds include zero.
+    xs are the variables before. All positive entries are multiplied by one factor of at most 1, or all negative ones,
+    whichever weigh more. The penalty stays finite, because its bounds include zero.
     """
     x = processes.all_gather_rows(xs)
     above, below = float(x[x > 0].sum()), float(-x[x < 0].sum())
@@ -109,10 +116,11 @@ def _balanced(xs: list[Vector], processes: ProcessGroup) -> list[Vector]:
 def _scaled_dual(
     blocks: list[Block], vs: list[Matrix], us: list[Vector], offset: float, processes: ProcessGroup
 ) -> float:
-    """Return the negative dual objective (1/K) sum f*(s w_k) + g*(-s A^T mean w) at the best feasible s in [0, 1].
+    """Return the negative dual objective (1/K) sum f*(s w_k) + g*(-s A^T w), a float, at the best s in [0, 1].
 
-    Infinite if no s is feasible; the largest s if f* is not quadratic. `vs` are the v_k and `us` = -A^T mean w of
-    each block, `offset` = <constant, mean w>.
+    w_k = grad f(v_k) for the estimates v_k of K nodes, w is their mean. Infinite if no s is feasible; if f* is not
+    quadratic, at the largest feasible s. `vs` are the estimates and `us` = -A^T w of each block; `offset` is the inner
+    product of w with the part of Ax of nodes that left.
     """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
@@ -132,7 +140,7 @@ def _scaled_dual(
 
 
 def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -> float:
-    """Return g*(u), the conjugate of the separable part, summed over all blocks and processes.
+    """Return g*(u), a float: the conjugate of the separable part of the objective over all blocks and processes.
 
     `us` has the u of each block, shape (n_columns,).
     """
@@ -140,7 +148,7 @@ def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -
 
 
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
-    """Return Ax, shape (d,), of the variables xs of each block here and in other processes.
+    """Return Ax, shape (d,), from the variables xs of each block here and in other processes.
 
     Columns are added up one after the other in the order of nodes, so the bits do not depend on the grouping.
     """
@@ -152,9 +160,9 @@ def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SIN
 
 
 def best_scale(ray: Vector, limit: float) -> float:
-    """Return the s that minimises c0 + c1 s + c2 s^2 over 0 <= s <= limit, ray = (c0, c1, c2).
+    """Return the s, a float, that minimises c0 + c1 s + c2 s^2 over 0 <= s <= limit, ray = (c0, c1, c2).
 
-    Returns `limit` if c2 is not positive.
+    Return `limit` if c2 is not positive.
     """
     _, c1, c2 = ray
     return float(np.clip(-c1 / (2 * c2), 0.0, limit)) if c2 > 0 else limit

@@ -39,8 +39,8 @@ ROW_WIDTH = RECORD_WIDTH + len(Guard._fields)  # numbers of a row: BoundTerms, t
 class CertificateRecord:
     """Part of a message between neighbours that make a certificate, a proven bound of the duality gap of round T.
 
-    Says which data of round T the sender has, and carries the rows, estimate s_k = v_k / K and flow that the receiver
-    seems to lack.
+    It says which data of round T the sender has, and carries what the receiver seems to lack: rows of numbers of nodes,
+    the sender's estimate s_k = v_k / K, and its flow over the link.
     """
 
     round: int  # T, the round that the certificate is about
@@ -63,7 +63,7 @@ class CertificateRecord:
         return 25 + (self.known.bit_length() + 7) // 8 + rows + vectors
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the record as bytes: the fields, `known` as ceil(K/8) bytes, the rows and the vectors."""
+        """Return the record as bytes: the fields, `known` as ceil(K/8) bytes for K nodes, the rows and the vectors."""
         flags = sum(1 << place for place, name in enumerate(_STATES) if getattr(self, name))
         flags |= _VECTOR * (self.vector is not None) | _FLOW * (self.flow is not None)
         body: list[Buffer] = [_FIELDS.pack(self.round, *self.end, flags, len(self.rows))]

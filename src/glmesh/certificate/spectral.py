@@ -18,9 +18,9 @@ class SpectralGaps:
         self._newest: tuple[tuple[bytes, set[tuple[int, int]]] | None, float] = (None, 0.0)
 
     def __call__(self, view: MembershipView, round: int) -> float:
-        """Return a lower bound of 1 - lambda_2 of the mixing among the view's members; 0 if they are not connected.
+        """Return a lower bound of 1 - lambda_2 of the mixing matrix among the members in `view`; 0 if not connected.
 
-        Links that failed for good by `round` do not count.
+        lambda_2 is the second largest eigenvalue. Links that failed for good by `round` do not count.
         """
         members, gone = view.flags, self._plan.gone(round, self._links)
         newest = self._newest  # threads share this object

@@ -49,9 +49,10 @@ class FlowState(CertifiedState, Protocol):
 
 @dataclass
 class RoundSnapshot:
-    """Node k's x_k, s_k and link versions in round T, which a certificate is about, and data of T received since.
+    """What one node noted of its state in round T, which a certificate is about, and the data of T received since.
 
-    s_k = v_k / K is the estimate in units of a share. Dictionaries have an entry per neighbour, `rows` one per node.
+    x are its variables; s_k = v_k / K is its estimate of Ax over the number of nodes. Dictionaries have an entry per
+    neighbour, `rows` one per node.
     """
 
     round: int  # T, the round that the certificate is about
@@ -84,26 +85,26 @@ class RoundSnapshot:
         self.certificate = certificate
 
     def take_offer(self, peer: int, offer: Offer | None, attempt: int) -> None:
-        """Store neighbour `peer`'s s_l, and version and digest of its end of the link, from its offer of round T.
+        """Store neighbour `peer`'s vector s, and version and digest of its end of the link, from its offer.
 
-        Does nothing if the offer is None, has no vector (a HELLO), or belongs to another attempt than `attempt`.
+        Does nothing if the offer is None, has no vector (a HELLO), or belongs to another attempt than number `attempt`.
         """
         if offer is not None and offer.attempt == attempt and offer.vector is not None:
             self.their_ends[peer] = (offer.version, offer.digest)
             self.offered[peer] = offer.vector
 
     def behind(self, peer: int) -> bool:
-        """Return whether neighbour `peer`'s end of the link had a higher version in round T than the own end.
+        """Return whether neighbour `peer`'s end of the link had a newer flow in round T than the own end.
 
         The own flow is then outdated, and the neighbour's needed to correct it. False while its end is not known.
         """
         return peer in self.their_ends and self.their_ends[peer][0] > self.ends[peer][0]
 
     def reconcile(self, neighbours: list[int]) -> None:
-        """Correct s_k for links whose two ends had different flows in round T, and set `reconciled`.
+        """Correct this node's s for links whose two ends had different flows in round T, and set `reconciled`.
 
-        After that the flows of every link cancel, so the sum of all s_k is the sum of all shares. Does nothing until
-        the other ends of the links to all `neighbours` are known.
+        After that the flows of every link cancel, so the sum of s over all nodes is that of A_k x_k. Does nothing until
+        the other ends of the links to all `neighbours` (ids) are known.
         """
         if self.reconciled or not all(peer in self.ends and peer in self.their_ends for peer in neighbours):
             return
@@ -121,10 +122,10 @@ class RoundSnapshot:
         self.reconciled = True
 
     def record_for(self, peer: int, *, with_s: bool) -> CertificateRecord:
-        """Return the record about round T for neighbour `peer`, with the rows, s_k and flow that it seems to lack.
+        """Return the CertificateRecord about round T for neighbour `peer`, with what it seems to lack.
 
-        Before the first record from `peer`, s_k goes along only if `with_s`: offers under momentum carry the estimate
-        of another point.
+        That may be rows of numbers of nodes, this node's vector s and the flow over the link. Before the first record
+        from `peer`, s goes along only if `with_s`: offers under momentum carry the estimate of another point.
         """
         heard = self.heard.get(peer)
         record = CertificateRecord(
@@ -165,7 +166,7 @@ class RoundSnapshot:
 
 @dataclass
 class AsyncCertifierState:
-    """State of an `AsyncCertifier`: snapshots of the hosted nodes, from which certificates are made, and radii."""
+    """State of an `AsyncCertifier`: the hosted nodes' snapshots of rounds, for certificates, and radii."""
 
     snapshots: PerNode[list[RoundSnapshot | None]]  # one per node, of the newest T; None: not taken, or discarded
     last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate
@@ -190,6 +191,12 @@ class AsyncCertifier:
         tol: float | None,
         extrapolates: bool,
     ) -> None:
+        """Prepare to certify the nodes of `block`; `by_samples`: they hold samples instead of features.
+
+        `gap_of` (membership view, round) returns a lower bound of the spectral gap of the mixing among members; `tol`
+        is the relative gap aimed at, None: no node skips work; `extrapolates`: the method sends estimates of
+        extrapolated points.
+        """
         self.block = block
         self.by_samples = by_samples
         self.gap_of = gap_of  # lower bound of 1 - lambda_2 of the mixing among the members of a view, in a round
@@ -203,8 +210,8 @@ class AsyncCertifier:
     def attend(self, rounds: Rounds, state: FlowState, curvature: Callable[[], Vector]) -> Rounds:
         """Make one round of a method, given as its generator, and add a CertificateRecord to each of its messages.
 
-        `curvature` returns q_k = sigma'/tau of the hosted nodes' subproblems, shape (n_hosted,). A generator: yields
-        each Outbox to exchange, and is sent the Halo that came back.
+        `curvature` returns the curvature q_k = sigma'/tau of each hosted node's subproblem, shape (n_hosted,). A
+        generator: yields each Outbox to exchange, is sent the Halo that came back, and returns nothing.
         """
         self._take_snapshots(state)
         outbox, first = next(rounds), True
@@ -263,7 +270,7 @@ class AsyncCertifier:
         """Store the offers and records in the halo at the receivers' snapshots; add own rows; make certificates.
 
         `first`: the exchange is the first of its round, whose offers are of the state that a new snapshot holds.
-        `curvature` is that of `attend`.
+        `curvature` returns the curvatures of the hosted nodes' subproblems, shape (n_hosted,).
         """
         for mail in halo.mail:
             k, peer = mail.receiver - int(self.block.ids[0]), mail.sender
@@ -293,10 +300,11 @@ class AsyncCertifier:
         ]
 
     def _add_own_row(self, k: int, snapshot: RoundSnapshot, state: FlowState, curvature: Callable[[], Vector]) -> None:
-        """Add the k-th hosted node's own BoundTerms and Guard to its snapshot of round T.
+        """Add the k-th hosted node's own numbers (BoundTerms and Guard) to its snapshot of round T.
 
-        Does nothing before the final s_l = v_l / K of each neighbour l in round T has come. Once there is a
-        certificate, also sets the radius around w_k within which the node may skip its subproblem.
+        Does nothing before the final s_l = v_l / K of each neighbour l in round T has come. `curvature` returns the
+        curvatures of the hosted nodes' subproblems, shape (n_hosted,). Once there is a certificate, also sets the
+        radius within which the node may skip its subproblem.
         """
         block = self.block
         me = int(block.ids[k])

@@ -10,7 +10,8 @@ from glmesh.problem import DataSummary
 def agree_on_data(setup: Setup, transport: Transport) -> DataSummary | None:
     """Return the DataSummary of all nodes (width, range of labels, total weight), or None for pooled data.
 
-    Nodes flood their own summaries before round 0; `diameter` exchanges.
+    It is None where the data came pooled, so that nothing need be agreed. Nodes flood their own summaries to all others
+    before round 0, in as many exchanges as the diameter of the network.
     """
     if setup.problem.pooled:
         return None

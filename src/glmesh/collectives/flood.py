@@ -17,9 +17,10 @@ from glmesh.types import Matrix, Vector
 
 @dataclass
 class FloodGather:
-    """Totals over all K nodes of one row of numbers each, by flooding: a `Gather` in which every node learns all rows.
+    """Sums over all K nodes of one row of numbers per node, by flooding: every node learns the rows of all others.
 
-    Rows are scalars in the messages of `diameter` exchanges that are made anyway; a node sends each row once.
+    The rows are scalars in the messages of exchanges that a method makes anyway, as many as the diameter of the
+    network; a node sends each row once.
     """
 
     exchanges: Shared[int]  # number of exchanges until every row is everywhere: the diameter
@@ -30,7 +31,7 @@ class FloodGather:
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> FloodGather:
-        """Return the gather before its first exchange; `rows` are the hosted nodes', shape (n_hosted, numbers).
+        """Return the gather before its first exchange; `rows` are those of the hosted nodes, shape (n_hosted, numbers).
 
         `smallest` are the columns of which the minimum over all nodes is wanted instead of the sum.
         """
@@ -48,7 +49,10 @@ class FloodGather:
         return self.news
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Store the rows of other nodes in the halo that were not known yet; they are what `outgoing` returns next."""
+        """Store the rows of other nodes in the halo (what neighbours sent) that were not known yet.
+
+        They are what `outgoing` returns next.
+        """
         heard, new = halo.largest_scalars(), np.isneginf(self.known)
         self.news = np.where(new, heard, -np.inf)
         self.known = np.where(new, heard, self.known)
@@ -71,8 +75,8 @@ class FloodGather:
 def flood_max(values: Matrix, hops: int) -> Rounds:
     """Return the maximum of each column of `values` over the nodes within `hops` links, shape (n_hosted, columns).
 
-    `values` has a row per hosted node. Takes `hops` exchanges; with the diameter the maximum is that of all nodes. A
-    generator: yields each Outbox to exchange, and is sent the Halo that came back.
+    `values` has a row per hosted node. It takes `hops` exchanges; with the diameter of the network the maximum is that
+    of all nodes. A generator: yields each Outbox to exchange, and is sent the Halo that came back.
     """
     for _ in range(hops):
         halo = yield Outbox(scalars=values)
@@ -83,11 +87,11 @@ def flood_max(values: Matrix, hops: int) -> Rounds:
 def _news(
     block: Block, k: int, round: int, known: dict[int, tuple[Vector, Vector]], fresh: dict[int, int]
 ) -> Iterator[Mail]:
-    """Yield the Mail of the k-th hosted node in an exchange of `flood_sum`: one message per neighbour, or none.
+    """Yield the messages (Mail) of the k-th hosted node in one exchange of `flood_sum`: one per neighbour, or none.
 
-    A message holds the (vector, numbers) that the node heard in the last exchange and not from this neighbour. `known`
-    is {node: (vector, numbers)} of all nodes heard of; `fresh` is {node: neighbour that told of it} of the last
-    exchange.
+    A message holds the (vector, numbers) of nodes that this node heard of in the last exchange and not from that
+    neighbour. `known` is {node: (vector, numbers)} of all nodes heard of; `fresh` is {node: neighbour that told of it}
+    of the last exchange; `round` is the number that the messages carry.
     """
     for peer, _ in block.neighbours(k):
         news = [node for node, source in fresh.items() if source != peer]
@@ -99,10 +103,10 @@ def _news(
 def _take_in(
     mail: Sequence[Mail], first: int, round: int, known: list[dict[int, tuple[Vector, Vector]]]
 ) -> list[dict[int, int]]:
-    """Add the nodes' (vector, numbers) that arrived for this round to `known`; return those that were new.
+    """Add the (vector, numbers) of nodes that arrived in `mail` for this round to `known`; return those that were new.
 
-    `known`, changed in place, has a dict {node: (vector, numbers)} per hosted node, of which `first` is the first id.
-    The list returned has a dict {new node: sender of the message} per hosted node.
+    `known`, changed in place, has a dict {node: (vector, numbers)} per hosted node, and `first` is the id of the first
+    hosted node. The list returned has a dict {new node: sender of the message} per hosted node.
     """
     fresh: list[dict[int, int]] = [{} for _ in known]
     for one in mail:
@@ -119,9 +123,9 @@ def _take_in(
 def flood_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
     """Return (sum of vectors, sum of numbers) over all K nodes by flooding; None if some node's were not received.
 
-    `vectors` and `numbers` have a row per hosted node. Takes `diameter` exchanges, at least one; rows are added up in
-    ascending order of ids, so the sums are bitwise equal everywhere. A generator: yields each Outbox to exchange, and
-    is sent the Halo that came back.
+    `vectors` and `numbers` have a row per hosted node. It takes as many exchanges as the diameter of the network, at
+    least one; rows are added up in ascending order of ids, so the sums are bitwise equal everywhere. A generator:
+    yields each Outbox to exchange, and is sent the Halo that came back.
     """
     known = [{int(block.ids[k]): (vectors[k], numbers[k])} for k in range(block.size)]
     fresh = [dict.fromkeys(own, -1) for own in known]  # parts heard in the last exchange, and from whom

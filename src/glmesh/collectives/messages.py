@@ -11,10 +11,10 @@ from glmesh.types import Shorts, Unsigned, Vector
 
 @dataclass(slots=True)
 class PartialSum:
-    """Part of a message of an exact sum: {node: vector} and {node: numbers}, still to be added up.
+    """Part of a message of a sum over all nodes: {node: vector} and {node: numbers}, still to be added up.
 
-    By flooding an entry is that node's own; along the spanning tree it is the sender's, and is the sum of its subtree
-    or, on the way down, the total.
+    Where nodes flood, an entry is that node's own contribution; along the spanning tree it is the sender's: the sum of
+    its subtree or, on the way down, the sum of all.
     """
 
     round: int  # round that the sum belongs to
@@ -27,14 +27,20 @@ class PartialSum:
         return 8 + sum(4 + vector.nbytes + self.numbers[node].nbytes for node, vector in self.vectors.items())
 
     def pack(self, layout: Layout) -> Packed:
-        """Return this PartialSum as bytes: whole numbers (round; node and two lengths per entry), then the arrays."""
+        """Return this PartialSum as bytes: whole numbers (round; node and two lengths per entry), then the arrays.
+
+        `layout` is not read, since the lengths go along.
+        """
         entries = [(node, vector, self.numbers[node]) for node, vector in self.vectors.items()]
         head = [self.round, *(number for node, a, b in entries for number in (node, len(a), len(b)))]
         return Packed(np.array(head, "<i8").tobytes(), 0, tuple(array_bytes(a) for _, *pair in entries for a in pair))
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the PartialSum that `pack` made bytes of; its arrays are views of the message."""
+        """Return the PartialSum that `pack` made bytes of; its arrays share memory with the message.
+
+        `head` are the first bytes, `body` reads the rest; raise Violation for what `pack` cannot have made.
+        """
         round, *entries = np.frombuffer(head, "<i8").tolist()
         made = cls(round, {}, {})
         for node, length, n_numbers in zip(entries[::3], entries[1::3], entries[2::3], strict=True):
@@ -50,8 +56,8 @@ _KINDS = ("<u8", "<i2")  # numbers of a `PartialTotal` as bytes: to be added up;
 class PartialTotal:
     """Part of a message of a total: {node: its contribution}, and ids of nodes whose contribution the sender lacks.
 
-    Contributions are whole numbers modulo 2^64 to be added up, or whole numbers of 16 bits of which the largest are
-    wanted. Along the spanning tree a contribution is that of the sender's subtree, or the total that comes down.
+    Contributions are integers modulo 2^64 to be added up, or integers of 16 bits of which the largest are wanted. Along
+    the spanning tree a contribution is that of the sender's subtree, or the total that comes down.
     """
 
     number: int  # number of the total, counted from the start of a run
@@ -77,6 +83,9 @@ class PartialTotal:
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the PartialTotal that `pack` made bytes of; its rows are views of the message."""
+        """Return the PartialTotal that `pack` made bytes of; its rows share memory with the message.
+
+        `head` are the first bytes, `body` reads the rest; raise Violation for what `pack` cannot have made.
+        """
         number, n_rows, length, *ids = np.frombuffer(head, "<i8").tolist()
         return cls(number, {node: body.array(_KINDS[flags], length) for node in ids[:n_rows]}, tuple(ids[n_rows:]))

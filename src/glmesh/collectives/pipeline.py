@@ -18,9 +18,10 @@ _MOST = 1 << 62  # largest round that a message may name, because differences of
 
 @dataclass
 class TreeAggregate:
-    """Pipelined all-reduce of one scalar per node and round along the spanning tree.
+    """Sum over all nodes of one scalar per node and round, pipelined along the spanning tree.
 
-    The total of round r reaches all nodes in round r + 2 * depth, bitwise equal.
+    The total of round r reaches all nodes in round r + 2 * depth, bitwise equal, with exchanges that are made anyway;
+    depth is the number of links from the root to the farthest node.
     """
 
     own: PerNode[Matrix]  # (n_hosted, depth + 1) scalars of the last rounds, the newest first
@@ -48,9 +49,10 @@ class TreeAggregate:
         return np.stack([up, self.totals[:, 0]], axis=1)
 
     def incoming(self, block: Block, halo: Halo) -> Vector:
-        """Take the neighbours' scalars from the halo; return the total of 2 * depth rounds ago, shape (n_hosted,).
+        """Take the neighbours' scalars from the halo (what they sent) and return the newest total, shape (n_hosted,).
 
-        The total is NaN while it is not known, and otherwise equal at all nodes.
+        It is that of 2 * depth rounds ago, depth being the number of links from the root of the spanning tree to the
+        farthest node: NaN while it is not known, and otherwise equal at all nodes.
         """
         assert halo.scalars is not None
         parents, depths = block.info.parents, _depths(block)
@@ -110,7 +112,7 @@ class ObjectiveDigest:
 
 @dataclass
 class EpidemicAggregate:
-    """Epidemic all-reduce: at each node the sum over the members of one scalar per node and round.
+    """At each node, the sum over the members of one scalar per node and round, where messages may be lost.
 
     A node passes on the newest scalar that it has heard of every other one. For a node that was away an older scalar is
     counted.
@@ -139,9 +141,10 @@ class EpidemicAggregate:
         self.ring[k, at, nodes], self.ring_rounds[k, at, nodes] = parts, stamps
 
     def outgoing(self, block: Block, parts: Vector, round: int, up: Flags) -> list[ObjectiveDigest]:
-        """Store the scalars `parts` of this round, shape (n_hosted,), of nodes that are up; return what nodes send.
+        """Store the scalars `parts` of this round, shape (n_hosted,), of the nodes that are `up`.
 
-        That is a list with an ObjectiveDigest per hosted node, to be sent to all its neighbours.
+        Return what nodes send. That is a list with an ObjectiveDigest per hosted node, to be sent to all its
+        neighbours. `up` is a mask of shape (n_hosted,).
         """
         for k in np.flatnonzero(up):
             self._keep(int(k), int(block.ids[k]), round, parts[k])
@@ -162,10 +165,11 @@ class EpidemicAggregate:
             self.restarts[k] = max(self.restarts[k], digest.restart)
 
     def at(self, k: int, round: int, members: Flags) -> tuple[float, bool]:
-        """Return (sum of the members' scalars of `round` as node k knows it, whether none is of an earlier round).
+        """Return (sum of the members' scalars of `round` as the k-th hosted node knows it, whether it is up to date).
 
-        `members` is a mask of shape (K,). The sum is NaN while some member was never heard of. Must be called for every
-        round in turn, because an older scalar stands in for one that is missing.
+        It is up to date if no scalar is of an earlier round. `members` is a mask of shape (K,). The sum is NaN while
+        some member was never heard of. Must be called for every round in turn, because an older scalar stands in for
+        one that is missing.
         """
         if round < 0:
             return np.nan, True

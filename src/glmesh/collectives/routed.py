@@ -18,24 +18,27 @@ from glmesh.types import Flags
 
 
 class RoutedTotal(Protocol):
-    """Protocol of one total over all members of a simulated network, by messages between neighbours.
+    """Protocol of a sum (or maximum) over all members of a simulated network, by messages between neighbours.
 
     `outgoing` and `incoming` are called in every exchange until `held_by` says that all nodes hold the total.
     """
 
     def outgoing(self, routes: Routes) -> list[Mail]:
-        """Return the Mail that all nodes send in the next exchange; it may be empty."""
+        """Return the list of messages (Mail) that all nodes send in the next exchange over the links of `routes`.
+
+        Maybe empty.
+        """
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
-        """Store the contributions in messages that arrived in this exchange, late ones and copies among them."""
+        """Store the contributions in the messages `mail` of this exchange, late ones and copies among them."""
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether every node of the mask, shape (K,), holds all contributions, or the total itself."""
+        """Return whether every node of the mask `nodes`, shape (K,), holds all contributions, or the total itself."""
 
     def complete_among(self, nodes: Flags) -> bool:
-        """Return whether no node of the mask, shape (K,), lacks a contribution that another of them holds.
+        """Return whether no node of the mask `nodes`, shape (K,), lacks a contribution that another of them holds.
 
-        More messages among them are then in vain.
+        More messages among those nodes are then in vain.
         """
 
     def result(self, node: int) -> Contribution:
@@ -44,11 +47,11 @@ class RoutedTotal(Protocol):
 
 @dataclass
 class FloodedTotal:
-    """A total by flooding: a node passes each contribution on once, and again to neighbours that ask for it.
+    """A sum (or maximum) over all members by flooding: a node passes each contribution on once, and again if asked.
 
     Along trees it passes a contribution on to those neighbours only that get it from nobody else (`Routes.sources`),
-    else to all but its source. Nodes that lack contributions begin to ask after `patience` exchanges, at first the
-    diameter.
+    else to all but the one that sent it. Nodes that lack contributions begin to ask after `patience` exchanges, at
+    first the diameter of the network.
     """
 
     number: int  # number of the total, which its messages carry
@@ -91,7 +94,11 @@ class FloodedTotal:
         return mail
 
     def _passes(self, origin: int, source: int, k: int, peer: int, routes: Routes) -> bool:
-        """Return whether node k passes the contribution of `origin`, which `source` sent it, on to neighbour `peer`."""
+        """Return whether node k passes the contribution of node `origin` on to its neighbour `peer`.
+
+        `source` is the neighbour that sent the contribution to k; `routes` has the tree along which each contribution
+        goes.
+        """
         return int(routes.sources[origin, peer]) == k if self.trees else source != peer
 
     def incoming(self, mail: list[Mail], routes: Routes) -> None:
@@ -108,11 +115,11 @@ class FloodedTotal:
             self.asked[k][one.sender] = part.wanted
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether every node of the mask, shape (K,), holds the contributions of all members."""
+        """Return whether every node of the mask `nodes`, shape (K,), holds the contributions of all members."""
         return all(len(self.known[k]) == len(self.members) for k in np.flatnonzero(nodes).tolist())
 
     def complete_among(self, nodes: Flags) -> bool:
-        """Return whether all nodes of the mask, shape (K,), hold the contributions of the same nodes."""
+        """Return whether all nodes of the mask `nodes`, shape (K,), hold the contributions of the same nodes."""
         held = [set(self.known[k]) for k in np.flatnonzero(nodes).tolist()]
         return not held or all(one == held[0] for one in held)
 
@@ -123,10 +130,11 @@ class FloodedTotal:
 
 @dataclass
 class TreeTotal:
-    """A total along the spanning tree, of which all nodes are members: sums of subtrees go up, the total comes down.
+    """A sum (or maximum) over all nodes along the spanning tree: sums of subtrees go up, the total comes down.
 
-    A node sends the sum of its subtree once, and again every 2 * depth exchanges until the total has come. A parent
-    that has the total sends it once, and again to children that send their sums again.
+    All nodes must be members. A node sends the sum of its subtree once, and again every 2 * depth exchanges until the
+    total has come, depth being the number of links from the root to the farthest node. A parent that has the total
+    sends it once, and again to children that send their sums again.
     """
 
     number: int  # number of the total, which its messages carry
@@ -161,7 +169,10 @@ class TreeTotal:
         return made
 
     def _add_up(self, k: int, routes: Routes) -> None:
-        """Set the sum of node k's subtree once all its children have reported; at the root that is the total."""
+        """Set the sum of node k's subtree once all its children in `routes` have reported.
+
+        At the root that is the total.
+        """
         parents, reported = routes.tree[0], self.reported[k]
         if self.sums[k] is not None or len(reported) < len(routes.children[k]):
             return
@@ -208,7 +219,7 @@ class TreeTotal:
                 self.due[k] = [*self.due[k], one.sender]
 
     def held_by(self, nodes: Flags) -> bool:
-        """Return whether every node of the mask, shape (K,), holds the total."""
+        """Return whether every node of the mask `nodes`, shape (K,), holds the total."""
         return all(self.totals[k] is not None for k in np.flatnonzero(nodes).tolist())
 
     def complete_among(self, nodes: Flags) -> bool:
@@ -223,5 +234,5 @@ class TreeTotal:
 
 
 def _reduced(parts: list[Contribution], *, largest: bool) -> Contribution:
-    """Return the sum modulo 2^64 or, if `largest`, the maximum of each entry of the parts, shape (numbers,)."""
+    """Return the sum modulo 2^64 or, if `largest`, the maximum of `parts`, entry by entry, shape (numbers,)."""
     return np.asarray(np.max(parts, axis=0) if largest else np.sum(parts, axis=0))

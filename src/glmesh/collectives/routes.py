@@ -20,19 +20,22 @@ NUMBER, SHORT = 8, 2  # [bytes] of a number of a contribution: of a sum; of a ma
 
 @dataclass(frozen=True, eq=False)
 class Leg:
-    """All messages of one exchange of a total: who sends to whom, and how many rows of numbers each message has."""
+    """All messages of one exchange of a total: who sends to whom, and how many contributions each message has.
+
+    A contribution is a row of numbers of one node, or the sum of several such rows.
+    """
 
     senders: Indices  # (messages,)
     receivers: Indices  # (messages,)
     rows: Indices  # (messages,) contributions, or sums of several, in each message
 
     def sizes(self, length: int) -> Vector:
-        """Return the bytes of each message, shape (messages,), if a contribution's numbers have `length` bytes."""
+        """Return the bytes of each message, shape (messages,), if a contribution has `length` bytes."""
         return np.asarray(HEAD + self.rows * (NODE_ID + length), dtype=np.float64)
 
 
 class Routes:
-    """Routes of totals over the links of a mixing: contributions along a tree from each author, or sums along one tree.
+    """Routes of totals over the links of a network: along a tree from each author, or sums along one tree.
 
     Flooding, a contribution reaches each node once, by a shortest way; the other way goes along the spanning tree.
 
@@ -61,14 +64,14 @@ class Routes:
         return self._flood if self.floods(length) else self._tree
 
     def exchanges(self, length: int) -> int:
-        """Return the number of exchanges of a total of `length` bytes per node.
+        """Return the number of exchanges that a total of `length` bytes per node takes.
 
-        By flooding the diameter, along the tree twice its depth.
+        By flooding that is the diameter of the network, along the spanning tree twice its depth.
         """
         return len(self.legs(length))
 
     def bytes_of(self, length: int) -> Indices:
-        """Return the bytes that each node sends for a total of `length` bytes per node, shape (K,)."""
+        """Return the bytes that each of the K nodes sends for a total of `length` bytes per node, shape (K,)."""
         way = self.floods(length)
         if way not in self._load:
             legs, n = self.legs(length), self.n_nodes
@@ -114,7 +117,7 @@ class Routes:
 
     @cached_property
     def _tree(self) -> list[Leg]:
-        """A Leg per exchange along the spanning tree: sums of subtrees go up to the root, then the total comes down.
+        """A list of Leg, one per exchange along the spanning tree: sums of subtrees go up, then the total comes down.
 
         A node sends its subtree's sum as soon as all its children have sent theirs.
         """
@@ -159,7 +162,7 @@ class Routes:
 
     @cached_property
     def _flood(self) -> list[Leg]:
-        """A Leg per exchange of flooding: a node passes on each contribution, when new, along its author's tree."""
+        """A list of Leg, one per exchange of flooding: a node passes each new contribution along its author's tree."""
         senders, receivers = self.links
         if self._complete:
             return [Leg(senders, receivers, np.ones(len(senders), np.int64))] if len(senders) else []

@@ -14,11 +14,12 @@ from glmesh.types import Matrix
 
 
 def together(rounds: Sequence[AnyRounds]) -> AnyRounds:
-    """Make the rounds of several problems of one block at once; return a list with the value each round returns.
+    """Make the rounds of several problems of one block of nodes at once; return a list of what each round returned.
 
-    Whenever some rounds ask for totals, the fields of all of them travel in one total; maxima likewise, and they go
-    first. A round that is done sends nothing more. Every field keeps the unit that it has by itself, so each problem is
-    sent the same bits as if it were alone.
+    `rounds` are generators, one per problem. Whenever some of them ask for totals, the fields of all of them travel in
+    one total; maxima likewise, and they go first. A round that is done sends nothing more. Every field is rounded as it
+    would be by itself, so each problem is sent the same bits as if it were alone. A generator itself: yields the joint
+    requests, and is sent their answers.
     """
     returned: dict[int, Any] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(rounds)))
@@ -44,12 +45,18 @@ def together(rounds: Sequence[AnyRounds]) -> AnyRounds:
 
 
 def _all_maxima(asked: Mapping[int, Largest]) -> Largest:
-    """Return one request for the maxima of all problems: their columns of numbers side by side."""
+    """Return one request for the maxima of all problems, whose columns of numbers stand side by side.
+
+    `asked` is {number of the problem: its request}.
+    """
     return Largest(np.hstack([one.numbers for one in asked.values()]))
 
 
 def _maxima_of_each(asked: Mapping[int, Largest], found: Any) -> dict[int, Any]:
-    """Return {number of the problem: its maxima, shape (n,)}, cut out of `found`, the maxima of all problems."""
+    """Return {number of the problem: its maxima, shape (n,)}, cut out of `found`, the maxima of all problems.
+
+    `asked` is {number of the problem: its request}.
+    """
     ends = np.cumsum([one.numbers.shape[1] for one in asked.values()])
     return dict(zip(asked, np.split(found, ends[:-1]), strict=True))
 
@@ -69,7 +76,10 @@ def _all_totals(asked: Mapping[int, Total]) -> Total:
 
 
 def _sums_of_each(asked: Mapping[int, Total], sums: Sums) -> dict[int, Sums]:
-    """Return {number of the problem: Sums of its own fields}, taken from `sums`, which has the fields of all."""
+    """Return {number of the problem: Sums of its own fields}, taken from `sums`, which has the fields of all problems.
+
+    `asked` is {number of the problem: its request}.
+    """
     return {
         number: Sums(
             {name: sums[f"{number} {name}"] for name in one.fields},

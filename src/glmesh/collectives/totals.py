@@ -22,7 +22,8 @@ SHORT_VECTORS = 2**17
 class Gather(Protocol):
     """Protocol: sums over all K nodes of one row of numbers per node, found in several exchanges.
 
-    Send `outgoing` in each of `exchanges` exchanges, hand each halo to `incoming`, then read `totals`.
+    Send `outgoing` in each of `exchanges` exchanges, hand what neighbours sent (a Halo) to `incoming`, then read
+    `totals`.
     """
 
     exchanges: int  # number of exchanges until the totals are complete
@@ -37,25 +38,29 @@ class Gather(Protocol):
         """Return the sums (minima in some columns) over all nodes, shape (numbers,), once all exchanges are done."""
 
     def column(self, number: int) -> Vector | None:
-        """Return entry `number` of every node's row, shape (K,); None where only sums of rows arrive."""
+        """Return entry `number` of every node's row, shape (K,); None where only sums of rows arrive.
+
+        Valid once all exchanges are done.
+        """
 
 
 def gather(block: Block, rows: Matrix, smallest: list[int]) -> Gather:
-    """Return a new `Gather` of the rows of all nodes; `rows` are the hosted nodes', shape (n_hosted, numbers).
+    """Return a new `Gather` of one row of numbers per node; `rows` are the hosted nodes', shape (n_hosted, numbers).
 
-    Columns `smallest` are minimised, the others summed. Up to LARGEST_FLOOD nodes flood, more use the spanning tree.
+    Its totals are minima over all nodes in the columns `smallest`, sums in the others. Up to LARGEST_FLOOD nodes the
+    rows are flooded, beyond they are added along the spanning tree.
     """
     kind = FloodGather if block.info.n_nodes <= LARGEST_FLOOD else TreeGather
     return kind.of(block, rows, smallest)
 
 
 def floods(info: NetworkInfo, width: int) -> bool:
-    """Return whether vectors of length `width` are summed by flooding (True) or along the spanning tree (False)."""
+    """Return True if vectors of `width` numbers are summed by flooding, False if along the spanning tree."""
     return info.diameter <= 1 or 8 * width * info.n_nodes <= SHORT_VECTORS
 
 
 def exchanges_per_sum(info: NetworkInfo, width: int) -> int:
-    """Return the number of exchanges that one exact sum of `width` numbers per node takes."""
+    """Return the number of exchanges that a sum over all nodes of `width` numbers per node takes."""
     return max(info.diameter, 1) if floods(info, width) else 2 * info.depth
 
 
@@ -68,18 +73,19 @@ class AllReduce:
     def sum(self, block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
         """Return (sum of vectors, sum of numbers) over all K nodes, or None if some node's were not received.
 
-        Sums are bitwise equal everywhere. `vectors` and `numbers` have a row per hosted node, and may be overwritten.
-        `round` marks the messages of this sum. A generator: yields each Outbox to exchange, and is sent the Halo that
-        came back.
+        Sums are bitwise equal everywhere. `vectors` and `numbers`, shape (n_hosted, .), have a row per hosted node, and
+        may be overwritten. `round` marks the messages of this sum. A generator: yields each Outbox to exchange, and is
+        sent the Halo that came back.
         """
         way = flood_sum if floods(block.info, block.d) else tree_sum
         return (yield from way(block, round, vectors, numbers))
 
     def product(self, block: Block, round: int, x: Vector) -> Rounds:
-        """Return Ax, shape (d,), by an exact sum of all nodes' shares A_k x_k; None if some share was not received.
+        """Return Ax, shape (d,), as the sum over all nodes of A_k x_k; None if some node's part was not received.
 
-        x has the variables of the hosted nodes, shape (n_columns,). A generator: yields each Outbox to exchange, and is
-        sent the Halo that came back.
+        A_k are the columns of node k and x_k its variables; x has those of the hosted nodes, shape (n_columns,).
+        `round` marks the messages of this sum. A generator: yields each Outbox to exchange, and is sent the Halo that
+        came back.
         """
         found = yield from self.sum(block, round, block.shares(x), np.zeros((block.size, 1)))
         return None if found is None else found[0]

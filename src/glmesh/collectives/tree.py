@@ -18,9 +18,10 @@ Part = tuple[Vector, Vector]  # (vector, numbers)
 
 @dataclass
 class TreeGather:
-    """Totals over all K nodes of one row of numbers each, along the spanning tree: a `Gather` for many nodes.
+    """Sums over all K nodes of one row of numbers per node, along the spanning tree: a `Gather` for many nodes.
 
-    Two rows per message, the sum of the subtree and the totals, in 2 * depth exchanges that are made anyway.
+    Each message has two rows, the sum of the sender's subtree and the totals, in 2 * depth exchanges that are made
+    anyway; depth is the number of links from the root to the farthest node.
     """
 
     exchanges: Shared[int]  # number of exchanges until the totals are everywhere: 2 * depth
@@ -31,7 +32,7 @@ class TreeGather:
 
     @staticmethod
     def of(block: Block, rows: Matrix, smallest: list[int]) -> TreeGather:
-        """Return the gather before its first exchange; `rows` are the hosted nodes', shape (n_hosted, numbers).
+        """Return the gather before its first exchange; `rows` are those of the hosted nodes, shape (n_hosted, numbers).
 
         `smallest` are the columns of which the minimum over all nodes is wanted instead of the sum.
         """
@@ -54,7 +55,10 @@ class TreeGather:
         return np.hstack([self.up, self.down])
 
     def incoming(self, block: Block, halo: Halo) -> None:
-        """Add up a node's subtree once all its children's sums are in the halo, and take the totals from its parent."""
+        """Add up the subtree of each hosted node once its children's sums are there, and take the parent's totals.
+
+        The halo is what the neighbours sent in one exchange.
+        """
         assert halo.scalars is not None
         width, parents = self.own.shape[1], block.info.parents
         for k, me in enumerate(block.ids.tolist()):
@@ -85,9 +89,10 @@ class TreeGather:
 def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Rounds:
     """Return (sum of vectors, sum of numbers) over all K nodes along the spanning tree; None if some were lost.
 
-    `vectors` and `numbers` have a row per hosted node, overwritten by the sum of the node's subtree. Takes 2 * depth
-    exchanges; the root adds up, so the sums are bitwise equal everywhere. A generator: yields each Outbox to exchange,
-    and is sent the Halo that came back.
+    `vectors` and `numbers` have a row per hosted node, overwritten by the sum of the node's subtree. It takes 2 * depth
+    exchanges, depth being the number of links from the root to the farthest node; the root adds up, so the sums are
+    bitwise equal everywhere. `round` marks the messages. A generator: yields each Outbox to exchange, and is sent the
+    Halo that came back.
     """
     info, first = block.info, int(block.ids[0])
     reported: list[dict[int, Part]] = [{} for _ in range(block.size)]  # subtotals of children
@@ -104,7 +109,10 @@ def tree_sum(block: Block, round: int, vectors: Matrix, numbers: Matrix) -> Roun
         return vector.copy(), number.copy()  # kept by the caller, while vectors are written to
 
     def send(k: int, stage: int) -> list[Mail]:
-        """Return the k-th hosted node's messages in exchange `stage`: subtotal to its parent or total to children."""
+        """Return the list of messages of the k-th hosted node in exchange number `stage` of the sum.
+
+        They are its subtree's sum to its parent, or the total to its children, or none.
+        """
         me = int(block.ids[k])
         complete = len(reported[k]) == len(info.children[me])
         if stage < info.depth:

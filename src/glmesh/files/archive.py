@@ -127,7 +127,7 @@ def name_of(cls: type, package: str) -> str | None:
 
 
 def _named(name: str, package: str) -> type | None:
-    """Return the dataclass or enum whose `name_of` in `package` is `name`; None if there is none."""
+    """Return the dataclass or enum of which `name_of` in `package` is `name`; None if there is none."""
     module, _, own = name.rpartition(".")
     if not package or not f"{module}.".startswith(f"{package}."):
         return None
@@ -224,7 +224,10 @@ def load(path: str | PathLike[str], *, kind: str, version: int, classes: Sequenc
 
 
 class _Encoder:
-    """Builds the JSON nodes of one tree for `save`; `arrays` and `objects` collect what nodes refer to by number."""
+    """Builds JSON nodes (plain JSON values) of one tree of Python objects for `save`.
+
+    `arrays` and `objects` collect what the nodes refer to by number.
+    """
 
     def __init__(self, kind: str, classes: Sequence[type], package: str) -> None:
         self.arrays: list[Array] = []
@@ -234,7 +237,10 @@ class _Encoder:
         self._seen: dict[int, tuple[object, dict[str, int]]] = {}  # id(value): value, node
 
     def node(self, value: Any, place: str, depth: int) -> object:
-        """Return the JSON node of `value` at `place` of the tree; raise InvalidInput if no file can hold it."""
+        """Return the JSON node of `value`, which is at `place` of the tree, `depth` levels down.
+
+        Raise InvalidInput if no file can hold it.
+        """
         if depth > MAX_DEPTH:
             start = place.removeprefix(".")[:40]
             raise InvalidInput(
@@ -259,7 +265,10 @@ class _Encoder:
         return self._instance(value, place, depth)
 
     def _instance(self, value: object, place: str, depth: int) -> object:
-        """Return the JSON node of an enum member or a dataclass instance; raise InvalidInput for any other object."""
+        """Return the JSON node of an enum member or a dataclass instance at `place` of the tree, `depth` levels down.
+
+        Raise InvalidInput for any other object.
+        """
         cls = type(value)
         name = cls.__name__ if self._classes.get(cls.__name__) is cls else name_of(cls, self._package)
         if name and isinstance(value, Enum) and value.name in type(value).__members__:
@@ -276,7 +285,7 @@ class _Encoder:
         return node
 
     def _items(self, values: Sequence[object], place: str, depth: int) -> list[object]:
-        """Return the JSON nodes of the entries of a list or tuple at `place`."""
+        """Return the JSON nodes of the entries of a list or tuple, at `place` of the tree and `depth` levels down."""
         return [self.node(value, f"{place}[{i}]", depth + 1) for i, value in enumerate(values)]
 
     def _entry(self, key: object, value: object, place: str, depth: int) -> list[object]:
@@ -326,7 +335,7 @@ _SCALARS: dict[type, Callable[[Any], object]] = {  # exact type to the JSON node
 
 
 def _seal(stream: BinaryIO, end: int) -> bytes:
-    """Return the archive's comment: a marker, and the BLAKE2b digest of the first `end` bytes of the stream."""
+    """Return the archive's comment, bytes: a marker, and the BLAKE2b digest of the first `end` bytes of the stream."""
     digest = blake2b()
     stream.seek(0)
     while block := stream.read(min(_BLOCK, end - stream.tell())):

@@ -58,9 +58,10 @@ class _Counted(io.RawIOBase):
 def read_text(
     path: Path, layout: TextLayout, missing: tuple[str, ...], chosen: Chosen, quoted: bool = False
 ) -> tuple[list[ColumnData], bool] | None:
-    """Read a table of text by pyarrow; return (columns, whether each row is one line without quotes).
+    """Read a table of text by pyarrow; return (columns, whether each row is one line without quotes), or None.
 
-    None is returned if a line of the file is not as `layout`, found from its first lines, says. If `quoted`, cells may
+    None is returned if a line of the file is not as `layout`, found from its first lines, says. `missing` are the cells
+    that stand for missing values, `chosen` are the columns of target, row names and weights. If `quoted`, cells may
     span lines, which takes longer. pyarrow takes quotes more lightly than the reader in `tables`, which counts the
     lines again where there are any.
     """
@@ -133,7 +134,11 @@ def read(path: Path, missing: tuple[str, ...], roles: Roles) -> DataTable:
 def _typed(
     path: Path, column: pa.ChunkedArray, name: str, missing: frozenset[str], chosen: Chosen, k: int
 ) -> ColumnData:
-    """Return column k of a Parquet or Feather file as ColumnData, by the type that the file gives it."""
+    """Return column k of a Parquet or Feather file as ColumnData, by the type that the file gives it.
+
+    `name` is that of the column, `missing` are texts that stand for missing values; cells of a column that `chosen`
+    keeps (labels or row names) are stored as written.
+    """
     from pyarrow import types
 
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
@@ -174,7 +179,11 @@ def _fill(out: Vector, column: pa.ChunkedArray) -> Vector:
 
 
 def _texts(column: pa.ChunkedArray, missing: frozenset[str], decimal: str, keep: bool) -> ColumnData:
-    """Return an arrow column of texts as ColumnData, parsing each distinct text once; `keep` stores the cells."""
+    """Return an arrow column of texts as ColumnData, parsing each distinct text once.
+
+    `missing` are the texts that stand for missing values, `decimal` is the mark before a fraction; `keep` stores the
+    cells as written.
+    """
     import pyarrow as pa
 
     coded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()

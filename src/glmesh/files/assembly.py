@@ -43,9 +43,10 @@ class Roles:
         return self.ids is not None or self.weight is not None
 
     def find(self, path: Path, names: Sequence[str] | None, width: int) -> Chosen:
-        """Return the positions of target, row names and weights in a file of `width` columns.
+        """Return the positions of target, row names and weights in a file of `width` columns, as a Chosen.
 
-        InvalidInput, which lists the names of the file, is raised for a column that is not there, or has two roles.
+        `names` are those of the columns, None without a header. InvalidInput, which lists the names of the file, is
+        raised for a column that is not there, or has two roles.
         """
         ids, weight = (_named(path, name, names) for name in (self.ids, self.weight))
         if ids is not None and ids == weight:
@@ -57,7 +58,10 @@ class Roles:
         return Chosen(target, ids, weight)
 
     def _target(self, path: Path, names: Sequence[str] | None, width: int, others: set[int | None]) -> int | None:
-        """Return the position of the column of y; None if the file has none and `has_target` is False."""
+        """Return the position of the column of the target; None if the file has none and `has_target` is False.
+
+        `names` are those of the `width` columns, None without a header; `others` are positions that have another role.
+        """
         if self.target is None:
             named = [k for k in range(width) if k not in others and _is_named(names, k)]
             return named[-1] if named and self.has_target else None
@@ -97,7 +101,10 @@ def _places(names: Sequence[str] | None, wanted: str | int) -> list[int]:
 
 
 def _is_named(names: Sequence[str] | None, k: int) -> bool:
-    """Return whether column k has a name; True for every k where the file has no header (names None)."""
+    """Return whether column k has a name in `names`, where "" is none.
+
+    True for every k if `names` is None: no header.
+    """
     return names is None or bool(names[k])
 
 
@@ -176,7 +183,7 @@ class FileColumns:
         return features, left_out
 
     def _text(self, k: int) -> TextColumn:
-        """Return the TextColumn of column k, which holds text: its name, line and content of its first text, levels."""
+        """Return the TextColumn of column k, which holds text: name, first cell with text and its line, levels."""
         column = self.columns[k]
         row, cell = column.text or (0, "")
         name = f"column {k}" if self.names is None else self.names[k]

@@ -31,7 +31,7 @@ class ColumnData:
     cells: tuple[str, ...] | None = None  # the cells as written, "" where one is missing; None: they were not kept
 
     def spread(self, places: Indices) -> ColumnData:
-        """Return the column whose row k is row places[k] of this one; each row of this one must occur in `places`."""
+        """Return a ColumnData whose row k is row places[k] of this one; each row of this one must occur in `places`."""
         text = self.text and (int(np.argmax(places == self.text[0])), self.text[1])
         once = len(places) == len(self.values)
         cells = None if self.cells is None else tuple(np.array(self.cells, dtype=object)[places])
@@ -43,7 +43,7 @@ _NAMES = "names of rows"
 
 
 class ColumnReader:
-    """Takes in the cells of one column, some rows at a time; `finish` returns them as ColumnData."""
+    """Reads the cells of one column, some rows at a time; `finish` returns them as ColumnData."""
 
     def __init__(self, missing: frozenset[str], decimal: str, keep: bool) -> None:
         self._missing, self._comma = missing, decimal == ","

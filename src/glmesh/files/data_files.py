@@ -241,7 +241,10 @@ def load_part(
 
 
 def _share_of_bytes(path: Path, part: int, parts: int) -> tuple[int, int]:
-    """Return the bytes (begin, end) of part number `part`, from 0, of a file cut into `parts` of about equal size."""
+    """Return (begin, end), the range of bytes of part number `part`, from 0, of a file cut into about equal parts.
+
+    `parts` is the number of parts.
+    """
     try:
         size = path.stat().st_size
     except OSError:

@@ -86,7 +86,10 @@ _SAID = {  # kind: (what the columns are, what would do)
 
 
 def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str, str]]:
-    """Yield (kind of finding, text: name of the column and what was found) for one column of numbers."""
+    """Yield (kind of finding, text) for a column of numbers called `name`; the text says the name and what was found.
+
+    `column` has shape (m,), NaN where a value is missing.
+    """
     missing = np.isnan(column)
     n_missing = int(np.count_nonzero(missing))
     if n_missing:
@@ -107,7 +110,7 @@ def _remarks(table: DataTable, name: str, column: Vector) -> Iterator[tuple[str,
 
 
 def _about_wholes(name: str, values: Vector, low: float, high: float) -> Iterator[str]:
-    """Yield the kinds of findings on a column of whole numbers from `low` to `high`: "date", "id" and "digits"."""
+    """Yield the kinds of findings ("date", "id", "digits") on a column `name` of integers from `low` to `high`."""
     if len(values) >= _MANY:
         if _are_dates(values, low, high):
             yield "date"

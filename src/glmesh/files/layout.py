@@ -118,10 +118,10 @@ def _separator_line(sample: str) -> tuple[int, str]:
 def _rows(
     sample: str, delimiter: str, whole: bool, offset: int = 0, strict: bool = False
 ) -> list[tuple[int, int, list[str]]]:
-    """Return (first line, last line, cells) of the rows of a sample that are not blank.
+    """Return (first line, last line, cells) of each row that is not blank in the text `sample`, the start of a file.
 
-    The last row may be cut off unless the sample is the `whole` file, and is then left out. If `strict`, csv.Error has
-    (what is wrong, line where the row begins).
+    Lines are counted from 1, plus `offset`. The last row may be cut off unless the sample is the `whole` file, and is
+    then left out. If `strict`, csv.Error has (what is wrong, line where the row begins).
     """
     out, start = [], offset + 1
     reader = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter, strict=strict)
@@ -136,10 +136,11 @@ def _rows(
 
 
 def _delimiter(sample: str, whole: bool) -> str:
-    """Return the delimiter by which all lines have the same number of cells, 2 or more.
+    """Return the delimiter by which all lines of the text `sample` have the same number of cells, 2 or more.
 
-    Lines below the first may have one cell more: R names rows without naming their column. If no delimiter fits, the
-    one with the most cells in the first line is returned, so that the line that breaks the rule can be named.
+    `whole`: the sample is all of the file. Lines below the first may have one cell more: R names rows without naming
+    their column. If no delimiter fits, the one with the most cells in the first line is returned, so that the line that
+    breaks the rule can be named.
     """
     counts = {one: [len(row) for _, _, row in _rows(sample, one, whole)] for one in (*_DELIMITERS, " ")}
     for one, (first, *below) in ((one, found or [0]) for one, found in counts.items()):
@@ -149,7 +150,10 @@ def _delimiter(sample: str, whole: bool) -> str:
 
 
 def _decimal(cells: Sequence[Sequence[str]]) -> str:
-    """Return the mark before most fractions of a table whose delimiter is no comma; empty if there are none."""
+    """Return the mark before most fractions, "." or ",", in rows of cells of a table; "" if there are none.
+
+    The delimiter of the table is no comma.
+    """
     marks = [found[1] for row in cells for cell in row if (found := _FRACTION.fullmatch(cell))]
     if not marks:
         return ""
@@ -157,9 +161,11 @@ def _decimal(cells: Sequence[Sequence[str]]) -> str:
 
 
 def _has_header(where: str, cells: Sequence[Sequence[str]], header: str, decimal: str, missing: frozenset[str]) -> bool:
-    """Return whether the first row is a header.
+    """Return whether the first row of `cells` (rows of texts) is a header.
 
-    Raise UnreadableFile if it may be one or data, and `header` is "auto".
+    `header` is "yes", "no" or "auto"; `decimal` is the mark before a fraction, `missing` are the cells that stand for
+    missing values. Raise UnreadableFile, which names the file `where`, if the row may be header or data and `header` is
+    "auto".
     """
     if one_of(header, "header", ("auto", "yes", "no")) != "auto":
         return header == "yes"

@@ -310,14 +310,14 @@ def _origin(meta: dict[str, Any], p: int) -> dict[str, Any]:
 
 
 def _label(label: str | float) -> float | str:
-    """Return a class label as a string or a float, the types that a model file holds."""
+    """Return a class label as a text or a float, the types that a model file holds."""
     return label if isinstance(label, str) else float(label)
 
 
 def _classes(labels: Sequence[str | float] | None, coef: Array) -> tuple[float | str, ...] | None:
-    """Return the labels of a model file as a tuple, None for a regression.
+    """Return the class labels of a model file as a tuple; None for a regression.
 
-    Raise ValueError if their number is not coef's.
+    Raise ValueError if their number does not fit the shape of the coefficients `coef`.
     """
     if labels is None:
         return None

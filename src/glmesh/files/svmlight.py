@@ -89,7 +89,10 @@ def first_index(path: Path, least: int, index_base: IndexBase) -> int:
 
 
 def _lines(stream: IO[bytes], span: tuple[int, int] | None) -> Iterator[bytes]:
-    """Yield the lines that begin in the bytes [span[0], span[1]) of a stream, or all, without a byte order mark."""
+    """Yield the lines of a stream that begin in the bytes [span[0], span[1]), or all if span is None.
+
+    A byte order mark at the start is left out.
+    """
     place, end = (0, None) if span is None else span
     if place:
         stream.seek(place - 1)

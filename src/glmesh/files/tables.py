@@ -52,9 +52,10 @@ def _has_comma(column: ColumnData) -> bool:
 def _read(
     path: Path, layout: TextLayout, missing: frozenset[str], kept: frozenset[int]
 ) -> tuple[list[ColumnData], Indices | None]:
-    """Read a table line by line.
+    """Return (columns, lines) of a table of text, read line by line; a ColumnData per column.
 
-    Return (columns, lines): (m,) line where each row begins, None if rows are consecutive lines.
+    `lines` has the line of the file where each row begins, shape (m,), and is None if rows are consecutive lines.
+    `missing` are the cells that stand for missing values; columns at the positions `kept` store their cells as written.
     """
     readers = [ColumnReader(missing, layout.decimal, k in kept) for k in range(layout.width)]
     lines = array("q")
@@ -120,5 +121,8 @@ def _lines(path: Path, layout: TextLayout) -> Indices | None:
 
 
 def _unless_consecutive(lines: Indices, layout: TextLayout) -> Indices | None:
-    """Return `lines`, (m,) line where each row begins; None if these are consecutive from `layout.first_line` on."""
+    """Return `lines`, the line of the file where each of m rows begins, shape (m,), or None if they are consecutive.
+
+    Consecutive lines count up from `layout.first_line`.
+    """
     return None if lines[0] == layout.first_line and lines[-1] - lines[0] == len(lines) - 1 else lines

@@ -22,7 +22,7 @@ LEAST_HALF_WIDTH = 1e-3
 
 
 def interval(spectrum: tuple[float, float]) -> tuple[float, float]:
-    """Return (middle, half the width) of the interval of all eigenvalues of the mixing matrix W but the largest, 1.
+    """Return (middle, half the width) of the interval of all eigenvalues of a mixing matrix but the largest, 1.
 
     `spectrum` is (smallest, second largest eigenvalue); the half width is at least LEAST_HALF_WIDTH.
     """
@@ -57,9 +57,10 @@ class MatrixGossip(Gossip):
 
     @classmethod
     def of(cls, block: Block, x: Vector, *, momentum: bool) -> Self:
-        """Return the gossip of a block before round 0: v_k = K A_k x_k at node k, so that the mean of all v_k is Ax.
+        """Return the gossip of a block of nodes before round 0, with estimates v_k = K A_k x_k whose mean is Ax.
 
-        x are the variables of the hosted nodes, shape (n_columns,); `momentum` keeps v of the round before.
+        A_k are the columns of node k and x_k its variables; x holds those of the hosted nodes, shape (n_columns,).
+        `momentum` keeps v of the round before.
         """
         v, spare = block.allocate(), block.allocate()
         before = block.allocate() if momentum else np.zeros((0, 0))
@@ -73,7 +74,7 @@ class MatrixGossip(Gossip):
     def extrapolate(self, block: Block, theta: Vector) -> None:
         """Replace v_k by v_k + theta_k (v_k - before_k) at every hosted node, and `before` by the old v.
 
-        theta has shape (n_hosted,); before_k is v_k of the round before.
+        v_k is node k's estimate of Ax, before_k that of the round before; theta has shape (n_hosted,).
         """
         spans = block.spans
         parts = ([array[span] for span in spans] for array in (self.v, self.before, theta))
@@ -81,14 +82,19 @@ class MatrixGossip(Gossip):
         self.v, self.before = self.before, self.v
 
     def move(self, block: Block, k: int, change: Vector) -> None:
-        """Add K A_k `change` to the k-th hosted node's estimate; `change`, shape (n_k,), was added to its variables."""
+        """Add K A_k `change` to the k-th hosted node's estimate.
+
+        `change`, shape (n_k,), was added to its n_k variables. A_k are the columns of the node and K is the number of
+        nodes.
+        """
         self.v[k] += self.members_seen[k] * block.node_columns(k).dot(change)
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Replace every estimate v_k by sum_l P_kl v_l in one exchange; return the halo, all that was received in it.
+        """Replace every estimate v_k by sum_l P_kl v_l in one exchange; return the Halo, all that was received in it.
 
         P is the mixing matrix W, or I - damping (I - W) with momentum. `up` is not read: missing neighbours weigh 0 in
-        the halo. `riding` is other modules' content that goes with the messages.
+        the halo. `riding` is other modules' content that goes with the messages. A generator: yields each Outbox to
+        exchange, and is sent the Halo that came back.
         """
         halo = yield Outbox(self.v, riding.scalars)
         scale = block.info.damping if self.before.size else 1.0
@@ -97,15 +103,18 @@ class MatrixGossip(Gossip):
 
     @property
     def target(self) -> Matrix:
-        """Return the estimates v, shape (n_hosted, d).
+        """Return the estimates v of Ax, shape (n_hosted, d), one row per hosted node, which local solves update.
 
-        A local solve adds `unit[k]` A_k times the change of x_k to row k.
+        A local solve adds `unit[k]` A_k times the change of its variables x_k to row k.
         """
         return self.v
 
     @property
     def unit(self) -> Vector:
-        """Return K for every hosted node, shape (n_hosted,): v_k moves K times as much as its own share A_k x_k."""
+        """Return K, the number of nodes, for every hosted node, shape (n_hosted,): the factor of A_k x_k in v_k.
+
+        Then the mean of all v_k is the sum of all A_k x_k, columns times variables.
+        """
         return self.members_seen
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
@@ -139,8 +148,9 @@ class ChebyshevGossip(MatrixGossip):
     def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
         """Replace the estimates v by P(W) v in `steps` exchanges.
 
-        Return the halo of the first, with which `riding` goes. P is the Chebyshev polynomial of degree `steps` with
-        P(1) = 1, by the three-term recurrence of T_i(X)/T_i(x) with X = (W - middle)/half and x = (1 - middle)/half.
+        Return the Halo of the first, with which `riding` goes. W is the mixing matrix and P the Chebyshev polynomial of
+        degree `steps` with P(1) = 1, by the three-term recurrence of T_i(X)/T_i(x) with X = (W - middle)/half and x =
+        (1 - middle)/half. A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
         middle, half = interval(block.info.spectrum)
         x, ratio, older, first = (1.0 - middle) / half, 0.0, self.v.copy(), None

@@ -17,31 +17,38 @@ class Gossip(Protocol):
 
     @property
     def target(self) -> Matrix:
-        """Return the array, shape (n_hosted, d), that local solves update.
+        """Return the array, shape (n_hosted, d), a row per hosted node, that local solves update.
 
-        A local solve adds `unit[k]` A_k times the change of x_k to row k.
+        A local solve adds `unit[k]` A_k times the change of its variables x_k to row k, A_k being the node's columns.
         """
 
     @property
     def unit(self) -> Vector:
-        """Return the factor with which A_k times the change of x_k is added to `target`, shape (n_hosted,): K or 1."""
+        """Return the factor of A_k times the change of x_k that a local solve adds, shape (n_hosted,): K or 1.
+
+        It is K, the number of nodes, where `target` are estimates of Ax, and 1 where it holds the nodes' own A_k x_k.
+        """
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Mix the estimates of the nodes that are up with their neighbours' in one exchange.
+        """Mix the estimates of the nodes that are up with their neighbours' in one exchange; return the Halo received.
 
-        Return the halo received in it. `up` is a mask of shape (n_hosted,); `riding` is other modules' content that
-        goes with the messages.
+        `up` is a mask of shape (n_hosted,); `riding` is other modules' content that goes with the messages. A
+        generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
 
     def mix(self, block: Block, up: Flags, steps: int, riding: Riding = NOTHING) -> Rounds:
-        """Mix the estimates in `steps` exchanges; return the halo of the first, whose messages also carry `riding`."""
+        """Mix the estimates in `steps` exchanges; return the Halo of the first, whose messages also carry `riding`.
+
+        `up` is a mask of shape (n_hosted,), True for nodes that take part. A generator: yields each Outbox to exchange,
+        and is sent the Halo that came back.
+        """
         first = yield from self.step(block, up, riding)
         for _ in range(steps - 1):
             yield from self.step(block, up)
         return first
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
-        """Add theta_k times the last change of v_k (or of the share behind it) at every hosted node k.
+        """Add theta_k times the last change of the estimate v_k (or of A_k x_k behind it) at every hosted node k.
 
         theta has shape (n_hosted,). Only for a gossip made with momentum.
         """
@@ -71,7 +78,7 @@ class Gossip(Protocol):
         """
 
     def reset_node(self, k: int) -> None:
-        """Set the last change of the k-th hosted node's share A_k x_k, which extrapolation uses, to zero.
+        """Set to zero the last change of the k-th hosted node's A_k x_k (columns times variables).
 
         Does nothing in plain gossip.
         """

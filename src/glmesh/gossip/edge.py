@@ -66,7 +66,7 @@ class Offer:
         return OFFER_BYTES + sum(part.nbytes for part in (self.vector, self.flow) if part is not None)
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the offer as bytes: fields, vector s in the layout's precision, and the flow, if any, in float64."""
+        """Return the offer as bytes: fields, vector s in the precision of `layout`, and any flow in float64."""
         body = []
         if self.vector is not None:
             body.append(array_bytes(self.vector, "<f4" if layout.single else "<f8"))
@@ -80,7 +80,7 @@ class Offer:
 
     @classmethod
     def unpack(cls, head: bytes, flags: int, body: Reader, layout: Layout) -> Self:
-        """Return the Offer whose `pack` gave these bytes.
+        """Return the Offer whose `pack` gave these bytes: `head` are the fields, `body` reads the vectors.
 
         Raise Violation for a weight, attempt or version out of range.
         """
@@ -143,18 +143,19 @@ class Edge:
     def advance(self, push: float) -> None:
         """Set the extrapolation of the flow in the coming attempt: D times all `push` since the last success.
 
-        D is the last change of the flow. If the last attempt failed, its extrapolation is added to `coast`. Called
-        before `offer`, on links with momentum.
+        D is the last change of the flow, shape (d,), and `push` a factor. If the last attempt failed, its extrapolation
+        is added to `coast`. Called before `offer`, on links with momentum.
         """
         if self.drifts and self.version < self.attempt:
             self.coast += self.push
         self.push = self.speed = self.speed * push if self.drifts else 0.0
 
     def offer(self, s: Vector, limit: float, clock: int = 0) -> Offer:
-        """Begin the next attempt and return its offer of s, shape (d,), with `limit` as the largest weight W_kl.
+        """Begin the next attempt to exchange flow and return its Offer of the vector s, shape (d,), of this end.
 
-        `clock` is the number of the exchange if both ends count exchanges alike, else 0. An end that finds itself ahead
-        of the other repeats its last offer, so that the two fall into step again.
+        `limit` is the largest mixing weight that this end allows. `clock` is the number of the exchange if both ends
+        count exchanges alike, else 0. An end that finds itself ahead of the other repeats its last offer, so that the
+        two fall into step again.
         """
         if self.ahead and self.open and self.made is not None and clock <= self.attempt:
             self.ahead = False
@@ -216,7 +217,7 @@ class Edge:
     def _conclude(self, offer: Offer) -> OfferOutcome:
         """Compute the new flow from this end's and the peer's offer of one attempt, if the attempt is still open.
 
-        Return the Outcome: what was done to the flow.
+        Return the OfferOutcome: what was done to the flow.
         """
         self._notice_lag(offer)
         made = self.made
@@ -244,14 +245,14 @@ class Edge:
 
     @property
     def lean(self) -> float:
-        """Return how far the extrapolated flow is ahead of F, as a multiple of D, the last change of F.
+        """Return how far the extrapolated flow is ahead of the agreed one, as a multiple of its last change; a float.
 
         0 without momentum.
         """
         return self.coast + self.push if self.drifts else 0.0
 
     def drop(self) -> None:
-        """Set the flow to zero, as never exchanged, because the peer has lost its own or is gone for good."""
+        """Set the flow over this link to zero, as if never exchanged: the peer has lost its own or is gone for good."""
         self.flow[:] = 0.0
         self.version, self.digest, self.drifts = NEVER, self._fingerprint(), False
         self.open, self.owes, self.early, self.flow_sent = False, False, None, -1

@@ -26,7 +26,11 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 @dataclass
 class NodeFlows:
-    """State of flow gossip at one node: an Edge per neighbour, a view of the members, and shares of nodes that left."""
+    """State of flow gossip at one node: an Edge per neighbour, who is a member, and parts of nodes that left.
+
+    `inherited` is the sum of A_l x_l, columns times variables, of nodes l that left for good and stay counted; None:
+    none.
+    """
 
     edges: dict[int, Edge]  # by neighbour
     view: MembershipView
@@ -51,7 +55,7 @@ class NodeFlows:
         return self.view is not before
 
     def see(self, view: MembershipView) -> None:
-        """Replace this node's view of the members, and delete its links to nodes that have left."""
+        """Replace this node's view of who is a member, and delete its links to nodes that have left."""
         if view is self.view:
             return
         self.view = view
@@ -82,10 +86,10 @@ class FlowGossip(Gossip):
 
     @staticmethod
     def of(block: Block, x: Vector, members: Indices, *, momentum: bool) -> FlowGossip:
-        """Return the flow gossip of a block before round 0, with all flows zero and the links of members open.
+        """Return the flow gossip of a block of nodes before round 0, with all flows zero and the links of members open.
 
         x are the variables of the hosted nodes, shape (n_columns,). `members`, shape (K,), is 1 for nodes that take
-        part from the start, else 0. `momentum` keeps u of the round before.
+        part from the start, else 0. `momentum` keeps each node's A_k x_k of the round before.
         """
         node_flows = [NodeFlows({}, MembershipView(members.copy())) for _ in range(block.size)]
         shape = (block.size, block.d)
@@ -113,29 +117,33 @@ class FlowGossip(Gossip):
                 own_flows.edges[peer] = Edge(me, peer, np.zeros(block.d), drift=drift)
 
     def extrapolate(self, block: Block, theta: Vector) -> None:
-        """Replace the share u_k by u_k + theta_k (u_k - before_k) at every hosted node, and `before` by the old u.
+        """Replace u_k by u_k + theta_k (u_k - before_k) at every hosted node, and `before` by the old u.
 
-        theta has shape (n_hosted,), before_k is u_k of the round before; the coming exchange extrapolates the flows by
-        theta too.
+        u_k = A_k x_k, columns times variables of node k, and before_k is u_k of the round before. theta has shape
+        (n_hosted,); the coming exchange extrapolates the flows by theta too.
         """
         extrapolate(self.u, self.before, theta)
         self.u, self.before = self.before, self.u
         self.pushes = theta
 
     def move(self, block: Block, k: int, change: Vector) -> None:
-        """Add A_k `change` to the k-th hosted node's share; `change`, shape (n_k,), was added to its variables."""
+        """Add A_k `change` to the k-th hosted node's u_k = A_k x_k.
+
+        `change`, shape (n_k,), was added to its n_k variables x_k.
+        """
         self.u[k] += block.node_columns(k).dot(change)
 
     def reset_node(self, k: int) -> None:
-        """Set the previous share of the k-th hosted node to the present one, so that its next extrapolation is zero."""
+        """Set A_k x_k of the round before to the present one at the k-th hosted node: it extrapolates by zero next."""
         if self.before.size:
             self.before[k] = self.u[k]
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
-        """Send an offer over every link of the nodes that are up, process those received, and compute the estimates v.
+        """Send an Offer over each link of the nodes that are up, process those received, compute the estimates v.
 
-        Return the halo, all that was received. Takes one exchange. `up` is a mask of shape (n_hosted,); `riding` is
-        other modules' content that goes with the messages.
+        Return the Halo, all that was received. It takes one exchange. `up` is a mask of shape (n_hosted,); `riding` is
+        other modules' content that goes with the messages. A generator: yields each Outbox to exchange, and is sent the
+        Halo that came back.
         """
         s = self.u + self.flows  # a fresh array: offers refer to its rows
         damping = block.info.damping if self.before.size else 1.0
@@ -164,7 +172,10 @@ class FlowGossip(Gossip):
         return halo
 
     def greet(self, block: Block) -> Rounds:
-        """Send a HELLO, an offer without a vector, over every link in one exchange; called before round 0."""
+        """Send a HELLO, an Offer without a vector, over every link in one exchange; called before round 0.
+
+        A generator: yields the Outbox to exchange, and is sent the Halo that came back.
+        """
         edges = [
             (k, own_flows, edge) for k, own_flows in enumerate(self.node_flows) for edge in own_flows.edges.values()
         ]
@@ -174,7 +185,7 @@ class FlowGossip(Gossip):
     def _exchange(self, block: Block, outbox: Outbox) -> Rounds:
         """Send the outbox in one exchange and process the offers and membership views that come.
 
-        Return the halo received.
+        Return the Halo received. A generator: yields the Outbox to exchange, and is sent the Halo that came back.
         """
         halo = yield outbox
         self.clock += 1
@@ -183,9 +194,10 @@ class FlowGossip(Gossip):
         return halo
 
     def _write(self, own_flows: NodeFlows, edge: Edge, s: Vector, weight: float) -> Mail:
-        """Return the Mail over one link: an offer of s, shape (d,), with `weight` as the largest W_kl, and the view.
+        """Return the message over one link (`edge`): an Offer of the vector s, shape (d,), and who is a member.
 
-        The counters of the node's membership view go along unless the neighbour is known to have equal ones.
+        `own_flows` is the state of the sending node, `weight` the largest mixing weight that it allows. The counters of
+        its membership view go along unless the neighbour is known to have equal ones.
         """
         view = own_flows.view
         news = own_flows.heard.get(edge.peer) != view.digest
@@ -193,7 +205,7 @@ class FlowGossip(Gossip):
         return Mail(edge.me, edge.peer, parts)
 
     def _read(self, block: Block, k: int, mail: Mail) -> None:
-        """Process mail to the k-th hosted node: merge the sender's membership view, and give its offer to the link."""
+        """Process a message to the k-th hosted node: merge the sender's view of members, and pass its Offer on."""
         own_flows, membership, offer = self.node_flows[k], mail.part(Membership), mail.part(Offer)
         if membership is not None and membership.counts is not None and own_flows.learn(membership.counts):
             self.members_seen[k] = float(own_flows.view.n_members)
@@ -205,16 +217,17 @@ class FlowGossip(Gossip):
                 own_flows.edges[mail.sender].receive(offer)
 
     def sum_flows(self, k: int) -> None:
-        """Set flows[k] to the sum of the k-th hosted node's inherited shares and its extrapolated flows."""
+        """Set flows[k] to the sum of the k-th hosted node's extrapolated flows and of what it inherited."""
         self.flows[k] = self.committed(k)
         for _, edge in sorted(self.node_flows[k].edges.items()):
             if edge.lean:
                 self.flows[k] += edge.lean * edge.drift
 
     def committed(self, k: int) -> Vector:
-        """Return the sum of the k-th hosted node's inherited shares and its flows, not extrapolated, shape (d,).
+        """Return the sum of the k-th hosted node's flows, not extrapolated, and of what it inherited, shape (d,).
 
-        Flows are added in ascending order of neighbours, so that the sum has the same bits wherever it is computed.
+        Inherited are the A_l x_l, columns times variables, of nodes l that left. Flows are added in ascending order of
+        neighbours, so that the sum has the same bits wherever it is computed.
         """
         own_flows = self.node_flows[k]
         total = np.zeros_like(self.u[k]) if own_flows.inherited is None else own_flows.inherited.copy()
@@ -223,24 +236,31 @@ class FlowGossip(Gossip):
         return total
 
     def derive(self) -> None:
-        """Set v_k = K (u_k + sum_l F_kl) at all hosted nodes, K the number of members in node k's view."""
+        """Set the estimates v_k = K (u_k + sum of flows) of Ax at all hosted nodes, K as node k counts members.
+
+        u_k = A_k x_k, the node's columns times its variables.
+        """
         np.add(self.u, self.flows, out=self.v)
         self.v *= self.members_seen[:, None]
 
     @property
     def target(self) -> Matrix:
-        """Return the shares u, shape (n_hosted, d); a local solve adds A_k times the change of x_k to row k."""
+        """Return u, shape (n_hosted, d), with u_k = A_k x_k in row k.
+
+        A local solve adds A_k times the change of x_k to it. A_k are the columns of node k and x_k its variables.
+        """
         return self.u
 
     @property
     def unit(self) -> Vector:
-        """Return 1 for every hosted node, shape (n_hosted,): a share A_k x_k moves by A_k times the change of x_k."""
+        """Return 1 for every hosted node, shape (n_hosted,): the factor of A_k times the change of x_k in `target`."""
         return np.ones(len(self.node_flows))
 
     def finish_round(self, block: Block, x: Vector, round: int) -> None:
-        """Compute the estimates v from the shares u, shape (n_hosted, d), that the local solver changed.
+        """Compute the estimates v of Ax from u_k = A_k x_k, which the local solver changed, and the flows.
 
-        In every REFRESH_EVERY-th round u is first computed from x, shape (n_columns,), again.
+        In every REFRESH_EVERY-th round u is first computed anew from the variables x, shape (n_columns,), of the hosted
+        nodes.
         """
         if (round + 1) % REFRESH_EVERY == 0:
             self.refresh(block, x)
@@ -248,10 +268,10 @@ class FlowGossip(Gossip):
             self.derive()
 
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
-        """Recompute the shares u from x after a round of exact sums, and set all estimates to v, unless v is None.
+        """Recompute u_k = A_k x_k from x after a round of exact sums, and set all estimates to v, unless v is None.
 
-        v is Ax, shape (d,), or None before the first sum. If the sum was `broken`, v_k is derived from shares and flows
-        instead.
+        x are the variables of the hosted nodes, shape (n_columns,); v is Ax, shape (d,), or None before the first sum.
+        If the sum was `broken`, a contribution missing, estimates are derived from u and the flows instead.
         """
         self.clock += 1  # as in every round, so that all ends of links count alike
         self.refresh(block, x)
@@ -261,9 +281,9 @@ class FlowGossip(Gossip):
             self.derive()
 
     def refresh(self, block: Block, x: Vector) -> None:
-        """Recompute shares, flows and estimates of all hosted nodes from x, shape (n_columns,).
+        """Recompute u_k = A_k x_k, the sums of flows and the estimates of all hosted nodes from x, shape (n_columns,).
 
-        The last change of the shares, which extrapolation uses, is kept.
+        The last change of u, which extrapolation uses, is kept.
         """
         for k in range(block.size):
             old = self.u[k].copy()
@@ -272,9 +292,9 @@ class FlowGossip(Gossip):
                 self.before[k] += self.u[k] - old
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:
-        """Recompute u_k = A_k x_k (zero for a non-member), the sum of flows, the count of members and v_k of node k.
+        """Recompute the k-th hosted node's u_k = A_k x_k (zero for a non-member), sum of flows, K and estimate.
 
-        x are the variables of all hosted nodes, shape (n_columns,).
+        It is the k-th hosted node; x are the variables of all hosted nodes, shape (n_columns,).
         """
         own_flows = self.node_flows[k]
         self.u[k] = block.share(k, x) if own_flows.view.is_member(int(block.ids[k])) else 0.0
@@ -283,7 +303,7 @@ class FlowGossip(Gossip):
         self.v[k] = self.members_seen[k] * (self.u[k] + self.flows[k])
 
     def view_digests(self) -> list[int]:
-        """Return a list with a 48-bit integer per hosted node, the digest of its view of the members."""
+        """Return a list with a 48-bit integer per hosted node, the digest of its view of who is a member."""
         return [own_flows.view.digest for own_flows in self.node_flows]
 
     def restored(self, saved: Self) -> Self:
@@ -329,14 +349,14 @@ class FlowGossip(Gossip):
             edge.restart(edge.incarnation + 1)
 
     def inherit(self, k: int, share: Vector) -> None:
-        """Add `share` = A_l x_l, shape (d,), of a node l that left to the inherited shares of the k-th hosted node."""
+        """Add `share` = A_l x_l, (d,), of a node l that left to what the k-th hosted node keeps of such nodes."""
         own_flows = self.node_flows[k]
         own_flows.inherited = share.copy() if own_flows.inherited is None else own_flows.inherited + share
 
     def announce_change(self, block: Block, k: int) -> None:
         """Raise the membership counter of the k-th hosted node by 2, because its data changed.
 
-        Views with different counters have different digests, so certificates do not mix records from before and after.
+        Counters that differ have different digests, so certificates do not mix records from before and after.
         """
         own_flows, me = self.node_flows[k], int(block.ids[k])
         own_flows.count(me, own_flows.view.counts[me] + 2)

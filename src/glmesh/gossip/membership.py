@@ -21,8 +21,8 @@ DIGEST_BYTES = _DIGEST.size
 class MembershipView:
     """Who is a member, as one node sees it: a counter per node, of which the larger is always the newer.
 
-    Counters only grow. Joining and leaving add one: odd is a member, even has left or, if zero, not joined yet. New
-    data adds two.
+    Counters, shape (K,), only grow. Joining and leaving add one: odd is a member, even has left or, if zero, not joined
+    yet. New data adds two.
     """
 
     counts: Indices  # (K,) the counters
@@ -63,9 +63,9 @@ class MembershipView:
         return MembershipView(counts)
 
     def merged(self, counts: Indices) -> MembershipView:
-        """Return a view with the larger counter of each node, of this view and `counts`, shape (K,).
+        """Return a view whose counters, shape (K,), are the larger ones of this view and of `counts`.
 
-        Returns this very object if no counter in `counts` is larger.
+        Return this very object if no counter in `counts` is larger.
         """
         return MembershipView(np.maximum(self.counts, counts)) if (counts > self.counts).any() else self
 

@@ -313,8 +313,8 @@ class NodewiseSolver(ABC):
     def solve(self, block: Block, memory: None, task: Subproblems) -> tuple[Vector, Vector]:
         """Call `solve_node` for one hosted node after the other; write task.x and task.estimate.
 
-        Returns (theta, visited), both of shape (n,): the local accuracy reached (NaN if none was asked for) and the
-        nonzeros visited, as `LocalSolver.solve` says.
+        Return (theta, visited), both of shape (n_hosted,): the local accuracy reached, that is the fraction of the
+        possible decrease that is left (NaN if none was asked for), and the number of nonzeros visited.
         """
         theta, visited = np.full(block.size, np.nan), np.zeros(block.size)
         for k in range(block.size):

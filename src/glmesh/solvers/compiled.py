@@ -20,9 +20,10 @@ _NO_ROWS = np.zeros((0, 0))
 
 @dataclass
 class DescentMemory:
-    """Memory of coordinate descent between rounds: residuals of the nodes, and which units (columns or groups) sleep.
+    """Memory of coordinate descent between rounds: residuals of the nodes, and which units sleep.
 
-    A unit at a kink or a bound sleeps, that is passes skip it, until the residual has moved far enough to let it move.
+    A unit is a column or a group of columns. One whose variables are at a kink or a bound sleeps, that is passes skip
+    it, until the residual has moved far enough to free it.
     """
 
     r: PerNode[Matrix]  # (n_hosted, d) residual w + q A_k D_k that a node's last pass ended with
@@ -70,14 +71,17 @@ class CoordinateDescent:
         return DescentMemory(np.zeros((block.size, block.d)), np.zeros(len(block.units[2])), np.zeros(block.size))
 
     def forget(self, block: Block, memory: DescentMemory, k: int) -> None:
-        """Wake all units (columns or groups) of the k-th hosted node, whose variables were changed from outside."""
+        """Wake all units (columns or groups) of the k-th hosted node, whose variables were changed from outside.
+
+        A unit that sleeps is skipped by passes.
+        """
         unit_starts, _, _ = block.units
         memory.wake[int(unit_starts[k]) : int(unit_starts[k + 1])] = 0.0
 
     def moved(self, block: Block, memory: DescentMemory, changed: Flags) -> None:
-        """Wake the units (columns or groups) of the columns that are true in `changed`, shape (columns,).
+        """Wake the units (columns or groups) of the columns whose variables were changed from outside.
 
-        Their variables were changed from outside.
+        `changed` is a mask of shape (columns,). A unit that sleeps is skipped by passes.
         """
         if block.kind != GROUPS:
             memory.wake[changed] = 0.0
@@ -89,8 +93,8 @@ class CoordinateDescent:
     def solve(self, block: Block, memory: DescentMemory, task: Subproblems) -> tuple[Vector, Vector]:
         """Decrease the subproblems of the hosted nodes by coordinate descent, in parallel; write task.x, task.estimate.
 
-        Returns (theta, visited), both of shape (n,): the local accuracy reached (NaN if none was asked for) and the
-        nonzeros visited, as `LocalSolver.solve` says.
+        Return (theta, visited), both of shape (n_hosted,): the local accuracy reached, that is the fraction of the
+        possible decrease that is left (NaN if none was asked for), and the number of nonzeros visited.
         """
         assert task.rows is None or not ((task.accuracy >= 0) & (task.passes > 0)).any()
         n_columns, n_units = block.columns.n, len(block.units[2])

@@ -12,9 +12,10 @@ from glmesh.types import Flags, Matrix, Vector
 
 @dataclass
 class Screening:
-    """State of screening: hosted node k skips its subproblem while norm(w_k - anchor_k)^2 <= radius2_k.
+    """Which nodes skip their local solve: hosted node k does while norm(w_k - anchor_k)^2 <= radius2_k.
 
-    `Certificate.screening_radius2` gives a radius within which the subproblem can gain nothing that matters.
+    w_k is the gradient of f at the node's estimate, and anchor_k what it was when the radius was computed; within the
+    radius the node's subproblem can gain nothing that matters (`Certificate.screening_radius2`).
     """
 
     anchor: PerNode[Matrix]  # (n_hosted, d) w_k when the radius was computed
@@ -28,7 +29,7 @@ class Screening:
         return Screening(np.zeros((block.size, block.d)), np.full(block.size, -1.0))
 
     def begin(self, k: int, w: Vector, radius2: float) -> None:
-        """Let hosted node k skip its subproblem while norm(w_k - w)^2 <= radius2, w of shape (d,).
+        """Let hosted node k skip its subproblem while norm(w_k - w)^2 <= radius2, w_k its gradient, w of shape (d,).
 
         With radius2 <= 0 the node solves its subproblem in every round.
         """
@@ -41,9 +42,10 @@ class Screening:
         self.radius2[k] = -1.0
 
     def screened(self, w: Matrix) -> Flags:
-        """Return a mask of shape (n_hosted,), true for each node that skips its subproblem in this round.
+        """Return a mask of shape (n_hosted,), True for each node that skips its subproblem in this round.
 
-        w are the gradients w_k, shape (n_hosted, d). A node whose w_k has left its ball is invalidated.
+        w holds the gradients of f at the nodes' estimates, shape (n_hosted, d). A node whose gradient has moved beyond
+        its radius solves its subproblem in every round from now on, until `begin` is called for it.
         """
         for k in np.flatnonzero(self.radius2 > 0):
             move = w[k] - self.anchor[k]

@@ -30,7 +30,7 @@ class DelayedMail:
 
 @dataclass
 class OpenTotals:
-    """Totals of a round that ended before every member held them all, to be gone on with in the next round.
+    """Totals, sums over all nodes, of a round that ended before every member held them all, to be gone on with later.
 
     Totals that were made are kept, and messages about the last one that had arrived still count.
     """
@@ -43,7 +43,7 @@ class OpenTotals:
     contributions: list[str] = field(default_factory=list)  # digest of all contributions to each total, in turn
 
     def begin_round(self, members: Flags) -> None:
-        """Begin a round; `members` is a mask of shape (K,).
+        """Begin a round; `members` is a mask of shape (K,), True for nodes that take part in the run.
 
         Totals of the round before are kept if it was not finished and had the same members, else dropped.
         """
@@ -56,8 +56,8 @@ class OpenTotals:
     def kept(self, rows: Contribution) -> Contribution | None:
         """Return the next total that this round asks for, shape (N,), if an unfinished round had made it; else None.
 
-        `rows` are the contributions of all nodes, shape (K, N). If they are others than in the unfinished round,
-        because data or penalty have changed since, that total and those after it are dropped.
+        `rows` are the contributions of all K nodes to that total, shape (K, N). If they are others than in the
+        unfinished round, because data or penalty have changed since, that total and those after it are dropped.
         """
         at, digest = self.turn, blake2b(np.ascontiguousarray(rows).data, digest_size=12).hexdigest()
         self.turn += 1
@@ -121,27 +121,27 @@ class FaultyTransport(LocalTransport):
         self.totals.begin_round(plan.members(round, self.n_nodes))
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over all members modulo 2^64, shape (N,), of the blocks' (n_hosted, N) contributions.
+        """Return the sums over all members modulo 2^64, uint64 of shape (N,), of N integers per node.
 
-        Messages are sent again until they arrive. Raise `Unfinished` if not all members hold the sums when the round
-        ends.
+        `contributions` has an array (n_hosted, N) per block of nodes. Messages are sent again until they arrive. Raise
+        `Unfinished` if not all members hold the sums when the round ends.
         """
         if self.round is None or not self.plan.loses_messages:
             return super().add(contributions)
         return self._total(np.concatenate(contributions), largest=False).view(np.uint64)
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over all members, shape (n,), of the blocks' (n_hosted, n) whole numbers.
+        """Return the maxima over all members, shape (n,), of n integers per node.
 
-        Messages are sent again until they arrive. Raise `Unfinished` if not all members hold the maxima when the round
-        ends.
+        `numbers` has an array (n_hosted, n) per block of nodes. Messages are sent again until they arrive. Raise
+        `Unfinished` if not all members hold the maxima when the round ends.
         """
         if self.round is None or not self.plan.loses_messages:
             return super().maximise(numbers)
         return self._total(np.concatenate(numbers).astype(np.int16), largest=True).astype(np.int64)
 
     def _total(self, rows: Contribution, *, largest: bool) -> Contribution:
-        """Return the sums or maxima over the members, shape (N,), of the nodes' `rows`, shape (K, N).
+        """Return the sums (if `largest`, maxima) over the members of the nodes' `rows`, (K, N), in shape (N,).
 
         Messages are sent until all members hold them; Unfinished is raised if they do not in this round.
         """
@@ -165,8 +165,8 @@ class FaultyTransport(LocalTransport):
     def _begin_total(self, rows: Contribution, members: Flags, *, largest: bool) -> RoutedTotal:
         """Return a new RoutedTotal of `rows`, shape (K, N), over `members`, a mask of shape (K,).
 
-        Along the spanning tree if rows are too long to flood, all nodes are members and no link is gone for good; else
-        by flooding, along trees in a round in which nothing fails.
+        `largest`: maxima, not sums. It goes along the spanning tree if rows are too long to flood, all nodes are
+        members and no link is gone for good; else by flooding, along trees in a round in which nothing fails.
         """
         number, round = self.totals.number, self.round or 0
         stands = bool(members.all()) and not self.plan.graphs and not self.plan.gone(round, self._place)
@@ -208,7 +208,7 @@ class FaultyTransport(LocalTransport):
         return arrived
 
     def _arrivals(self, mail: list[Mail], places: list[int]) -> list[Mail]:
-        """Return the mail that arrives in this exchange: messages in time, second copies, then delayed ones.
+        """Return the messages that arrive in this exchange: those of `mail` in time, second copies, then delayed ones.
 
         Late messages come last, which is hardest for receivers. `places` has the index of each message's link.
         """
@@ -235,9 +235,9 @@ class FaultyTransport(LocalTransport):
         return [one for one in due if self._alive[self._place[one.sender, one.receiver]]]
 
     def _data(self, weights: Vector) -> Vector:
-        """Return the nonzero entries of the mixing matrix, shape (nnz,), with `weights` on the directed links.
+        """Return the stored entries of the mixing matrix, shape (nnz,), with `weights` on the directed links.
 
-        The diagonal is set so that each row sums to 1.
+        `weights` has an entry per directed link; the diagonal is set so that each row sums to 1.
         """
         n = self.mixing.n_nodes
         data = np.empty(self.mixing.matrix.nnz)
@@ -246,9 +246,9 @@ class FaultyTransport(LocalTransport):
         return data
 
     def weights_now(self) -> list[Vector]:
-        """Return an array of mixing weights per block for this exchange, ordered as its halo's neighbours.
+        """Return an array of mixing weights per block of nodes for this exchange, in the order of its Halo.
 
-        0 for rows that did not arrive.
+        A weight is 0 for a neighbour whose message did not arrive.
         """
         if self.round is None:
             return super().weights_now()

@@ -12,9 +12,9 @@ from glmesh.types import Indices, Matrix, Unsigned, Vector
 
 
 class LocalTransport:
-    """The transport between blocks of one process, which share arrays: an exchange mostly copies no rows.
+    """The transport between blocks of nodes of one process, which share arrays: an exchange mostly copies no rows.
 
-    `blocks` has the ids of the nodes of each block, contiguous and ascending, together 0..K-1.
+    `blocks` has the ids of the nodes of each block, contiguous and ascending, together 0, ..., K - 1.
     """
 
     carries: ClassVar[Contents] = Contents(vectors=True, scalars=True, totals=True, parts=None)
@@ -40,9 +40,9 @@ class LocalTransport:
             )
 
     def allocate(self, block: int, width: int) -> Matrix:
-        """Return a zeroed (n_hosted, width) array for a block's rows.
+        """Return a zeroed (n_hosted, width) array for the vectors of the nodes of block number `block`.
 
-        The array is a view of one (K, width) array that all blocks share, provided they all ask in one order; then no
+        The array shares memory with one (K, width) array of all blocks, provided they all ask in one order; then no
         exchange copies rows.
         """
         turn = self._taken[block]
@@ -75,17 +75,19 @@ class LocalTransport:
         return self.mixing.n_nodes
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over all nodes modulo 2^64, shape (N,), of the blocks' (n_hosted, N) contributions.
+        """Return the sums over all nodes modulo 2^64, uint64 of shape (N,), of N integers per node.
 
-        Traffic is counted as if nodes sent messages to their neighbours.
+        `contributions` has an array (n_hosted, N) per block of nodes. Traffic is counted as if nodes sent messages to
+        their neighbours.
         """
         self._count_total(NUMBER * contributions[0].shape[1])
         return np.asarray(sum(rows.sum(axis=0) for rows in contributions), dtype=np.uint64)
 
     def maximise(self, numbers: list[Indices]) -> Indices:
-        """Return the maxima over all nodes, shape (n,), of the blocks' (n_hosted, n) whole numbers.
+        """Return the maxima over all nodes, shape (n,), of n integers per node.
 
-        Traffic is counted as if nodes sent messages to their neighbours.
+        `numbers` has an array (n_hosted, n) per block of nodes. Traffic is counted as if nodes sent messages to their
+        neighbours.
         """
         self._count_total(SHORT * numbers[0].shape[1])
         return np.asarray(np.max([rows.max(axis=0) for rows in numbers], axis=0))
@@ -127,13 +129,13 @@ class LocalTransport:
         return sizes
 
     def weights_now(self) -> list[Vector]:
-        """Return an array of mixing weights per block, in the order of its halo's neighbours."""
+        """Return an array of mixing weights per block of nodes, in the order of the neighbours in its Halo."""
         return [weights for _, _, weights, _ in self._graphs]
 
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
-        """Count the rows and the mail that are sent; return the mail that arrives, here all of it.
+        """Count the rows and the mail that are sent in one exchange; return the mail that arrives, here all of it.
 
-        `row_sizes` are the bytes of each node's row, shape (K,).
+        `row_sizes` are the bytes of the row that each node sends to each neighbour, shape (K,).
         """
         senders, receivers = self.links
         self._count(senders, receivers, row_sizes[senders], mail)

@@ -31,7 +31,7 @@ _AROUND = 32  # [looks] between two looks at which ranks have failed
 class Communicator:
     """Messages between this rank and all others of an MPI communicator, to be used in a `with` statement.
 
-    By default that of all ranks of the program.
+    By default the communicator of all ranks of the program.
     """
 
     def __init__(self, comm: MPI.Intracomm | None = None) -> None:
@@ -119,19 +119,25 @@ class Communicator:
                 raise self._failed()
 
     def kind(self, needed: Indices, width: int) -> MPI.Datatype:
-        """Return an MPI datatype of the rows `needed` (numbers, perhaps not adjacent) of an array `width` wide."""
+        """Return an MPI datatype that picks the rows with the indices `needed` from an array with `width` columns."""
         kind = MPI.DOUBLE.Create_indexed_block(width, (needed * width).tolist()).Commit()
         self._made.append(kind)
         return kind
 
     def sends(self, rows: Matrix | list[object], peer: int, tag: int) -> MPI.Prequest:
-        """Return a persistent send request (MPI_Send_init) of the rows to rank `peer`; it is not started."""
+        """Return a persistent send request (MPI_Send_init) of the rows to rank `peer`; it is not started.
+
+        `rows` is an array, or a list [array, MPI datatype of the rows in it]; `tag` is MPI's tag of the messages.
+        """
         request = self._comm.Send_init(rows, peer, tag)
         self._made.append(request)
         return request
 
     def receives(self, buffer: Matrix, peer: int, tag: int) -> MPI.Prequest:
-        """Return a persistent receive request (MPI_Recv_init) from rank `peer` into `buffer`; it is not started."""
+        """Return a persistent receive request (MPI_Recv_init) from rank `peer` into `buffer`; it is not started.
+
+        `tag` is MPI's tag of the messages.
+        """
         request = self._comm.Recv_init(buffer, peer, tag)
         self._made.append(request)
         return request
@@ -149,13 +155,13 @@ class Communicator:
             MPI.Prequest.Startall(requests)
 
     def all_sum(self, own: Unsigned) -> Unsigned:
-        """All-reduce: return the sums modulo 2^64 over all ranks, shape (N,), of every rank's (N,) numbers."""
+        """All-reduce: return the sums modulo 2^64 over all ranks, uint64 of shape (N,), of each rank's `own`, (N,)."""
         total = np.empty_like(own)
         self.wait([self._comm.Iallreduce([own, MPI.UINT64_T], [total, MPI.UINT64_T], MPI.SUM)])
         return total
 
     def all_max(self, own: Indices) -> Indices:
-        """All-reduce: return the maxima over all ranks, shape (n,), of every rank's (n,) whole numbers."""
+        """All-reduce: return the maxima over all ranks, shape (n,), of each rank's n whole numbers `own`."""
         largest = np.empty_like(own)
         self.wait([self._comm.Iallreduce([own, MPI.INT64_T], [largest, MPI.INT64_T], MPI.MAX)])
         return largest

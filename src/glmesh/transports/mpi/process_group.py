@@ -36,7 +36,7 @@ class Ranks(Communicator, ProcessGroup):
             raise InvalidInput("fault plans are for simulations; with runtime='mpi' leave faults= away")
 
     def local_blocks(self, n_nodes: int, n_blocks: int) -> list[Indices]:
-        """Return [ids of this rank's nodes]: one block with an equal share of all nodes; `n_blocks` is ignored.
+        """Return [ids of this rank's nodes]: one block with about n_nodes / ranks of them; `n_blocks` is ignored.
 
         Raise InvalidInput if there are fewer nodes than ranks.
         """
@@ -57,7 +57,7 @@ class Ranks(Communicator, ProcessGroup):
         return sizes
 
     def _all(self, own: Bytes) -> list[Bytes]:
-        """All-gather of bytes: return a list with the `own` of each rank, views of one array."""
+        """All-gather of bytes: return a list with the `own` of each rank; they share the memory of one array."""
         sizes = self._sizes(len(own))
         ends = np.cumsum(sizes)
         whole = np.empty(int(ends[-1]), np.uint8)
@@ -83,16 +83,20 @@ class Ranks(Communicator, ProcessGroup):
         return [one for data in self._all(own) for one in pickle.loads(data.data)]
 
     def fold_in(self, carry: Vector) -> Vector:
-        """Begin this rank's step of a fold over ranks: return the vector that the rank before passed on.
+        """Begin this rank's turn in a computation that passes a vector from rank to rank: return that vector.
 
-        At rank 0 that is `carry` itself; elsewhere `carry` is overwritten.
+        At rank 0 that is `carry`, where the computation starts; elsewhere what the rank before passed on, in the memory
+        of `carry`.
         """
         if self.rank > 0:
             self.wait([self._comm.Irecv(carry, self.rank - 1, _CARRY)])
         return carry
 
     def fold_out(self, carry: Vector) -> Vector:
-        """End this rank's step of a fold over ranks: pass `carry` on; return, at all ranks, that of the last rank."""
+        """End this rank's turn in a computation that passes a vector from rank to rank: pass `carry` on to the next.
+
+        Return, at all ranks, the `carry` of the last rank.
+        """
         if self.rank < self.size - 1:
             self.wait([self._comm.Isend(carry, self.rank + 1, _CARRY)])
         self.wait([self._comm.Ibcast(carry, self.size - 1)])

@@ -88,7 +88,10 @@ class MpiTransport:
         return list(self._comes)
 
     def allocate(self, block: int, width: int) -> Matrix:
-        """Return a zeroed (n_hosted, width) array for this rank's rows, a view; others' rows arrive below it."""
+        """Return a zeroed (n_hosted, width) array for the vectors of this rank's nodes; `block` is not read.
+
+        It shares memory with a larger array, in which the rows of other ranks arrive below.
+        """
         lane = self._lane(width, ROWS)
         self._lanes[id(lane.rows)] = lane
         return lane.own
@@ -118,9 +121,10 @@ class MpiTransport:
     def _prepare(
         self, key: tuple[int, int], vectors: Lane | None, scalars: Lane | None
     ) -> tuple[list[MPI.Prequest], Halo]:
-        """Return (MPI requests to start, the Halo that they fill) for exchanges along these lanes; kept under `key`.
+        """Return (MPI requests to start, the Halo that they fill) for exchanges of vectors and scalars.
 
-        A lane is None if there are no vectors, or no scalars, to send.
+        Kept under `key`. `vectors` and `scalars` are lanes, arrays with the MPI requests that move their rows; None if
+        there are none to send.
         """
         requests = [request for lane in (vectors, scalars) if lane is not None for request in lane.requests]
         theirs = None if vectors is None else vectors.rows
@@ -130,9 +134,9 @@ class MpiTransport:
         return self._prepared[key]
 
     def _lane_of(self, own: Matrix, tag: int) -> Lane:
-        """Return the lane, the array with its MPI requests, that the rows `own` lie in.
+        """Return the Lane, an array with its MPI requests, that the rows `own`, shape (n_hosted, width), lie in.
 
-        Rows that lie in none, shape (n_hosted, width), are copied to one of two lanes, in turn.
+        Rows that lie in none are copied to one of two lanes, in turn; `tag` is MPI's tag of the messages.
         """
         lane = self._lanes.get(id(own.base))
         if lane is None:
@@ -191,9 +195,9 @@ class MpiTransport:
         return len(self._rank_of)
 
     def add(self, contributions: list[Unsigned]) -> Unsigned:
-        """Return the sums over all nodes modulo 2^64, shape (N,), by an all-reduce over ranks.
+        """Return the sums over all nodes modulo 2^64, uint64 of shape (N,), by an all-reduce over ranks.
 
-        `contributions` has the (n_hosted, N) numbers of this rank's one block.
+        `contributions` has one array, the (n_hosted, N) integers of this rank's nodes.
         """
         (rows,) = contributions
         self._count_total(NUMBER * rows.shape[1])
@@ -202,7 +206,7 @@ class MpiTransport:
     def maximise(self, numbers: list[Indices]) -> Indices:
         """Return the maxima over all nodes, shape (n,), by an all-reduce over ranks.
 
-        `numbers` has the (n_hosted, n) whole numbers of this rank's one block.
+        `numbers` has one array, the (n_hosted, n) integers of this rank's nodes.
         """
         (rows,) = numbers
         self._count_total(SHORT * rows.shape[1])
@@ -235,7 +239,7 @@ class MpiTransport:
 def bundle(mail: list[Mail]) -> Bytes:
     """Return messages, each with one PartialSum, as bytes: a table of whole numbers, then all arrays.
 
-    The table has sender, receiver, fields and places of the arrays of each message. An array that several messages
+    The table has sender, receiver, fields and positions of the arrays of each message. An array that several messages
     refer to is sent once.
     """
     table: list[int] = []
