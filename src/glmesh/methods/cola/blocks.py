@@ -15,11 +15,11 @@ from glmesh.types import Indices, Vector
 
 
 class Algorithm(Protocol):
-    """Protocol of CoLA's methods, `Cola` and `Cocoa`: they make rounds and update states changed from outside."""
+    """Protocol of `Cola` and `Cocoa` as their nodes call them: make rounds, update states changed from outside."""
 
     @property
     def averages_exactly(self) -> bool:
-        """Return whether every node's estimate is Ax after every round, as with CoCoA's server."""
+        """Return whether every node's estimate of Ax is Ax itself after every round, as with CoCoA's server."""
         ...
 
     @property
@@ -28,22 +28,25 @@ class Algorithm(Protocol):
         ...
 
     def round(self, block: Block, state: ColaState) -> Rounds:
-        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
+        """Make one round of a block of nodes, a generator: yields each Outbox and is sent the Halo that came back."""
         ...
 
     def scale(self, block: Block, state: ColaState) -> Vector:
-        """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,)."""
+        """Return the curvature q_k of every hosted node's local subproblem, shape (n_hosted,), for the block's state.
+
+        Node k minimises <w_k, A_k D> + q_k/2 norm(A_k D)^2 + g_k(x_k + D) over the change D of its variables x_k.
+        """
         ...
 
     def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool) -> None:
-        """Drop all that was derived from the k-th hosted node's x_k and v_k, which were changed from outside.
+        """Drop all that was derived from the k-th hosted node's variables and estimate, changed from outside.
 
         `forget`: also drop what the local solver remembers of the node.
         """
         ...
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Drop the product Ax as exact sums know it, because some node's variables were changed from outside."""
+        """Drop the product Ax that the accelerator "sums" holds: some node's variables were changed from outside."""
         ...
 
     def reset(self, block: Block, state: ColaState) -> None:
@@ -51,7 +54,7 @@ class Algorithm(Protocol):
         ...
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Reset all that depends on f and g, because `block` has other functions now, on the same columns."""
+        """Reset all that depends on the functions f and g, because `block` has others now, on the old columns."""
         ...
 
 
@@ -65,7 +68,7 @@ class ColaBlocks:
     async_certifiers: list[AsyncCertifier]
 
     def find(self, node: int) -> tuple[int, int]:
-        """Return (number of the block, position in the block) of the node with id `node`.
+        """Return (number of the block, position in the block) of the node with id `node`, both counted from 0.
 
         Raise IndexError if the node is not hosted in this process.
         """
@@ -76,7 +79,7 @@ class ColaBlocks:
         raise IndexError(node)
 
     def flow_gossip(self, number: int) -> FlowGossip:
-        """Return the flow gossip of block `number`: the estimates and flows of its nodes."""
+        """Return the flow gossip of block `number`: its nodes' estimates of Ax, and the flows over their links."""
         return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
@@ -85,10 +88,10 @@ class ColaBlocks:
         return self.flow_gossip(number), k
 
     def invalidate(self, node: int, round: int, *, forget: bool = False) -> None:
-        """Drop all that was derived from the state of node `node`, which was changed from outside in `round`.
+        """Drop all that was derived from the state of node `node` (an id), which was changed from outside in `round`.
 
-        Exact sums of all blocks forget Ax, and the node's certificate snapshot is discarded. `forget`: the local solver
-        looks at all of the node's columns again.
+        The product Ax, where the accelerator "sums" knows it, is dropped at all nodes, and the node's snapshot for a
+        certificate is discarded. `forget`: the local solver looks at all of the node's columns again.
         """
         number, k = self.find(node)
         self.method.invalidate_node(self.blocks[number], self.states[number], k, forget=forget)
@@ -98,9 +101,10 @@ class ColaBlocks:
             self.async_certifiers[number].disturb(k, round)
 
     def gap(self, node: int, estimate_of: int | None = None) -> float:
-        """Return an upper bound of the decrease that node `node`'s own subproblem allows, in units of the objective.
+        """Return an upper bound of the decrease of the objective that one node's own subproblem allows, a float.
 
-        The subproblem is taken at the estimate v of node `estimate_of`; None: at the node's own.
+        `node` is its id. The subproblem is taken at the estimate of Ax of the node with id `estimate_of`; None: at its
+        own.
         """
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]
@@ -109,29 +113,26 @@ class ColaBlocks:
         return local_gap(block, k, state.x[block.of_node(k)], w, float(self.method.scale(block, state)[k]))
 
     def share(self, node: int) -> Vector:
-        """Return the share A_k x_k of the node with id `node`, shape (d,)."""
+        """Return A_k x_k, shape (d,), of the node with id `node`: its columns times its variables."""
         number, k = self.find(node)
         return self.blocks[number].share(k, self.states[number].x)
 
     def clear(self, node: int) -> None:
-        """Set the variables of a node to those of a cold start: 0, or the nearest point inside the bounds of g."""
+        """Set the variables of node `node` (an id) to a cold start: 0, or the nearest point inside the bounds of g."""
         number, k = self.find(node)
         block, own = self.blocks[number], self.blocks[number].of_node(k)
         self.states[number].x[own] = initial_variables(block)[own]
 
     def event(self, round: int, kind: str, node: int, gap_before: float, gap_after: float, share: Vector) -> Event:
-        """Return the Event of a change of this `kind` ("join", "leave", ...) at a node in a round.
+        """Return the Event of a change of this `kind` ("join", "leave", ...) at the node with id `node` in a round.
 
-        `gap_before` and `gap_after` are local gaps, in units of the objective; `share`, shape (d,), is the part of Ax
-        that came, went or was frozen, of which the norm is recorded.
+        `gap_before` and `gap_after` bound what the node's subproblem can gain, absolute; `share`, shape (d,), is the
+        part of Ax that came, went or was frozen, of which the norm is recorded.
         """
         return Event(round, kind, node, gap_before, gap_after, float(np.linalg.norm(share)))
 
     def constant(self) -> Vector | None:
-        """Return the sum of the shares of nodes that left for good and stay counted in Ax, shape (d,).
-
-        Return None if no node left a share.
-        """
+        """Return the part of Ax, shape (d,), of nodes that left for good and stay counted; None if there is none."""
         adopted = [
             flows.inherited
             for number in range(len(self.blocks))

@@ -51,8 +51,9 @@ class Choice:
 def initial(acceleration: str, unsuited: str | None, *, reliable: bool = True) -> Choice:
     """Return the Choice that the options alone decide on: the `acceleration` asked for; momentum with "auto".
 
-    `unsuited` is what acceleration needs and the options do not give, as text; None: nothing is missing. `reliable`
-    False: plain gossip on a network where a message may get lost one way. In either case "auto" becomes "none".
+    `unsuited` is a text: what acceleration needs and the options do not give; None: nothing is missing. `reliable`
+    False: plain gossip on a network where a message may get lost one way. With such a text, or not reliable, "auto"
+    becomes "none".
     """
     if acceleration != "auto":
         return Choice(acceleration, AS_ASKED)
@@ -82,7 +83,7 @@ def newton(setup: Setup) -> Choice:
 
 
 def cheapest(setup: Setup, *, totals: bool, sums: bool) -> Choice:
-    """Return the Choice of the acceleration that is cheapest by the cost model; its reason quotes the estimates.
+    """Return the Choice of the acceleration that is cheapest by the cost model; its reason quotes the estimated costs.
 
     `totals` and `sums` say whether options and fault plan allow methods on totals and exact sums. Momentum is always
     allowed, unless the problem has no form f(Ax) + g(x). Where nothing suits, momentum is returned too: preparing
@@ -103,7 +104,7 @@ def cheapest(setup: Setup, *, totals: bool, sums: bool) -> Choice:
 
 
 def _cheapest(task: Task, setup: Setup) -> list[Estimate]:
-    """Return the expected costs of all accelerations that suit a task on the network of a run, cheapest first."""
+    """Return the estimated costs of all accelerations that suit `task` on the network of a run, cheapest first."""
     return estimates(task, setup.info, setup.timing)
 
 

@@ -228,7 +228,7 @@ class Cola:
 
     @cached_property
     def strategies(self) -> Strategies:
-        """Return solver, gossip steps, passes, curvature, gamma and sigma' of a round, as these options say."""
+        """Return the Strategies of a round, made from these options: an object per decision of a round."""
         auto = self.gossip_steps == "auto"
         steps: GossipSteps = PowerSteps(1 if auto else int(self.gossip_steps))
         if self.gossip == "chebyshev":
@@ -378,11 +378,15 @@ class Cola:
     # what an engine may ask; nothing else touches accelerators, screening or the solver's memory
 
     def scale(self, block: Block, state: Iterate) -> Vector:
-        """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,)."""
+        """Return the curvature q_k = sigma'/tau of every hosted node's local subproblem, shape (n_hosted,).
+
+        sigma' is the relaxation, and the gradient of f is 1/tau-Lipschitz. Node k minimises <w_k, A_k D> + q_k/2
+        norm(A_k D)^2 + g_k(x_k + D) over the change D of its variables.
+        """
         return self.strategies.scale(block, state)
 
     def reset(self, block: Block, state: ColaState) -> None:
-        """Forget all that was derived from variables x and estimates v, because both were changed from outside.
+        """Forget all that was derived from variables x and estimates v of Ax, because both were changed from outside.
 
         The mean of the changed estimates must be Ax.
         """
@@ -391,7 +395,7 @@ class Cola:
             accelerator.reset(block, state)
 
     def retarget(self, block: Block, state: ColaState) -> None:
-        """Forget all that was derived from f and g, because `block` has other functions now, on the same columns."""
+        """Forget all that was derived from the functions f and g: `block` has others now, on the old columns."""
         self._prepare(block, state)
         for accelerator in state.accelerators:
             accelerator.retarget(block, state)
@@ -400,10 +404,10 @@ class Cola:
             state.screening.invalidate(k)
 
     def invalidate_node(self, block: Block, state: ColaState, k: int, *, forget: bool = False) -> None:
-        """Forget all that was derived from x_k and v_k of the k-th hosted node, which were changed from outside.
+        """Forget all that was derived from the k-th hosted node's variables and estimate, changed from outside.
 
-        `forget`: x_k itself was changed, so the local solver looks at all of the node's columns again. Exact sums of
-        other blocks must forget Ax too (`forget_sums`).
+        `forget`: the variables were changed, so the local solver looks at all of the node's columns again. Other blocks
+        must drop the product Ax too (`forget_sums`).
         """
         state.screening.invalidate(k)
         if forget:
@@ -413,12 +417,15 @@ class Cola:
             accelerator.reset_node(block, state, k)
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Drop Ax as exact sums know it, because the variables of some node were changed from outside."""
+        """Drop the product Ax that the accelerator "sums" holds: some node's variables were changed from outside."""
         if state.exact is not None:
             state.exact.reset(block, state)
 
     def _prepare(self, block: Block, state: ColaState) -> None:
-        """Make the local solver's memory and the search for sigma' anew, because columns, f or g were replaced."""
+        """Make the local solver's memory and the search for sigma' anew: columns or functions were replaced.
+
+        sigma' is the relaxation, which the option sigma="safe" searches for.
+        """
         state.renew(self.solver.prepare(block), None if self.sigma != "safe" else Relaxation.of(block, self.gamma))
 
 

@@ -16,20 +16,21 @@ LEAST_HESSIAN = 1e-2
 
 @dataclass(frozen=True)
 class Curvature:
-    """Weights h_j of the rows of A_k D in the square q/2 sum_j h_j (A_k D)_j^2 of a subproblem, 0 <= h_j <= 1.
+    """Weights h_j of the rows in the square q/2 sum_j h_j (A_k D)_j^2 of a node's local subproblem, 0 <= h_j <= 1.
 
-    D is the change of x_k, and q = sigma'/tau.
+    D is the change of the node's variables, A_k its columns, and q the curvature.
     """
 
     kind: Literal["auto", "scalar", "majorant", "hessian"]  # as of `Cola.curvature`
     measures_accuracy: bool  # local accuracy Theta is measured, which needs h = 1
 
     def weights(self, block: Block, state: Iterate, v: Matrix, *, safeguarded: bool) -> Matrix | None:
-        """Return the weights h of the rows at the estimates v, shape (n_hosted, d); None: all are 1.
+        """Return the weights h of the rows of the data matrix at the estimates v of Ax, shape (n_hosted, d).
 
-        v has a row per hosted node, or one for all. The weights are tau times the majorant, which bounds f from above
-        everywhere, or times the Hessian. The latter is used with "hessian", where the accelerator is `safeguarded`
-        against a rise of the objective H, until H has risen far once.
+        None: all are 1. v has a row per hosted node, or one for all. The weights are tau times the second derivatives
+        of an upper bound of f, or tau times those of f (option "hessian"), 1/tau being the Lipschitz constant of its
+        gradient. The latter are used where the accelerator is `safeguarded` against a rise of the objective, until it
+        has risen far once.
         """
         if self.kind == "scalar" or block.f.is_quadratic or self.measures_accuracy:
             return None

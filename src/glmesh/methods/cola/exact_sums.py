@@ -45,7 +45,7 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Point:
-    """A point of exact sums: x of the block's columns, shape (n_columns,), and Ax of all nodes' x, shape (d,)."""
+    """A point to return to: variables x of the block's columns, shape (n_columns,), and Ax, shape (d,)."""
 
     x: PerColumn[Vector]
     v: Shared[Vector]
@@ -73,7 +73,7 @@ class ExactSums:
     broken: Shared[bool] = False  # whether the last sum lacked a part: the network does not stand still
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Forget Ax, the last change of x and the objective's value; the next round sums Ax up again."""
+        """Forget Ax, the last change of x and the objective's value; the next round sums Ax up again over all nodes."""
         self.v = self.step = self.d = self.before = None
         self.value, self.cautious = np.inf, False
 
@@ -84,15 +84,15 @@ class ExactSums:
         self.v, self.stretch, self.idle = v, 1.0, 0
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Forget Ax and what was derived from Ax, because the k-th hosted node's share A_k x_k has changed."""
+        """Forget Ax and what was derived from it, because the k-th hosted node's part A_k x_k has changed."""
         self.reset(block, state)
 
     def scale(self, block: Block) -> Vector:
-        """Return the curvature sigma'/tau of every node's subproblem, shape (n_hosted,), with sigma' = 1.
+        """Return the curvature of every hosted node's local subproblem, shape (n_hosted,): 1/tau, or almost 0.
 
-        Almost 0 at nodes where f and g are quadratic and columns are many: then g alone preconditions conjugate
-        gradients. A^T A has at most d eigenvalues that are not zero, so they end after about d sums; blocks of A^T A in
-        the preconditioner would only hide that.
+        1/tau is the Lipschitz constant of the gradient of f. It is almost 0 at nodes where f and g are quadratic and
+        columns are many: then g alone preconditions conjugate gradients. A^T A has at most d eigenvalues that are not
+        zero, so they end after about d sums; blocks of A^T A in the preconditioner would only hide that.
         """
         scale = np.full(block.size, 1.0 / block.f.tau)
         if not block.f.is_quadratic:
@@ -104,10 +104,10 @@ class ExactSums:
         return scale
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: sum Ax up if it is not known, else search the plane.
+        """Make one round: sum Ax up over all nodes if it is not known, else solve locally and search a plane.
 
-        If a sum lacks some node's vector, `broken` is set and x stays as it was. A generator: yields each Outbox to
-        exchange, and is sent the Halo that came back.
+        If a sum lacks some node's vector, `broken` is set and x stays as it was. `how` are the options of a round. A
+        generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
         if self.v is None:
             self.v = yield from self.all_reduce.product(block, state.round, state.x)
@@ -119,9 +119,9 @@ class ExactSums:
     def _search(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> Rounds:
         """Find p by the local solves, sum A p up, and move x to the best point of the plane x + a p + b d.
 
-        v is Ax, shape (d,). If the objective has risen since the round before, return to the x of that round instead;
-        if the sum lacks some node's vector, set `broken` and leave x as it is. A generator: yields each Outbox to
-        exchange, and is sent the Halo that came back.
+        d is the last change of x; v is Ax, shape (d,). If the objective has risen since the round before, return to the
+        x of that round instead; if the sum lacks some node's vector, set `broken` and leave x as it is. A generator:
+        yields each Outbox to exchange, and is sent the Halo that came back.
         """
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
@@ -153,9 +153,11 @@ class ExactSums:
         state.move(block, how.solver, x, solved)
 
     def _propose(self, block: Block, state: Iterate, how: Strategies, v: Vector) -> tuple[Vector, Matrix, Vector]:
-        """Solve all subproblems at v = Ax; return (p, A_k p_k of every hosted node, x where the local solver stopped).
+        """Solve all local subproblems at v = Ax, shape (d,).
 
-        p is the proposed change of x times `stretch`. Shapes are (n_columns,), (n_hosted, d) and (n_columns,).
+        Return three arrays (p, A_k p_k by node, x of the local solver). p, shape (n_columns,), is the proposed change
+        of x times `stretch`; the second has shape (n_hosted, d), A_k being node k's columns; the third, (n_columns,),
+        is where the local solver stopped.
         """
         solved = state.x.copy()
         q, products = self.scale(block), np.zeros((block.size, block.d))
@@ -179,9 +181,10 @@ class ExactSums:
         return p, products, solved
 
     def _best(self, plane: Plane) -> tuple[float, float]:
-        """Return (a, b) of the best point x + a p + b d of the plane; (0, 0) if nothing is won there.
+        """Return (a, b), two floats, of the best point x + a p + b d of the plane; (0, 0) if nothing is won there.
 
-        Sets `stretch`, the factor of the next p, and `idle`, the number of rounds in a row that won nothing.
+        p is the proposed change of x and d the last one. Sets `stretch`, the factor of the next p, and `idle`, the
+        number of rounds in a row that won nothing.
         """
         a, b = plane.best(cautious=self.cautious)
         if plane.won > plane.noise:
@@ -191,7 +194,7 @@ class ExactSums:
         return 0.0, 0.0  # the grid is too coarse, or there is nothing left to win
 
     def _next_stretch(self, a: float) -> float:
-        """Return the factor `stretch` of the next p, after a step a along the present p that won something.
+        """Return the factor of the next proposed change p of x, after a step a along the present p that won.
 
         Local solvers go by bounds of the curvature, and there may be far less: a step to the end of the grid doubles
         the factor, a short one halves it.

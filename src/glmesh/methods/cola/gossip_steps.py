@@ -15,10 +15,10 @@ class GossipSteps(Protocol):
     """Protocol: how many exchanges one round of gossip makes, and by how much they shrink the disagreement."""
 
     def count(self, block: Block) -> int:
-        """Return B, the number of exchanges of one round of gossip."""
+        """Return the number of exchanges of one round of gossip."""
 
     def beta(self, block: Block) -> float:
-        """Return the factor beta <= 1 by which a round of gossip shrinks the disagreement of the estimates, or more."""
+        """Return an upper bound, <= 1, of the factor by which a round of gossip shrinks disagreement."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,14 @@ class PowerSteps:
     steps: int  # B
 
     def count(self, block: Block) -> int:
-        """Return B, the number of exchanges of one round of gossip, as given."""
+        """Return the number of exchanges of one round of gossip, as given."""
         return self.steps
 
     def beta(self, block: Block) -> float:
-        """Return the factor by which a round shrinks disagreement, max(abs(lambda_2), abs(lambda_K))^B of W."""
+        """Return the factor by which a round shrinks the disagreement of estimates, max(|lambda_2|, |lambda_K|)^B.
+
+        lambda_2 and lambda_K are the second largest and the smallest eigenvalue of the mixing matrix, B = `steps`.
+        """
         low, high = block.info.spectrum
         return float(max(-low, high) ** self.steps)
 
@@ -44,7 +47,7 @@ class ChebyshevSteps:
     steps: int | None  # B; None: the fewest that reach TARGET_BETA
 
     def count(self, block: Block) -> int:
-        """Return B, the number of exchanges of a round: as given, or the fewest whose beta is at most TARGET_BETA."""
+        """Return the number of exchanges of a round: as given, or the fewest with `beta` <= TARGET_BETA."""
         if self.steps is not None:
             return self.steps
         steps = 1
@@ -53,8 +56,9 @@ class ChebyshevSteps:
         return steps
 
     def beta(self, block: Block) -> float:
-        """Return the factor by which a round shrinks disagreement, 1 / T_B(x) of the Chebyshev polynomial T_B.
+        """Return the factor by which a round shrinks the disagreement of estimates, 1 / T_B(x), T_B Chebyshev's.
 
-        x is the image of 1 under the map from the interval of W's other eigenvalues to [-1, 1].
+        B is the number of exchanges, and x the image of 1 under the map from the interval of the mixing matrix's other
+        eigenvalues to [-1, 1].
         """
         return chebyshev_beta(block.info.spectrum, self.count(block))

@@ -20,7 +20,7 @@ def initial_variables(block: Block) -> Vector:
 
 @dataclass(kw_only=True)
 class Iterate:
-    """The point (x, v) that the nodes of a block have reached, with the data of their subproblems."""
+    """Where the nodes of a block have come: variables x, estimates v of Ax, and data of their subproblems."""
 
     x: PerColumn[Vector]  # (n_columns,) variables of the hosted nodes, node after node
     gossip: Gossip  # estimates v_k of Ax, and how they are mixed
@@ -47,23 +47,25 @@ class Iterate:
         return self.gossip
 
     def parts_of_h(self, block: Block) -> Vector:
-        """Return f(v_k)/K + g_k(x_k) of every hosted node, shape (n_hosted,).
+        """Return f(v_k)/K + g_k(x_k) of every hosted node, shape (n_hosted,): its part of the objective H.
 
-        The sum over all nodes is the objective H. K is the number of members that the node knows of.
+        H = (1/K) sum f(v_k) + g(x) is the sum over all nodes; v_k is node k's estimate of Ax, x_k are its variables. K
+        is the number of members that the node knows of.
         """
         members_seen = np.maximum(self.gossip.members_seen, 1.0)
         means: Vector = np.array([block.f.value(v) for v in self.gossip.v]) / members_seen
         return means + block.node_values(self.x)
 
     def record(self, theta: Vector, visited: Vector) -> None:
-        """Store the accuracy Theta that each local solve of this round reached, and the nonzeros that it visited.
+        """Store the accuracy that each local solve of this round reached, and the number of nonzeros that it visited.
 
-        Both have shape (n_hosted,); Theta is NaN where it was not measured.
+        Both have shape (n_hosted,); the accuracy is the fraction of the possible decrease that is left, NaN where it
+        was not measured.
         """
         self.theta, self.visited = theta, visited
 
     def move(self, block: Block, solver: LocalSolver, x: Vector, solved: Vector | None = None) -> None:
-        """Set x, shape (n_columns,), and tell the local solver which columns have changed since its last solve.
+        """Set the variables x, shape (n_columns,), and tell the local solver which have changed since its last solve.
 
         `solved` is the x with which that solve ended; None: the old x.
         """
@@ -71,9 +73,9 @@ class Iterate:
         self.x = x
 
     def count_overshoot(self) -> None:
-        """Add 1 to `overshoots`, the number of times that momentum let the objective H rise far."""
+        """Add 1 to `overshoots`, the number of times that momentum let the objective rise far."""
         self.overshoots += 1
 
     def renew(self, memory: Any, relaxation: Relaxation | None) -> None:
-        """Replace the local solver's memory and the search for sigma', because columns, f or g were replaced."""
+        """Replace the local solver's memory and the search for the relaxation, as columns or functions changed."""
         self.memory, self.relaxation = memory, relaxation

@@ -39,7 +39,7 @@ LEAST_CAP = 2.0
 class Nesterov:
     """Nesterov's sequence t <- (1 + sqrt(1 + 4 t^2)) / 2 of every hosted node.
 
-    x is extrapolated to x + theta (x - x_before) with theta = (t_before - 1) / t.
+    Variables x are extrapolated to x + theta (x - x_before) with theta = (t_before - 1) / t.
     """
 
     t: PerNode[Vector]  # (n_hosted,) Nesterov's t
@@ -52,20 +52,23 @@ class Nesterov:
         return Nesterov(np.ones(size), np.full(size, np.inf), np.zeros(size))
 
     def step(self) -> None:
-        """Advance all nodes' t, up to its bound `cap`, and set the extrapolation theta of the coming round."""
+        """Advance t of all hosted nodes, up to its bound `cap`, and set the extrapolation theta of the coming round.
+
+        t <- (1 + sqrt(1 + 4 t^2)) / 2 and theta = (t_before - 1) / t.
+        """
         after = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.t**2))
         self.theta = (self.t - 1.0) / after
         self.t = np.minimum(after, self.cap)
 
     def limit(self, largest: float | Vector) -> None:
-        """Lower t to `largest` where it is larger; one number for all hosted nodes, or shape (n_hosted,)."""
+        """Lower Nesterov's t to `largest` where it is larger; one number for all hosted nodes, or shape (n_hosted,)."""
         self.t = np.minimum(self.t, largest)
 
     def follow(self, nodes: int | slice, decision: Decision) -> None:
         """Carry out a decision of the restart policy at hosted node number `nodes`, or at all nodes of a slice.
 
-        KEEP multiplies the bound `cap` of t by CAP_GROWTH. All others set t = 1 and theta = 0; ROLLBACK also sets `cap`
-        to half of t, and FORGET sets `cap` to infinity.
+        KEEP multiplies the bound `cap` of Nesterov's t by CAP_GROWTH. All others set t = 1 and the extrapolation theta
+        = 0; ROLLBACK also sets `cap` to half of t, and FORGET sets `cap` to infinity.
         """
         if decision is Decision.KEEP:
             self.cap[nodes] *= CAP_GROWTH
@@ -91,7 +94,7 @@ class Momentum:
     def of(block: Block, state: Iterate) -> Momentum:
         """Return the state before round 0, with extrapolation theta = 0.
 
-        All nodes decide on restarts together if the state's gossip is reliable, else each for itself.
+        All nodes decide on restarts together if the gossip of `state` is reliable, else each for itself.
         """
         reliable = state.gossip.reliable
         policy = SharedPolicy.of(block) if reliable else LocalPolicy.of(block, state.gossip)
@@ -99,23 +102,30 @@ class Momentum:
 
     @property
     def monitor(self) -> Monitor:
-        """Return the monitor, which sums up the objective H for the restart policy."""
+        """Return the monitor, which sums the objective up over all nodes for the restart policy."""
         return self.policy.monitor
 
     @property
     def value(self) -> float:
-        """Return the objective H as the block's first node last heard of it; NaN: not known since the last restart."""
+        """Return the objective H = (1/K) sum f(v_k) + g(x) as the block's first node last heard of it, a float.
+
+        NaN: not known since the last restart.
+        """
         return float(np.ravel(self.policy.last)[0])
 
     @property
     def best(self) -> float:
-        """Return the smallest objective H that the block's first node has heard of; NaN: it has heard of none."""
+        """Return the smallest objective H that the block's first node has heard of, a float.
+
+        NaN: it has heard of none.
+        """
         return float(np.ravel(self.policy.best)[0])
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: extrapolate x and v by theta, gossip, solve locally, and set theta of the next round.
+        """Make one round: extrapolate variables and estimates by theta, gossip, solve locally, set the next theta.
 
-        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        `how` are the options of a round. A generator: yields each Outbox to exchange, and is sent the Halo that came
+        back.
         """
         self.policy.begin_round(state)
         riding = self.monitor.outgoing(block, state, state.parts_of_h(block))
@@ -125,26 +135,29 @@ class Momentum:
         self._review(block, state, halo, how.solver)
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Set x_before = x and t = 1 at all nodes, and ignore the objective H of all rounds so far."""
+        """Stop the motion at all nodes: x_before = x, Nesterov's t = 1; ignore the objective of all rounds so far."""
         self.x_before = state.x.copy()
         self.nesterov.follow(slice(None), Decision.RESTART)
         self.policy.forget(state.round + 1)
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Set x_before = x and t = 1 at all nodes, and ignore H of all rounds so far, because f and g were replaced."""
+        """Stop the motion at all nodes, x_before = x and Nesterov's t = 1, because the functions f and g were replaced.
+
+        The objective of all rounds so far is ignored.
+        """
         self.reset(block, state)
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Set x_before = x at the k-th hosted node, so that its next extrapolation is zero."""
+        """Set x of the round before to the present x at the k-th hosted node: it extrapolates by zero next."""
         own = block.of_node(k)
         self.x_before[own] = state.x[own]
         self.nesterov.theta[k] = 0.0
         state.gossip.reset_node(k)
 
     def _extrapolate(self, block: Block, state: Iterate, solver: LocalSolver) -> None:
-        """Replace x by x + theta (x - x_before), inside its bounds, at nodes that are up, and extrapolate v alike.
+        """Replace x by x + theta (x - x_before), inside its bounds, at nodes that are up.
 
-        Nodes that skip their subproblem in this round keep their x.
+        Extrapolate the estimates alike. Nodes that skip their local subproblem in this round keep their x.
         """
         theta = np.where(state.up, self.nesterov.theta, 0.0)
         ahead = state.x + theta[block.node_of] * (state.x - self.x_before)
@@ -161,9 +174,10 @@ class Momentum:
         state.move(block, solver, x)
 
     def _review(self, block: Block, state: Iterate, halo: Halo, solver: LocalSolver) -> None:
-        """Advance Nesterov's sequence, take the newest H from the halo, and carry out the restart policy's decisions.
+        """Advance Nesterov's sequence, read the newest objective from the halo, and carry out restarts.
 
-        A rollback moves x and v to the last good snapshot, if there is one.
+        The halo is what neighbours sent. A rollback moves variables and estimates to the last good snapshot, if there
+        is one.
         """
         self.nesterov.step()
         self.monitor.incoming(block, state, halo)

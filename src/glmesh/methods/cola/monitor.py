@@ -26,10 +26,7 @@ HEARD_GAIN = 0.1
 
 
 class Monitor(Protocol):
-    """Protocol: sums f(v_k)/K + g_k(x_k), a node's part of the objective H, over all nodes.
-
-    The numbers ride along with the messages of gossip.
-    """
+    """Protocol: sums a node's part of the objective H, f(v_k)/K + g_k(x_k), over all nodes by messages of gossip."""
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
         """Return the scalars or message parts that the hosted nodes add to their gossip messages of this round.
@@ -39,14 +36,14 @@ class Monitor(Protocol):
         ...
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Update the sum of H from the scalars or message parts that neighbours added to their gossip messages."""
+        """Update the sum of the objective H from what neighbours added to their gossip messages, in the halo."""
         ...
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth` as node k knows it, whether all nodes' parts are of that round).
+        """Return (H of round `state.round - 2 depth` as the k-th hosted node knows it, whether it is complete).
 
-        H is None while it is not known; for a node whose part of that round is missing, one of an earlier round is
-        counted.
+        H is the objective, a float, and None while it is not known; depth is that of the spanning tree, in links. It is
+        complete if all nodes' parts are of that round; for a missing part, one of an earlier round is counted.
         """
         ...
 
@@ -58,7 +55,7 @@ class Monitor(Protocol):
 
 @dataclass
 class TreeMonitor:
-    """Monitor of a reliable network: sums the objective H along the spanning tree; H is equal at all nodes."""
+    """Monitor of a reliable network: sums the objective H along the spanning tree; all nodes know the same H."""
 
     aggregate: TreeAggregate
     h: Shared[float] = np.nan  # objective H of round - 2 depth; NaN: not known yet
@@ -67,28 +64,31 @@ class TreeMonitor:
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
         """Return the two scalars that each hosted node sends, shape (n_hosted, 2): sum of its subtree, and total.
 
-        `parts` are f(v_k)/K + g_k(x_k) in this round, shape (n_hosted,), whose sum is H; the two scalars belong to
-        earlier rounds.
+        `parts` are the nodes' parts f(v_k)/K + g_k(x_k) of the objective H in this round, shape (n_hosted,); the two
+        scalars belong to earlier rounds.
         """
         return Riding(scalars=self.aggregate.outgoing(block, parts))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Take the scalars of children and parent from the halo; set `h` to H of 2 depth rounds ago, NaN: unknown."""
+        """Take the scalars of children and parent from the halo; set `h` to the objective of 2 depth rounds ago.
+
+        depth is that of the spanning tree, in links; NaN stands for an objective that is not known.
+        """
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth`, True).
+        """Return (H of round `state.round - 2 depth`, True), H being the objective, a float, equal at all nodes.
 
-        H is equal at all nodes, and None while it is not known.
+        H is None while it is not known; depth is that of the spanning tree, in links; `k` is not read.
         """
         return None if np.isnan(self.h) else self.h, True
 
 
 @dataclass
 class EpidemicMonitor:
-    """Monitor where messages get lost: a node sums the newest f(v_l)/K + g_l(x_l) that it has heard of each member l.
+    """Monitor where messages get lost: a node sums the newest part of the objective H that it heard of each member.
 
-    The sum is the objective H; nodes may know different values of it.
+    Member l's part is f(v_l)/K + g_l(x_l); nodes may know different values of H.
     """
 
     aggregate: EpidemicAggregate
@@ -96,21 +96,25 @@ class EpidemicMonitor:
 
     @staticmethod
     def of(block: Block) -> EpidemicMonitor:
-        """Return the monitor before round 0: no part of H is known, and `heard` is 1/2 at every node."""
+        """Return the monitor before round 0: no part of the objective is known, and `heard` is 1/2 at every node.
+
+        `heard` is the fraction of a node's neighbours whose messages arrive.
+        """
         return EpidemicMonitor(EpidemicAggregate.of(block), np.full(block.size, 0.5))
 
     def outgoing(self, block: Block, state: Iterate, parts: Vector) -> Riding:
-        """Return an ObjectiveDigest per hosted node to send: the newest f(v_l)/K + g_l(x_l) of all nodes l heard of.
+        """Return an ObjectiveDigest per hosted node to send: the newest part of the objective of all nodes heard of.
 
-        `parts` are those of the hosted nodes in this round, shape (n_hosted,); entries of nodes that are down are not
-        used.
+        `parts` are those of the hosted nodes in this round, f(v_k)/K + g_k(x_k), shape (n_hosted,); entries of nodes
+        that are down are not used.
         """
         return Riding(parts=self.aggregate.outgoing(block, parts, state.round, state.up))
 
     def incoming(self, block: Block, state: Iterate, halo: Halo) -> None:
-        """Store newer f(v_k)/K + g_k(x_k) of other nodes from the halo; update `heard`.
+        """Store newer parts f(v_k)/K + g_k(x_k) of the objective from other nodes in the halo; update `heard`.
 
-        `heard` is a moving average per hosted node, between 0 and 1: the share of its neighbours whose message arrives.
+        `heard` is a moving average per hosted node, between 0 and 1: the fraction of its neighbours whose message
+        arrives.
         """
         self.aggregate.incoming(block, halo)
         senders: list[set[int]] = [set() for _ in range(block.size)]
@@ -122,27 +126,32 @@ class EpidemicMonitor:
             self.heard[k] += HEARD_GAIN * (share - self.heard[k])
 
     def observe(self, block: Block, state: Iterate, k: int) -> tuple[float | None, bool]:
-        """Return (H of round `state.round - 2 depth` as node k knows it, whether all members' parts are of that round).
+        """Return (H of round `state.round - 2 depth` as the k-th hosted node knows it, whether it is complete).
 
-        H is None while some member was never heard of; for a missing part one of an earlier round is counted.
+        H is the objective, a float, and None while some member was never heard of; depth is that of the spanning tree,
+        in links. It is complete if all members' parts are of that round; for a missing part, one of an earlier round is
+        counted.
         """
         members = state.flow_gossip.node_flows[k].view.flags
         h, whole = self.aggregate.at(k, state.round - 2 * block.info.depth, members)
         return None if np.isnan(h) else h, whole
 
     def newest_restart(self, k: int) -> int:
-        """Return the round of the newest restart of momentum, at any node, that node k has heard of; -1: none."""
+        """Return the round of the newest restart of momentum, at any node, that the k-th hosted node has heard of.
+
+        -1: none.
+        """
         return int(self.aggregate.restarts[k])
 
     def announce_restart(self, k: int, round: int) -> None:
-        """Add to the coming messages of node k that node k restarted momentum in `round`."""
+        """Add to the coming messages of the k-th hosted node that it restarted momentum in `round`."""
         self.aggregate.restarts[k] = round
 
     @property
     def largest_t(self) -> Vector:
         """Return the bound of Nesterov's t, shape (n_hosted,): the fewer neighbours a node hears, the lower.
 
-        The bound is SILENT_MOMENTUM / (1 - heard)^2, at least 1, with `heard` the share of neighbours heard.
+        The bound is SILENT_MOMENTUM / (1 - heard)^2, at least 1, with `heard` the fraction of neighbours heard.
         """
         silence = np.maximum(1.0 - self.heard, 1e-6)
         return np.maximum(SILENT_MOMENTUM / silence**2, 1.0)

@@ -28,6 +28,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     method: Algorithm
 
     def __init__(self, method: Algorithm, setup: Setup, *, flows: bool) -> None:
+        """Make the blocks of nodes and the transport between them; `flows`: the transport may lose single messages."""
         partition = _deal(setup)
         _refuse_free_intercept(setup)
         warm_up()  # so that no round is timed with a compilation in it
@@ -49,7 +50,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         )
 
     def certify(self, *, extrapolates: bool) -> None:
-        """Make a certifier for every block, so that every node can prove an upper bound of the suboptimality.
+        """Make a certifier for every block of nodes, so that every node can prove an upper bound of the suboptimality.
 
         `extrapolates`: messages carry estimates of another point than the node's own x, as under momentum.
         """
@@ -96,9 +97,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         ]
 
     def finish_round(self, number: int) -> None:
-        """Conclude round `number`: count it at every block, and store a certificate that all members have reached.
+        """Conclude round `number`: count it at every block, and store a certificate that all members reached.
 
-        A block whose exact sums are broken, or win nothing any more, goes on with momentum.
+        A block whose exact sums lack a node's part, or win nothing any more, goes on with momentum.
         """
         for block, state in zip(self.blocks, self.states, strict=True):
             state.finish_round(block)
@@ -108,7 +109,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     # what can be seen
 
     def by_block(self, x: Vector) -> list[Vector]:
-        """Return the variables x, given in the user's order, shape (n,), as one array per block, node after node."""
+        """Return the variables x, shape (n,) in the order of the user's columns, as one array per block of nodes."""
         order, starts = self.partition.order, self.partition.starts
         return [x[order[starts[int(block.ids[0])] : starts[int(block.ids[-1]) + 1]]] for block in self.blocks]
 
@@ -133,12 +134,15 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def story(self) -> list[tuple[int, str, str]]:
-        """Return a list of (round, accelerator from then on, why), one for each choice of an accelerator so far."""
+        """Return a list of (round, accelerator from then on, reason), one for each choice of an accelerator so far."""
         return list(self.states[0].story)
 
     @property
     def theta(self) -> Vector:
-        """Return the local accuracy Theta_k that each node reached in the last round, shape (K,); NaN: not measured."""
+        """Return the local accuracy of each node in the last round, shape (K,): the part of the possible decrease left.
+
+        NaN where it was not measured.
+        """
         return np.asarray(self.processes.all_gather_rows([state.theta for state in self.states]))
 
     @property
@@ -162,10 +166,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [data.columns, data.y, data.weight]
 
     def measure(self, rounds: int) -> Measures:
-        """Return objective, H, absolute duality gap and consensus violation of the state after `rounds` rounds.
+        """Return the Measures (objective, duality gap, consensus violation) of the state after `rounds` rounds.
 
-        The objective is that of all members, those included that are away. The share A_k x_k of a node that left for
-        good is a constant in Ax if some member keeps it, else it is gone.
+        The objective is that of all members, those included that are away. A_k x_k of a node that left for good is a
+        constant in Ax if some member keeps it, else it is gone.
         """
         xs, vs = [state.x for state in self.states], [state.v for state in self.states]
         if self.transport.fails:
@@ -185,10 +189,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return found.objective
 
     def _observe_members(self, xs: list[Vector], vs: list[Matrix], members: Flags) -> Measures:
-        """Return objective, H, gap and consensus violation of the members alone, a mask of shape (K,).
+        """Return the Measures (objective, gap, consensus violation) of the members alone, a mask of shape (K,).
 
-        `xs` and `vs` are the variables and the estimates of each block. Estimates are rescaled, because nodes may still
-        count with another number of members.
+        `xs` and `vs` are the variables and the estimates of Ax of each block. Estimates are rescaled, because nodes may
+        still count with another number of members.
         """
         by_samples = self.by_samples
         scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
@@ -241,9 +245,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return None if self.proof is None else self.proof[0]
 
     def _note_certificate(self, members: Flags) -> None:
-        """Set `proof` to (certificate, x, v) of the round that all members, a mask of shape (K,), have certified.
+        """Set `proof` to (certificate, x, v) of the round that all members have certified.
 
-        A certificate of other members is dropped. Nothing is set while members have snapshots of different rounds.
+        X variables, v estimates of Ax. `members` is a mask of shape (K,). A certificate of other members is dropped.
+        Nothing is set while members have snapshots of different rounds.
         """
         if self.proof is not None and not np.array_equal(np.flatnonzero(members), self.proof[0].members):
             self.proof = None
@@ -261,10 +266,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.proof = certificate, *self._state_of_snapshots(members, len(certificate.members))
 
     def _state_of_snapshots(self, members: Flags, n_members: int) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, shape (n,); every v_k, shape (K, d)) of the members' last snapshots.
+        """Return (variables x, (n,) in the user's order; all estimates of Ax, (K, d)) of the members' last snapshots.
 
-        Nodes outside the mask `members`, shape (K,), have their present x_k and v_k. v_k is `n_members` times the
-        snapshot's s_k.
+        Nodes outside the mask `members`, shape (K,), have their present variables and estimates. A snapshot's estimate
+        is `n_members` times the vector s that it holds.
         """
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
         for number, (block, certifier) in enumerate(zip(self.blocks, self.by_id.async_certifiers, strict=True)):
@@ -275,9 +280,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
-        """Return (x in the user's order, shape (n,); every v_k, shape (K, d)) that the newest certificate is about.
+        """Return (variables x, (n,) in the user's order.
 
-        Raise InvalidInput if there is no certificate.
+        All estimates of Ax, (K, d)) that the newest certificate is about. Raise InvalidInput if there is no
+        certificate.
         """
         if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
@@ -300,7 +306,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def extents(self) -> list[Extent]:
-        """Return an Extent per block of this process: numbers of nodes, columns, and units (columns or groups)."""
+        """Return an Extent per block of nodes in this process: numbers of nodes, columns, and units.
+
+        A unit is a column or a group of columns.
+        """
         return [Extent(block.size, block.columns.n, len(block.units[2])) for block in self.blocks]
 
     @property
@@ -330,13 +339,16 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.states[number] = state
 
     def restart(self) -> None:
-        """Reset accelerators and local solvers, and drop certificates: x and v were changed from outside."""
+        """Reset accelerators and local solvers, and drop certificates: x and estimates were changed from outside."""
         for block, state in zip(self.blocks, self.states, strict=True):
             self.method.reset(block, state)
         self._forget()
 
     def retarget(self, problem: Problem) -> None:
-        """Replace the problem by one with other f and g, of the same kinds, on the same columns; x and v stay."""
+        """Replace the problem by one with other f and g, of the old classes, on the old columns.
+
+        X and the estimates stay.
+        """
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
             own = [problem.node_functions(int(k), self.partition.columns_of(int(k)), self.summary) for k in block.ids]
@@ -348,7 +360,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return a list with copies (x, v) of every block's variables and estimates, for a later `go_ahead`."""
+        """Return a list with copies (variables x, estimates v of Ax) of every block's state, for a later `go_ahead`."""
         return [(state.x.copy(), state.v.copy()) for state in self.states]
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:
@@ -431,7 +443,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
 
 def _deal(setup: Setup) -> Partition:
-    """Return the partition of the columns over the nodes: that of a Shard, or a new one as `setup.partition` says."""
+    """Return the partition of the columns over the nodes: that of a Shard, or a new one as `setup.partition` says.
+
+    A Shard is a problem whose columns were dealt out to processes before.
+    """
     if isinstance(setup.problem, Shard):
         return setup.problem.dealt
     return make_partition(setup.problem, setup.n_nodes, setup.partition, setup.seed)

@@ -14,7 +14,10 @@ from glmesh.types import Matrix, Unsigned, Vector
 
 @dataclass(frozen=True)
 class Passes:
-    """Options of the local solves: passes and accuracy Theta, one for all nodes or one per node, and a time budget."""
+    """Options of the local solves: passes and accuracy, each one for all nodes or one per node, and a time budget.
+
+    A pass visits every column of a node once; the accuracy is the fraction of the possible decrease that may be left.
+    """
 
     local_passes: int | Sequence[int] | None  # None: the accelerator's default
     local_accuracy: float | Sequence[float] | None  # accuracy Theta at which a solve stops; None: all passes are made
@@ -31,9 +34,9 @@ class Passes:
             raise InvalidInput("time_budget needs a clock: give network=Network(nonzeros_per_second=...)")
 
     def of_round(self, block: Block, state: Iterate, w: Matrix, default: int) -> Unsigned:
-        """Return the passes over its columns that each hosted node makes in this round, shape (n_hosted,).
+        """Return the number of passes over its columns that each hosted node makes in this round, shape (n_hosted,).
 
-        0 for a node that is away, is screened out, is required to do nothing (Theta = 1), or has used up its time. A
+        0 for a node that is away, is screened out, is required to do nothing (accuracy 1), or has used up its time. A
         node that is too slow for a pass a round makes one in some of the rounds. w are the gradients of f at the
         estimates, shape (n_hosted, d), by which nodes are screened; `default` is used where `local_passes` is None.
         """
@@ -51,7 +54,10 @@ class Passes:
         return np.where(screened, 0, passes).astype(np.uint64)
 
     def accuracies(self, block: Block, state: Iterate) -> Vector:
-        """Return the accuracy Theta at which each local solve stops, shape (n_hosted,); -1: it makes all its passes."""
+        """Return the accuracy at which each hosted node's local solve stops, shape (n_hosted,).
+
+        -1: it makes all passes. The accuracy is the fraction of the possible decrease that may be left.
+        """
         asked = _per_node(-1.0 if self.local_accuracy is None else self.local_accuracy, block)
         return np.where(np.isnan(state.required_theta), asked, state.required_theta)
 

@@ -52,7 +52,7 @@ _HERE = (0.0, 0.0)  # x itself, because a and b count from there
 
 
 def along(block: Block, x: Vector, p: Vector, d: Vector) -> Matrix:
-    """Return WIDTH numbers per hosted node that describe g_k on the plane x + a p + b d, shape (n_hosted, WIDTH).
+    """Return WIDTH numbers per hosted node that describe the penalty g_k on the plane x + a p + b d, (n_hosted, WIDTH).
 
     The first 7 are a second-order model at x: g_k(x), slopes along p and d, second derivatives pp, pd, dd, and 1 if g_k
     is not quadratic, else 0. The others are g_k minus the model at the points (a, b) of GRID_A x GRID_B. x, p and d
@@ -93,10 +93,11 @@ def _logistic_derivatives(table: Matrix, x: Vector) -> tuple[Vector, Vector]:
 
 
 def _remainder(block: Block, at: Indices, x: Vector, p: Vector, d: Vector, out: Matrix) -> Matrix:
-    """Return g_k minus its second-order model at the points (a, b) of the grid, shape (n_hosted, grid points).
+    """Return g_k minus its second-order model at the points (a, b) of the grid on x + a p + b d, per hosted node.
 
-    Infinite at points where a variable is out of bounds. Only the columns `at` are looked at, to which x, p and d
-    belong; columns 1 to 5 of `out` have the models' slopes and second derivatives, a row per hosted node.
+    The shape is (n_hosted, grid points). Infinite at points where a variable is out of bounds. Only the columns `at`
+    (indices) are looked at, to which x, p and d belong; columns 1 to 5 of `out` have the models' slopes along p and d
+    and second derivatives pp, pd and dd, a row per hosted node.
     """
     node, lo, hi = block.node_of[at], block.table[at, 3], block.table[at, 4]
     g = block.g.take(at)
@@ -141,16 +142,16 @@ class Plane:
             self.slope, self.bend = self._with_f(self.slope, self.bend, v, w)
 
     def _with_f(self, slope: Point, bend: Bend, at: Vector, w: Vector) -> tuple[Point, Bend]:
-        """Return ((slope along p, along d), (pp, pd, dd)): those given plus the derivatives of f along p and d.
+        """Return ((slope along p, along d), (pp, pd, dd)): those given, plus the derivatives of f along A p and A d.
 
-        w is the gradient of f at the point `at`, both of shape (d,).
+        pp, pd and dd are second derivatives. w is the gradient of f at the point `at`, both of shape (d,).
         """
         (along_p,), (along_d,) = inner(self.steps, w[None]).tolist()
         (pp, pd), (_, dd) = self.f.bend(at, self.steps).tolist()
         return (slope[0] + along_p, slope[1] + along_d), (bend[0] + pp, bend[1] + pd, bend[2] + dd)
 
     def value(self, c: Point) -> float:
-        """Return the objective at c = (a, b), up to a constant, with g replaced by its second-order model at x."""
+        """Return the objective at c = (a, b) on the plane, up to a constant, g replaced by its second-order model."""
         (a, b), (along_p, along_d), (pp, pd, dd) = c, self.slope, self.bend
         model = a * along_p + b * along_d + 0.5 * (a * a * pp + b * b * dd) + a * b * pd
         if self.short:
@@ -160,7 +161,7 @@ class Plane:
         return model
 
     def _rise(self, c: Point) -> float:
-        """Return f(v + step) - f(v) of a short step c = (a, b), by the mean of the slopes at both ends.
+        """Return f(v + a A p + b A d) - f(v), a float, for a short step c = (a, b), by the mean of two slopes.
 
         A difference of values is lost in rounding as soon as the objective is known to the last digit, which x is not
         by far. (Where the curvature jumps, as in Huber's loss, the mean is wrong by as much as there is to win.)
@@ -169,7 +170,7 @@ class Plane:
         return float(inner(step[None], slopes[None])[0, 0])
 
     def _derivatives(self, c: Point) -> tuple[Point, Bend]:
-        """Return ((slope along p, along d), (pp, pd, dd)) of the objective at c = (a, b).
+        """Return ((slope along p, along d), (pp, pd, dd)), first and second derivatives of the objective at c = (a, b).
 
         g is replaced by its second-order model at x.
         """
@@ -215,7 +216,8 @@ class Plane:
     def _falling_cells(self, i: int, j: int) -> Iterator[Cell]:
         """Yield the cells of the grid at its point (i, j) into which the objective falls; g is finite at their corners.
 
-        A cell is named by the indices (i, j) of its corner with the largest a and b.
+        A cell is a rectangle between neighbouring points of the grid, named by the indices (i, j) of its corner with
+        the largest a and b.
         """
         corner = _AS[i], _BS[j]
         slope, _ = self._derivatives(corner)
@@ -274,7 +276,7 @@ class Plane:
         return remainder[i - 1][j - 1], remainder[i - 1][j], remainder[i][j - 1], remainder[i][j]
 
     def _interpolate(self, c: Point, cell: Cell) -> tuple[float, Point, float]:
-        """Return (r, (dr/da, dr/db), d2r/dadb) at c = (a, b), where r is g minus its model.
+        """Return (r, (dr/da, dr/db), d2r/dadb) at c = (a, b), floats, where r is g minus its second-order model at x.
 
         r is interpolated bilinearly between the corners of `cell`, which contains c.
         """
@@ -321,10 +323,10 @@ class Plane:
         return c
 
     def _derivatives_inside(self, c: Point, cell: Cell | None) -> tuple[Point, Bend]:
-        """Return ((slope along p, along d), (pp, pd, dd)) of the objective at c = (a, b), g interpolated in `cell`.
+        """Return ((slope along p, along d), (pp, pd, dd)), derivatives of the objective at c = (a, b), g interpolated.
 
-        The mixed derivative pd of the interpolation is left out if the objective were not convex with it. `cell` None:
-        g is its second-order model.
+        The interpolation is inside `cell`; its mixed derivative is left out if the objective were not convex with it.
+        `cell` None: g is its second-order model at x.
         """
         slope, bend = self._derivatives(c)
         if cell is None:
@@ -347,7 +349,7 @@ def _is_convex(bend: Bend) -> bool:
 
 
 def _step(slope: Point, bend: Bend, a_held: bool, b_held: bool) -> Point:
-    """Return Newton's step (in a, in b) for slopes (along p, along d) and second derivatives (pp, pd, dd).
+    """Return Newton's step (in a, in b) from slopes (along a, along b) and second derivatives `bend` = (aa, ab, bb).
 
     The step is 0 in a if `a_held`, in b if `b_held`: a direction that is zero or presses against a bound is held.
     """

@@ -37,7 +37,10 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Relaxation:
-    """State of sigma="safe": a search for the smallest relaxation sigma' with which H falls, equal at all nodes."""
+    """State of sigma="safe": a search for the smallest relaxation sigma' with which the objective H falls.
+
+    sigma' multiplies the curvature of all local subproblems; it is equal at all nodes. H = (1/K) sum f(v_k) + g(x).
+    """
 
     gamma: Shared[float]  # aggregation
     sigma: Shared[float]  # sigma' in use
@@ -50,15 +53,19 @@ class Relaxation:
 
     @staticmethod
     def of(block: Block, gamma: float) -> Relaxation:
-        """Return the search before round 0: sigma' is the safe gamma K, and no value of H is known yet."""
+        """Return the search before round 0: sigma' is the safe gamma K, and no value of the objective is known yet.
+
+        gamma is the aggregation and K the number of nodes.
+        """
         return Relaxation(gamma, gamma * block.info.n_nodes, TreeAggregate.of(block))
 
     def mix(self, block: Block, gossip: Gossip, up: Flags, steps: GossipSteps) -> Rounds:
-        """Make the exchanges of a round of gossip; messages also carry f(v_k)/K + g_k(x_k), a node's term of H.
+        """Make the exchanges of a round of gossip.
 
-        `steps` says how many exchanges; `up` is a mask of shape (n_hosted,). Sets `h`, the newest H that is known. The
-        first call estimates sigma' before its exchanges. A generator: yields each Outbox to exchange, and is sent the
-        Halo that came back.
+        Messages also carry a node's part f(v_k)/K + g_k(x_k) of the objective. `steps` says how many exchanges; `up` is
+        a mask of shape (n_hosted,). Sets `h`, the newest objective that is known. The first call estimates the
+        relaxation sigma' before its exchanges. A generator: yields each Outbox to exchange, and is sent the Halo that
+        came back.
         """
         if not self.found:
             self.found = True
@@ -69,10 +76,11 @@ class Relaxation:
         self.h = float(self.aggregate.incoming(block, halo)[0])
 
     def watch(self, block: Block, parts: Vector, round: int) -> None:
-        """Store the hosted nodes' terms f(v_k)/K + g_k(x_k) of H at this half step; double sigma' if H has risen.
+        """Store the hosted nodes' parts of the objective H at this half step; double sigma' if H has risen.
 
-        `parts` are the terms, shape (n_hosted,). The half step is after gossip and before the local solve. H, their sum
-        over all nodes, is known 2 depth + 1 rounds late; sigma' stays at most gamma K.
+        `parts` are f(v_k)/K + g_k(x_k), shape (n_hosted,). The half step is after gossip and before the local solve. H,
+        their sum over all nodes, is known 2 depth + 1 rounds late, depth being that of the spanning tree; the
+        relaxation sigma' stays at most gamma K.
         """
         self.parts = parts
         if np.isnan(self.h) or round - 1 - 2 * block.info.depth < self.restart_round:
@@ -84,7 +92,7 @@ class Relaxation:
             self.last = self.h
 
     def _find(self, block: Block, beta: float) -> Rounds:
-        """Set sigma' by power steps, each an exact sum, from a random vector that all nodes draw alike.
+        """Set the relaxation sigma' by power steps, each an exact sum, from a random vector that all nodes draw alike.
 
         sigma' stays gamma K if a sum lacks some node's vector. `beta` is the factor by which a round of gossip shrinks
         disagreement. A generator: yields each Outbox to exchange, and is sent the Halo that came back.
@@ -108,7 +116,10 @@ class Relaxation:
 
 
 def _project(matrix: Any, z: Vector) -> Vector:
-    """Return the projection of z onto the range of `matrix`, shape (d,) as z, by least squares."""
+    """Return the projection of z, shape (d,), onto the range of `matrix`, shape (d, n), by least squares.
+
+    Shape (d,).
+    """
     if matrix.shape[1] == 0:
         return np.zeros_like(z)
     return np.asarray(matrix @ lsqr(matrix, z, atol=1e-6, btol=1e-6, iter_lim=50)[0])

@@ -57,13 +57,13 @@ class Snapshot:
 
 
 def first_stride(block: Block) -> float:
-    """Return the number of rounds after which momentum first restarts even though the objective H falls."""
+    """Return the number of rounds after which momentum first restarts even though the objective falls, a float."""
     return FIRST_STRIDE * max(block.info.depth, 2)
 
 
 @dataclass
 class SharedPolicy:
-    """Restart policy of a reliable network: all nodes restart and roll back together, from one H that all know."""
+    """Restart policy of a reliable network: all nodes restart and roll back together, from one objective."""
 
     monitor: TreeMonitor
     stride: Shared[float]  # [rounds] from a restart to the next although H falls
@@ -76,28 +76,30 @@ class SharedPolicy:
     pending: Snapshot | None = None  # snapshot whose H is not known yet
 
     def begin_round(self, state: Iterate) -> None:
-        """Take a snapshot of x and v into `pending`, unless one is there whose H is not known yet."""
+        """Take a snapshot of x and estimates into `pending`, unless one is there whose objective is not known yet."""
         if self.pending is None:
             self.pending = Snapshot(state.round, state.x.copy(), state.gossip.v.copy())
 
     @staticmethod
     def of(block: Block) -> SharedPolicy:
-        """Return the policy before round 0: no value of H is known, and no snapshot is taken."""
+        """Return the policy before round 0: no value of the objective is known, and no snapshot is taken."""
         return SharedPolicy(TreeMonitor(TreeAggregate.of(block)), first_stride(block))
 
     def review(self, block: Block, state: Iterate) -> Decisions:
-        """Yield (slice(None), decision) after a round: one Decision for all nodes; nothing while H is not known.
+        """Yield (slice(None), decision) after a round: one Decision for all nodes.
 
-        H is that of 2 depth rounds ago.
+        Nothing while the objective is not known. The objective is that of 2 depth rounds ago, depth being that of the
+        spanning tree, in links.
         """
         (h, _), of = self.monitor.observe(block, state, 0), state.round - 2 * block.info.depth
         if h is not None and of >= self.restart_round:
             yield slice(None), self.decide(h, of, state.round)
 
     def decide(self, h: float, of: int, round: int) -> Decision:
-        """Return KEEP, RESTART or ROLLBACK from H = h of round `of`, which became known in `round`; update the policy.
+        """Return KEEP, RESTART or ROLLBACK from the objective h of round `of`, known in `round`; update the policy.
 
-        RESTART if H rose or `stride` rounds have passed since the last restart, ROLLBACK if H rose far above the best.
+        RESTART if it rose or `stride` rounds have passed since the last restart, ROLLBACK if it rose far above the
+        best.
         """
         if np.isnan(self.first):
             self.first = self.best = h
@@ -118,14 +120,17 @@ class SharedPolicy:
         return Decision.ROLLBACK if rose_far else Decision.RESTART
 
     def forget(self, round: int) -> None:
-        """Ignore H of rounds before `round`, which belongs to another function or point; drop the snapshots."""
+        """Ignore the objective of rounds before `round`, which belongs to another function or point.
+
+        Drop the snapshots.
+        """
         self.last = self.best = self.first = np.nan
         self.restart_round, self.good, self.pending = round, None, None
 
 
 @dataclass
 class LocalPolicy:
-    """Restart policy where messages get lost: each node restarts by the H that it has heard, and tells all others."""
+    """Restart policy where messages get lost: each node restarts by the objective it has heard, and tells others."""
 
     monitor: EpidemicMonitor
     last: PerNode[Vector]  # (n_hosted,) H as last known; NaN: not since the last restart
@@ -141,7 +146,7 @@ class LocalPolicy:
 
     @staticmethod
     def of(block: Block, gossip: Gossip) -> LocalPolicy:
-        """Return the policy before round 0, when no hosted node knows a value of H."""
+        """Return the policy before round 0, when no hosted node knows a value of the objective."""
         unknown, never = np.full(block.size, np.nan), np.zeros(block.size, dtype=np.int64)
         members = np.array(gossip.view_digests())
         stride = np.full(block.size, first_stride(block))
@@ -154,9 +159,9 @@ class LocalPolicy:
         """Do nothing: nodes that decide apart keep no snapshots."""
 
     def review(self, block: Block, state: Iterate) -> Decisions:
-        """Yield (k, decision) after a round, for hosted nodes k that are up and heard of H, a restart or other members.
+        """Yield (k, decision) after a round, for hosted nodes k that are up and heard of the objective or of a restart.
 
-        A node may have two decisions, to be carried out in turn.
+        A change of members counts too. A node may have two decisions, to be carried out in turn.
         """
         digests, of = state.gossip.view_digests(), state.round - 2 * block.info.depth
         for k in np.flatnonzero(state.up).tolist():
@@ -180,10 +185,10 @@ class LocalPolicy:
                 self.best[k] = np.fmin(self.best[k], h)
 
     def _decide(self, k: int, h: float, round: int) -> Iterator[Decision]:
-        """Yield up to two decisions of node k from H = h, known in `round`: KEEP if H fell, then a restart if due.
+        """Yield up to two decisions of the k-th hosted node from the objective h, known in `round`.
 
-        A restart, RESTART or ROLLBACK, is due if H stayed above its last value for too long, rose far, or `stride`
-        rounds have passed.
+        KEEP if it fell, then a restart if due: RESTART or ROLLBACK, if it stayed above its last value for too long,
+        rose far, or `stride` rounds have passed.
         """
         overdue = round - self.restart_round[k] >= self.stride[k]
         if overdue:
@@ -203,6 +208,6 @@ class LocalPolicy:
         self.last[k], self.wait[k], self.restart_round[k] = np.nan, 0, round
 
     def forget(self, round: int) -> None:
-        """Ignore H of rounds up to `round` at all hosted nodes, because it is of another function or another point."""
+        """Ignore the objective of rounds up to `round` at all hosted nodes: it is of another function or point."""
         self._begin(slice(None), round)
         self.best[:] = self.first[:] = np.nan

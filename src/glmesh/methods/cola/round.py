@@ -26,9 +26,10 @@ class Strategies:
     sigma: float | None  # sigma' of all subproblems; None: gamma K, or what the relaxation has found
 
     def scale(self, block: Block, state: Iterate) -> Vector:
-        """Return the curvature q_k = sigma'/tau of every hosted node's subproblem, shape (n_hosted,).
+        """Return the curvature q_k = sigma'/tau of every hosted node's local subproblem, shape (n_hosted,).
 
-        sigma' is the one given or searched for, else gamma K with K the number of members that the node knows of.
+        sigma' is the relaxation given or searched for, else gamma K with K the number of members that the node knows
+        of; the gradient of f is 1/tau-Lipschitz.
         """
         fixed = self.sigma if state.relaxation is None else state.relaxation.sigma
         if fixed is not None:
@@ -39,16 +40,17 @@ class Strategies:
 
 @dataclass
 class Plain:
-    """The accelerator "none": Algorithm 1 of the CoLA paper as printed; no state beside x and v."""
+    """The accelerator "none": Algorithm 1 of the CoLA paper as printed; no state beside variables and estimates."""
 
     PASSES: ClassVar[int] = 1  # passes of a local solve unless local_passes says otherwise
     value: ClassVar[float] = np.nan  # nobody sums H up
     best: ClassVar[float] = np.nan
 
     def round(self, block: Block, state: Iterate, how: Strategies) -> Rounds:
-        """Make one round: mix the estimates, v <- W v, then solve all local subproblems.
+        """Make one round: mix the estimates v of Ax, v <- W v, W the mixing matrix, then solve all subproblems.
 
-        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        `how` are the options of a round. A generator: yields each Outbox to exchange, and is sent the Halo that came
+        back.
         """
         if state.relaxation is None:
             yield from state.gossip.mix(block, state.up, how.gossip_steps.count(block))
@@ -64,14 +66,15 @@ class Plain:
         """Do nothing: a plain round keeps nothing of the functions f and g that were replaced."""
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Do nothing: a plain round keeps nothing of the k-th hosted node but its x_k and v_k."""
+        """Do nothing: a plain round keeps nothing of the k-th hosted node but its variables and its estimate."""
 
 
 def solve_locally(block: Block, state: Iterate, how: Strategies, *, passes: int, safeguarded: bool) -> None:
-    """Solve the subproblems of all hosted nodes at their estimates, and add the changes to x and to the estimates.
+    """Solve the local subproblems of all hosted nodes; add the changes to the variables and to the estimates.
 
-    D_k ~ argmin <grad f(v_k), A_k D> + sigma'/(2 tau) norm(A_k D)^2 + g_k(x_k + D);  x_k += gamma D_k;
-    v_k += gamma K A_k D_k. `passes` is the default number of passes; `safeguarded` as in `Curvature.weights`.
+    D_k ~ argmin <grad f(v_k), A_k D> + sigma'/(2 tau) norm(A_k D)^2 + g_k(x_k + D);  x_k += gamma D_k; v_k += gamma K
+    A_k D_k. `how` has the options sigma' and gamma; `passes` is the default number of passes; with `safeguarded` the
+    Hessian may stand for 1/tau, because the accelerator notices a rise of the objective.
     """
     gossip = state.gossip
     for k in range(block.size):

@@ -60,13 +60,13 @@ class ColaState(Iterate):
             self.use(block, "momentum", "exact sums had nothing more to win")
 
     def return_to_sums(self, block: Block) -> None:
-        """Use exact sums again, after a change of the problem, if they had given way because they won nothing more."""
+        """Use exact sums again, after a change of the problem, if they had given way for winning nothing more."""
         if self.left_sums:
             self.left_sums = False
             self.use(block, "sums", "the problem has changed, and there is something to win again")
 
     def know_zero(self, block: Block) -> None:
-        """Set Ax = 0 in exact sums, if they are in use, because x = 0 at all nodes; no sum is needed for it."""
+        """Tell exact sums, if they are in use, that Ax = 0, because x = 0 at all nodes; no sum is needed for it."""
         if self.exact is not None:
             self.exact.v = np.zeros(block.d)
 
@@ -74,7 +74,10 @@ class ColaState(Iterate):
 
     @property
     def objective(self) -> float:
-        """Return the objective (under momentum H) as last known to the block's first node; NaN or inf: not known."""
+        """Return the objective as last known to the block's first node, a float; NaN or infinite: not known.
+
+        Under momentum it is H = (1/K) sum f(v_k) + g(x).
+        """
         return self.accelerator.value
 
     @property

@@ -73,10 +73,13 @@ class Consensus(ABC):
 
     @abstractmethod
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size that the method's theory allows for these constants and this network's mixing."""
+        """Return the step size, a float, that the method's theory allows for these constants and this network's mixing.
+
+        The constants are smoothness and strong convexity of the nodes' objectives.
+        """
 
     def prepare(self, setup: Setup) -> Replicas:
-        """Return the nodes that this process hosts, with their samples and copies, ready for round 0.
+        """Return the nodes that this process hosts, with samples and copies of the coefficients, ready for round 0.
 
         With step="auto" first search the step by trial runs. Raise UnsuitablePair if the method cannot minimise the
         objective.
@@ -91,13 +94,13 @@ class Consensus(ABC):
         return nodes
 
     def first_state(self, block: Samples, state: Copies) -> Copies:
-        """Return the method's state before round 0, with its step size, from a state that has the copies alone."""
+        """Return the method's state before round 0, with its step size; `state` has the copies of coefficients."""
         step = self.default_step(block.constants, block.info) if self.step is None else self.step
         assert not isinstance(step, str)  # `prepare` has searched the grid by now
         return self.begin(block, replace(state, step=float(step)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0 with all arrays that the method keeps beside the copies of the coefficients.
+        """Return the state before round 0, with all arrays that the method keeps beside copies of the coefficients.
 
         Here `state` itself: no arrays are kept.
         """
@@ -105,7 +108,7 @@ class Consensus(ABC):
 
     @abstractmethod
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round of a block: yield each Outbox to exchange and be sent the Halo that came back."""
+        """Make one round of a block of nodes, a generator: yields each Outbox and is sent the Halo that came back."""
 
     def grid(self, constants: Constants, info: NetworkInfo) -> list[list[Self]]:
         """Return rows of candidates for step="auto": copies of this method with steps of 2^-8 to 2^5 times 1/L.
@@ -117,15 +120,16 @@ class Consensus(ABC):
 
 
 def _finer(best: Consensus) -> list[Consensus]:
-    """Return 17 copies of the method `best` with steps from 1/16 to 16 times its own, in equal ratios."""
+    """Return 17 copies of the method `best` whose step sizes are 1/16 to 16 times its own, in equal ratios."""
     assert isinstance(best.step, float)
     return [replace(best, step=best.step * 2.0 ** (i / 2)) for i in range(-8, 9)]
 
 
 def _reached(setup: Setup, candidate: Consensus, communications: int) -> float:
-    """Return the mean over all nodes of the objective at their copies, after a trial run of the method `candidate`.
+    """Return the objective, averaged over all nodes' copies of the coefficients, after a trial run of `candidate`.
 
-    The run takes `communications` exchanges. Infinite where a copy or its objective is not finite.
+    `candidate` is a method with its step size, and the run takes `communications` exchanges. Infinite where a copy or
+    its objective is not finite.
     """
     nodes, number = candidate.prepare(setup), 0
     with nodes.guard():

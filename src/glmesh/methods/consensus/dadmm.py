@@ -32,7 +32,7 @@ EXACT_TOLERANCE = 1e-14
 
 @dataclass
 class AdmmState(Copies):
-    """State of DAdmm at the hosted nodes: the copies, the duals, and each node's local problem over its own samples."""
+    """State of DAdmm at the hosted nodes: copies of the coefficients, dual variables, and each node's local problem."""
 
     local: Block = field(kw_only=True)  # node k's columns are the p features of its own samples
     memory: DescentMemory = field(kw_only=True)  # what coordinate descent keeps between rounds
@@ -44,9 +44,9 @@ class AdmmState(Copies):
         self.dual = self.dual + change
 
     def end_round(self, w: Matrix, visited: Vector) -> None:
-        """Store the new copies w and count the round.
+        """Store the new copies w of the coefficients, shape (n_hosted, p), and count the round.
 
-        w has shape (n_hosted, p); `visited`, shape (n_hosted,), are the nonzeros that finding w visited.
+        `visited`, shape (n_hosted,), are the nonzeros that finding w visited.
         """
         self.w, self.visited, self.round = w, visited, self.round + 1
 
@@ -136,7 +136,7 @@ class DAdmm(Consensus):
         )
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: exchange the copies, update the duals, then solve the local problem of every node.
+        """Make one round: exchange copies of the coefficients, update dual variables, solve each node's problem.
 
         A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
@@ -159,10 +159,10 @@ class DAdmm(Consensus):
         state.end_round(w, visited)
 
     def _descend(self, block: Samples, state: AdmmState, w: Matrix, moving: Flags) -> Vector:
-        """Improve the copies w, in place, by coordinate descent on the local problems of the nodes that are `moving`.
+        """Improve the copies w of the coefficients, in place, by coordinate descent on local problems of nodes.
 
-        The losses are replaced by their quadratic bound at the present predictions. Return the nonzeros visited, shape
-        (n_hosted,).
+        w has shape (n_hosted, p), and `moving` is a mask of shape (n_hosted,). The losses are replaced by their
+        quadratic bound at the present predictions. Return the nonzeros visited, shape (n_hosted,).
         """
         local, starts = state.local, block.starts.astype(np.int64)
         counts = np.diff(starts)
@@ -206,7 +206,10 @@ def _degrees(block: Samples) -> Matrix:
 
 
 def _sum_of_neighbours(halo: Halo, w: Matrix) -> Matrix:
-    """Return the sum of the neighbours' copies of each hosted node, its own left out, shape (n_hosted, p)."""
+    """Return the sum of the neighbours' copies of the coefficients at each hosted node, shape (n_hosted, p).
+
+    `halo` is what neighbours sent, `w` are the hosted nodes' own copies, shape (n_hosted, p).
+    """
     counts = halo.pointers[1:].astype(np.int64) - halo.pointers[:-1].astype(np.int64)
     own = np.repeat(halo.own, counts) == halo.neighbours
     return replace(halo, weights=np.where(own, 0.0, 1.0)).mix(np.empty_like(w))

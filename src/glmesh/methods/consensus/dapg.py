@@ -50,10 +50,11 @@ class Dapg(Consensus):
         return 1.0 / positive(constants.smoothness)
 
     def steps(self, constants: Constants, info: NetworkInfo) -> int:
-        """Return M, the exchanges of each mix: `gossip_steps` if given, else enough to make copies agree.
+        """Return the exchanges of each mix: `gossip_steps` if given, else enough to make the nodes' copies agree.
 
         Enough divides disagreement by 4 (L/mu)^(1/2), and by LEAST_REDUCTION at least, by FastMix's bound 14^(1/2)
-        eta^(M/2) of the disagreement that is left; L is the smoothness, mu the strong convexity, eta that of `_eta`.
+        eta^(M/2) of the disagreement that is left after M exchanges; L is the smoothness, mu the strong convexity, eta
+        that of `_eta`.
         """
         if self.gossip_steps is not None:
             return self.gossip_steps
@@ -65,12 +66,12 @@ class Dapg(Consensus):
         return int(np.ceil(2.0 * np.log(np.sqrt(14.0) * factor) / -np.log(eta)))
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0: the extrapolated copies y are w, and the tracked gradient s is zero."""
+        """Return the state before round 0: extrapolated copies are the copies, and tracked gradients are zero."""
         zero = np.zeros_like(state.w)
         return replace(state, old={"y": state.w, "s": zero, "gradient": zero, "t": np.ones((1, 1))})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, M exchanges that mix the tracked gradient s, a prox, M exchanges that mix w.
+        """Make one round: a gradient, exchanges that mix tracked gradients, a proximal step, exchanges of copies.
 
         A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
@@ -90,7 +91,11 @@ class Dapg(Consensus):
         state.advance(block, w, old={"y": y, "s": s, "gradient": gradient, "t": after})
 
     def _mix(self, block: Samples, rows: Matrix, steps: int) -> Generator[Outbox, Halo, Matrix]:
-        """Return `rows`, shape (n_hosted, p), after `steps` exchanges of FastMix: x <- (1 + eta) W x - eta x_before."""
+        """Return `rows`, shape (n_hosted, p), after `steps` exchanges of FastMix: x <- (1 + eta) W x - eta x_before.
+
+        W is the mixing matrix and eta the momentum of `_eta`. A generator: yields each Outbox to exchange, and is sent
+        the Halo that came back.
+        """
         eta, before = _eta(block.info), rows
         for _ in range(steps):
             halo = yield Outbox(rows)

@@ -34,7 +34,7 @@ class Dgd(Consensus):
         return min(1.0, 1.0 + info.spectrum[0]) / positive(constants.smoothness)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of the copies.
+        """Make one round: one gradient at each node, one exchange of the copies of the coefficients.
 
         The step shrinks with the rounds if none was given. A generator: yields each Outbox to exchange, and is sent the
         Halo that came back.

@@ -72,7 +72,10 @@ class Diging(Consensus):
         return float(steps[best]) if rates[best] < 1.0 else safe
 
     def check(self, problem: Problem) -> None:
-        """Raise UnsuitablePair unless the objective is smooth; with `subgradients` an L1 penalty is accepted too."""
+        """Raise UnsuitablePair unless the objective of `problem` is smooth.
+
+        With `subgradients` an L1 penalty is accepted too.
+        """
         penalty = problem.spec.penalty
         table = None if isinstance(penalty, list) else penalty.as_table()
         unbounded = table is not None and bool(np.isneginf(table.lo).all() and np.isposinf(table.hi).all())
@@ -86,14 +89,15 @@ class Diging(Consensus):
         return gradients
 
     def begin(self, block: Samples, state: Copies) -> Copies:
-        """Return the state before round 0, in which y_k, the tracked mean gradient, is node k's own gradient."""
+        """Return the state before round 0, in which each node's estimate of the mean gradient is its own gradient."""
         gradient = self._gradients(block, state.w)
         return replace(state, old={"gradient": gradient, "y": gradient.copy()})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient; w and y are exchanged together or, if "adapt-first", one after the other.
+        """Make one round: one gradient.
 
-        A generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        Coefficients w and tracked gradients y are exchanged together or one after the other. The latter if `order` is
+        "adapt-first". A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """
         w, y, before = state.w, state.old["y"], state.old["gradient"]
         if self.order == "adapt-first":

@@ -13,7 +13,7 @@ from glmesh.methods.consensus.samples import Constants, Samples
 def extra_step(constants: Constants, info: NetworkInfo) -> float:
     """Return lambda_min((I + W)/2) / L: half of the largest step size that EXTRA and PG-EXTRA are proven to stand.
 
-    W is the mixing matrix, L the smoothness.
+    W is the mixing matrix, L the smoothness of the nodes' objectives.
     """
     return 0.5 * (1.0 + info.spectrum[0]) / positive(constants.smoothness)
 
@@ -41,7 +41,7 @@ class Extra(Consensus):
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of the copies, a step corrected by the last round's gradient.
+        """Make one round: one gradient, one exchange of the copies of the coefficients, one corrected step.
 
         A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """

@@ -32,7 +32,7 @@ class Nids(Consensus):
     composite = True
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size 1.9/L, L the smoothness: below 2/L it converges whatever the network."""
+        """Return the step size 1.9/L, L the smoothness: below 2/L the method converges whatever the network."""
         return 2.0 * SHARE_OF_LIMIT / positive(constants.smoothness)
 
     def begin(self, block: Samples, state: Copies) -> Copies:
@@ -43,7 +43,7 @@ class Nids(Consensus):
         return replace(state, w=block.prox(z, state.step), old={"z": z, "stepped": z})
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of a vector per link, one proximal step.
+        """Make one round: one gradient, one exchange of a vector over each link, one proximal step at every node.
 
         A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """

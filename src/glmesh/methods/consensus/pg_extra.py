@@ -36,7 +36,7 @@ class PgExtra(Consensus):
         return extra_step(constants, info)
 
     def round(self, block: Samples, state: Copies) -> Rounds:
-        """Make one round: one gradient, one exchange of the copies, one proximal step.
+        """Make one round: one gradient, one exchange of the copies of the coefficients, one proximal step.
 
         A generator: yields each Outbox to exchange, and is sent the Halo that came back.
         """

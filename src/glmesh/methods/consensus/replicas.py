@@ -77,9 +77,10 @@ class Replicas(HostedNodes[Samples, Copies]):
         self.blocks[:] = [pool.host(ids, self.partition, setup.info, setup.threads) for ids in setup.node_ids]
 
     def start(self, w: Vector | None = None, begin: Begin | None = None) -> None:
-        """Set the states before round 0, with every node's copy at w: (p,) for all, (K, p) for each, None for zero.
+        """Set the states before round 0, every node's copy of coefficients at w: (p,), (K, p) for each, or None for 0.
 
         `begin(block, copies)` returns the method's first state; it is kept, and called again when the nodes restart.
+        None: the method has no state of its own.
         """
         self._begin = begin or self._begin
         rows = np.zeros(self.blocks[0].p) if w is None else np.asarray(w)
@@ -89,10 +90,10 @@ class Replicas(HostedNodes[Samples, Copies]):
             self.states.append(self._begin(block, Copies(own.copy(), visited=np.zeros(block.size))))
 
     def constants(self, given: Constants | None) -> Constants:
-        """Return the smoothness and the strong convexity that hold at all nodes, and store them in every block.
+        """Return the smoothness and the strong convexity of the nodes' objectives, and store them in every block.
 
         They are those `given` or, if None, found from every node's data: the largest smoothness and the smallest strong
-        convexity.
+        convexity, of all nodes of all processes.
         """
         self._given = [given]
         if given is None:
@@ -125,9 +126,9 @@ class Replicas(HostedNodes[Samples, Copies]):
         return np.concatenate([state.visited for state in self.states])
 
     def measure(self, rounds: int) -> Measures:
-        """Return the objective and absolute duality gap at the mean of all copies, and the copies' disagreement.
+        """Return the Measures at the mean of all copies of the coefficients: objective, duality gap, and disagreement.
 
-        The disagreement is the sum of squared distances from the mean; `rounds` is ignored.
+        The disagreement is the sum of squared distances of the copies from the mean; `rounds` is ignored.
         """
         return observe_copies(self.problem, self.estimates)
 
@@ -149,9 +150,9 @@ class Replicas(HostedNodes[Samples, Copies]):
         self.start(self.estimates)
 
     def retarget(self, problem: Problem) -> None:
-        """Replace the problem by one with the same samples and another weight of the penalty; keep the copies.
+        """Replace the problem by one on the old samples with another weight of the penalty.
 
-        All else that the method kept of earlier rounds is dropped.
+        Keep the copies of coefficients. All else that the method kept of earlier rounds is dropped.
         """
         copies, self.problem = self.estimates, problem
         self._host(Pool.of(problem))

@@ -84,9 +84,10 @@ class Pool:
         return Pool(columns, y, np.concatenate([part.weight for part in parts]), problem)
 
     def deal(self, n_nodes: int, how: str | ArrayLike, seed: int) -> Partition:
-        """Return the partition of the samples over the nodes; samples that nodes hold already stay with them.
+        """Return the Partition of the samples over the nodes; samples that nodes hold already stay with them.
 
-        `how` and `seed` are the arguments of `glmesh.problem.partition.partition`.
+        `how` and `seed` are the arguments of `glmesh.problem.partition.partition`: the manner of dealing out, and its
+        seed.
         """
         if self.problem.pooled:
             return spread(self.columns.nonzeros, n_nodes, how, seed, "samples")
@@ -94,7 +95,7 @@ class Pool:
         return Partition.of_lists(np.split(np.arange(self.columns.n), ends[:-1]))
 
     def host(self, ids: Indices, partition: Partition, info: NetworkInfo, threads: ThreadPool = SERIAL) -> Samples:
-        """Return the Samples of the nodes `ids`, side by side, each with a K-th of the penalty."""
+        """Return the Samples of the nodes with the ids `ids`, side by side, each node with a K-th of the penalty."""
         own = np.concatenate([partition.columns_of(int(k)) for k in ids])
         starts = np.cumsum([0] + [len(partition.columns_of(int(k))) for k in ids])
         loss = self.problem.spec.loss.smooth(self.y[own], self.weight[own])
@@ -176,7 +177,7 @@ class Samples:
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Return a slice of the hosted nodes, by position, for each thread of the pool."""
+        """Return a list with a slice of the hosted nodes, by position, for each thread of the pool."""
         return self.threads.spans(self.work)
 
     @cached_property
@@ -251,7 +252,10 @@ class Samples:
 
 
 def eigenvalues(columns: Columns) -> tuple[float, float]:
-    """Return (lower bound of the smallest, upper bound of the largest) eigenvalue of A A^T, A of shape (d, n)."""
+    """Return (lower bound of the smallest, upper bound of the largest) eigenvalue of A A^T, two floats.
+
+    `columns` is A, of shape (d, n).
+    """
     d, n = columns.d, columns.n
     if min(d, n) == 0 or columns.nnz == 0:
         return 0.0, 0.0
@@ -266,10 +270,10 @@ def eigenvalues(columns: Columns) -> tuple[float, float]:
 
 
 def observe_copies(problem: Problem, copies: Matrix) -> Measures:
-    """Return objective and absolute duality gap at the mean of all copies, shape (K, p), and the copies' disagreement.
+    """Return the Measures at the mean of all copies of the coefficients, shape (K, p): objective, gap, disagreement.
 
-    The disagreement, `consensus`, is the sum of squared distances from the mean. The dual point is the gradient of the
-    losses there, scaled down where it must be. All measures are infinite if the run has diverged.
+    The disagreement, `consensus`, is the sum of squared distances from the mean. The gap is absolute; its dual point is
+    the gradient of the losses there, scaled down where it must be. All measures are infinite if the run has diverged.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
         by_samples = problem.spec.split == "samples" and problem.spec.has_form
@@ -287,9 +291,9 @@ def observe_copies(problem: Problem, copies: Matrix) -> Measures:
 
 
 def dual_value(form: CompositeObjective, v: Vector) -> float:
-    """Return f*(s w) + g*(-s A^T w), the negative dual objective, with w = grad f(v) and the best scale s in [0, 1].
+    """Return f*(s w) + g*(-s A^T w), a float: the negative dual objective at w = grad f(v) with the best s in [0, 1].
 
-    Infinite if no s is feasible; s = 1 where g* is finite everywhere.
+    `form` has A, f and g; v has shape (d,). Infinite if no s is feasible; s = 1 where g* is finite everywhere.
     """
     w = form.f.gradient(v)
     u, zero, s = -form.columns.transposed_dot(w), np.zeros(()), 1.0

@@ -14,12 +14,12 @@ Trial = Callable[[C, int], float]  # (candidate, communications) -> objective re
 
 
 def best_of(rows: Sequence[Sequence[C]], around: Callable[[C], Sequence[C]], trial: Trial[C]) -> C:
-    """Return the candidate that reaches the lowest objective in a trial.
+    """Return the candidate, a method with a step size, that reaches the lowest objective in a trial.
 
-    `trial(candidate, communications)` returns the objective reached, infinite if the candidate diverged. The objective
-    as a function of the step has one valley, so each row of candidates, ascending in the step, is descended from its
-    middle. The best is the start of a second descent, over the steps that `around` returns for it and in trials five
-    times as long: what gains most at first may be slow, or even diverge, later.
+    `trial(candidate, communications)` returns the objective reached after so many exchanges, infinite if the candidate
+    diverged. The objective as a function of the step has one valley, so each row of candidates, ascending in the step,
+    is descended from its middle. The best is the start of a second descent, over the steps that `around` returns for it
+    and in trials five times as long: what gains most at first may be slow, or even diverge, later.
     """
     tried = [pair for row in rows for pair in _descend(row, lambda candidate: trial(candidate, FIRST_TRIAL))]
     best = min(tried, key=lambda pair: pair[0])[1]
@@ -28,7 +28,10 @@ def best_of(rows: Sequence[Sequence[C]], around: Callable[[C], Sequence[C]], tri
 
 
 def _descend(row: Sequence[C], trial: Callable[[C], float]) -> list[tuple[float, C]]:
-    """Return [(objective reached, candidate)] for each candidate that was tried on the way to the best of the row."""
+    """Return [(objective reached, candidate)] for each candidate that was tried on the way to the best of the row.
+
+    The row ascends in the step size; `trial(candidate)` returns the objective that a candidate reaches.
+    """
     reached: dict[int, float] = {}
 
     def at(i: int) -> float:
