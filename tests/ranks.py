@@ -29,6 +29,7 @@ from glmesh import (
 from glmesh.engine.path import solve_path
 from glmesh.engine.scatter import load, scatter
 from glmesh.engine.solve import advance
+from glmesh.engine.stopping import Loop
 from glmesh.errors import InvalidInput, RankFailed
 from glmesh.files import data_files
 from glmesh.transports.mpi import ranks
@@ -293,7 +294,7 @@ def resume(folder: Path) -> None:
             with Ranks(some) as processes, Run(problem, n_nodes=8, processes=processes) as run:
                 run.restore(folder / "run.ckpt")
                 last = int((folder / "last").read_text())
-                result = advance(run, tol=0.0, max_rounds=last, stop="rounds", record_every=10)
+                result = advance(run, Loop(0.0, last, "rounds", record_every=10))
                 np.savez(folder / f"resume-{n_ranks}-{processes.rank}.npz", **figures(result))
         world.Barrier()
 

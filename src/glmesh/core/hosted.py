@@ -15,7 +15,7 @@ from glmesh.core.messages import AnyRounds
 from glmesh.core.records import Certificate, Event, Measures, PathSolutions
 from glmesh.core.setup import Setup
 from glmesh.core.state import Extent
-from glmesh.core.transport import Transport, drive
+from glmesh.core.transport import Transport
 from glmesh.errors import InvalidInput
 from glmesh.problem import Partition, Problem
 from glmesh.types import Flags, Matrix, Vector
@@ -72,10 +72,6 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def begin_round(self, number: int, events: list[Event]) -> None:
         """Begin round `number` under the fault plan; append to `events` an Event for each node that joins or leaves."""
         self.transport.begin_round(self.plan, number)
-
-    def make_round(self, number: int) -> None:
-        """Make round number `number` of all blocks of nodes, with all its exchanges of messages."""
-        drive(self.transport, self.rounds(number))
 
     def guard(self) -> AbstractContextManager[object]:
         """Return the context manager in which rounds are computed.

@@ -46,7 +46,7 @@ class Driver(Iterator[int]):
         elif nodes.transport.fails:
             nodes.begin_round(self.made, self.events)
         with nodes.guard():
-            nodes.make_round(self.made)
+            drive(nodes.transport, nodes.rounds(self.made))
         if (clock := nodes.transport.clock) is not None:
             clock.compute(nodes.visited)
             if nodes.transport.fails:
@@ -64,7 +64,7 @@ class Driver(Iterator[int]):
         """
         drivers, transport, began = [self, *others], self.nodes.transport, time.perf_counter()
         rounds = [driver.nodes.rounds(driver.made) for driver in drivers]
-        drive(transport, [together(of_block) for of_block in zip(*rounds, strict=True)])
+        drive(transport, [together(of_block) for of_block in zip(*rounds, strict=True)] if others else rounds[0])
         if transport.clock is not None:
             transport.clock.compute(np.sum([driver.nodes.visited for driver in drivers], axis=0))
         seconds = time.perf_counter() - began

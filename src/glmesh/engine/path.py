@@ -21,9 +21,10 @@ from glmesh.engine.agreement import require_same, versions
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
 from glmesh.engine.solve import Runtime, advance, process_group
+from glmesh.engine.stopping import Loop
 from glmesh.engine.together import advance_together, group_size, require_same_problems
 from glmesh.errors import InvalidInput
-from glmesh.parallel import with_one_blas_thread
+from glmesh.parallel import one_blas_thread
 from glmesh.problem import Problem
 from glmesh.types import Matrix, Vector
 
@@ -65,7 +66,6 @@ class Paths:
     bytes: int  # over all links
 
 
-@with_one_blas_thread
 def solve_paths(
     problems: Sequence[Problem],
     alphas: Sequence[Vector],
@@ -84,10 +84,10 @@ def solve_paths(
     with process_group(runtime) as processes:
         require_same(processes, versions() | {"tol": tol, "max_rounds": max_rounds, "alphas": list(alphas)})
         require_same_problems(processes, problems, [None] * len(problems))
-        with Run(problems[0], processes=processes, **options) as run:
+        loop = Loop(tol, max_rounds, "gap")
+        with one_blas_thread(), Run(problems[0], processes=processes, **options) as run:
             found = run.nodes.along([run.nodes.beside(one, None) for one in problems[1:]], alphas, tol, max_rounds)
             if found is None:
-                loop = {"tol": tol, "max_rounds": max_rounds, "stop": "gap", "record_every": 1}
                 found = [_solutions_of(results) for results in _in_groups(run, problems, alphas, loop)]
             return Paths(found, run.communications, run.bytes)
 
@@ -124,44 +124,42 @@ def solve_path(
     those of `Run`.
     """
     with process_group(runtime) as processes:
-        loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
-        require_same(processes, versions() | loop | {"alphas": np.asarray(alphas)})
+        said = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
+        require_same(processes, versions() | said | {"alphas": np.asarray(alphas)})
         if stop not in ("gap", "certificate"):
             raise InvalidInput(f"stop must be 'gap' or 'certificate', got {stop!r}")
         weights = np.asarray(alphas, dtype=np.float64)
         if weights.ndim != 1 or not len(weights) or not (weights > 0).all():
             raise InvalidInput("alphas must be positive numbers, at least one")
-        first = problem.with_alpha(float(weights[0]))
-        certify = stop == "certificate"
-        with Run(first, certify=certify, tol=tol if certify else None, processes=processes, **options) as run:
+        first, loop = problem.with_alpha(float(weights[0])), Loop(tol, max_rounds, stop, record_every)
+        certify = loop.proven is not None
+        with (
+            Run(first, certify=certify, tol=loop.proven, processes=processes, **options) as run,
+            one_blas_thread(),
+        ):
             results = _path_of(run, weights, loop)
             return Path(weights, tuple(results), run.communications, run.bytes)
 
 
-@with_one_blas_thread
-def _path_of(run: Run, weights: Vector, loop: dict[str, Any]) -> list[Result]:
+def _path_of(run: Run, weights: Vector, loop: Loop) -> list[Result]:
     """Return a list with one Result for each of the `weights` of the penalty of the run's problem.
 
-    `loop` has the keys tol, max_rounds, stop and record_every, which mean what they mean in `solve`. A method on totals
-    solves many weights together, other methods start each from the solution before.
+    A method on totals solves many weights together, other methods start each from the solution before.
     """
     if not run.nodes.primal or run.nodes.transport.fails:
-        return _along(run, weights, **loop)
+        return _along(run, weights, loop)
     began = time.perf_counter()
-    made = run.nodes.along([], [weights], loop["tol"], loop["max_rounds"])
+    made = run.nodes.along([], [weights], loop.tol, loop.max_rounds)
     if made is None:
         return _in_groups(run, [run.problem], [weights], loop)[0]
     return _results(run, weights, made[0], time.perf_counter() - began, loop)
 
 
-def _in_groups(
-    run: Run, problems: Sequence[Problem], alphas: Sequence[Vector], loop: dict[str, Any]
-) -> list[list[Result]]:
+def _in_groups(run: Run, problems: Sequence[Problem], alphas: Sequence[Vector], loop: Loop) -> list[list[Result]]:
     """Return, per problem k, a list with one Result for each weight in alphas[k], solved in groups of weights.
 
     A group has as many weights as fit into one total, and begins where the group before it ended. The problems have the
-    rows of `run`, whose own problem is the first of them. `loop` has the keys tol, max_rounds, stop and record_every,
-    as in `solve`.
+    rows of `run`, whose own problem is the first of them.
     """
     found: list[list[Result]] = [[] for _ in problems]
     size = max(1, group_size(run) // len(problems))
@@ -173,20 +171,20 @@ def _in_groups(
             for alpha in each[at : at + size]
         ]
         cost = {name: getattr(run, name) for name in ("communications", "bytes")}
-        made = iter(advance_together(runs, **loop))
+        made = iter(advance_together(runs, loop))
         for results, each in zip(found, alphas, strict=True):
             some = [next(made) for _ in each[at : at + size]]
             results += [replace(r, **{name: getattr(r, name) - spent for name, spent in cost.items()}) for r in some]
     return found
 
 
-def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, loop: dict[str, Any]) -> list[Result]:
+def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, loop: Loop) -> list[Result]:
     """Return one Result for each of the `weights` of the penalty, from the solutions `found` of all weights at once.
 
     `seconds` is the wall time that all of them took. Every Result has the communications, bytes and seconds of all of
-    them together; `loop` has the keys tol and stop, as in `solve`.
+    them together.
     """
-    status, tol = Status.CERTIFIED if loop["stop"] == "certificate" else Status.CONVERGED, float(loop["tol"])
+    status, tol = Status.CONVERGED if loop.proven is None else Status.CERTIFIED, float(loop.tol)
     cost: dict[str, Any] = {"communications": run.communications, "bytes": run.bytes, "seconds": seconds}
     results = []
     for k, alpha in enumerate(weights):
@@ -218,10 +216,10 @@ def _results(run: Run, weights: Vector, found: PathSolutions, seconds: float, lo
     return results
 
 
-def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, record_every: int) -> list[Result]:
+def _along(run: Run, weights: Vector, loop: Loop) -> list[Result]:
     """Return one Result for each of the `weights` of the penalty, each solved by `run` from the solution before.
 
-    The options are those of `solve`; `max_rounds` is per weight. The run's history begins anew with each weight, and
+    `loop.max_rounds` is per weight. The run's history begins anew with each weight, and
     the costs in a Result are those of its own weight alone.
     """
     results: list[Result] = []
@@ -236,7 +234,7 @@ def _along(run: Run, weights: Vector, tol: float, max_rounds: int, stop: str, re
             before = last, here
             run.history.clear()
         cost = {name: getattr(run, name) for name in ("rounds", "communications", "bytes", "seconds")}
-        result = advance(run, tol=tol, max_rounds=run.rounds + max_rounds, stop=stop, record_every=record_every)
+        result = advance(run, replace(loop, max_rounds=run.rounds + loop.max_rounds))
         results.append(replace(result, **{name: getattr(run, name) - spent for name, spent in cost.items()}))
         last = float(alpha)
     return results

@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import networkx as nx
-import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.core import Method
 from glmesh.engine.agreement import require_same, versions
 from glmesh.engine.observe import Observer
-from glmesh.engine.result import Result, Status
+from glmesh.engine.result import Result
 from glmesh.engine.run import Run
 from glmesh.engine.setup import DEFAULT_NODES
-from glmesh.engine.stopping import Certified, Diverged, NothingToGain, RoundLimit, SmallGap, StoppingRule, Wishes
+from glmesh.engine.stopping import Loop, Wishes
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Network, Plan
-from glmesh.parallel import SINGLE_PROCESS, ProcessGroup, with_one_blas_thread
+from glmesh.parallel import SINGLE_PROCESS, ProcessGroup, one_blas_thread
 from glmesh.problem import Problem
 from glmesh.transports.mpi import ranks
 from glmesh.types import Data
@@ -123,18 +122,17 @@ def solve(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from glmesh import Problem, solve
+    >>>     >>> from glmesh import Problem, solve
     >>> X = np.random.default_rng(0).normal(size=(50, 20))
     >>> result = solve(Problem.glm(X, X[:, 0], penalty="l1", alpha=1.0), topology="ring", n_nodes=4)
     >>> result.status.name, result.coef.shape
     ('CONVERGED', (20,))
     """
     with process_group(runtime) as processes:
-        loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
+        said = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
         written = {"checkpoint": checkpoint is not None, "checkpoint_every": checkpoint_every}
-        require_same(processes, versions() | loop | written)
-        max_rounds, record_every = checked_loop(tol, max_rounds, stop, record_every)
+        require_same(processes, versions() | said | written)
+        loop = Loop(tol, max_rounds, stop, record_every)
         checkpoint_every = whole_number(checkpoint_every, "checkpoint_every", 1)
         saved = checkpoint is not None and processes.broadcast(Path(checkpoint).exists())
         run = Run(
@@ -147,8 +145,8 @@ def solve(
             seed=seed,
             warm_start=warm_start,
             network=network,
-            certify=stop == "certificate",
-            tol=tol if stop == "certificate" else None,
+            certify=loop.proven is not None,
+            tol=loop.proven,
             faults=faults,
             n_jobs=n_jobs,
             processes=processes,
@@ -168,51 +166,20 @@ def solve(
                     run.save(checkpoint, data=False)
                 return callback is not None and callback(run)
 
-            result = advance(run, tol=tol, max_rounds=max_rounds, stop=stop, record_every=record_every, callback=look)
+            with one_blas_thread():
+                result = advance(run, loop, look)
             if checkpoint is not None:
                 run.save(checkpoint, data=False)
             return result
 
 
-def checked_loop(tol: object, max_rounds: object, stop: object, record_every: object) -> tuple[int, int]:
-    """Return (max_rounds, record_every) as whole numbers; raise InvalidInput if one of the four options cannot be used.
-
-    The options are those of `solve`.
-    """
-    if stop not in ("gap", "certificate", "rounds"):
-        raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {stop!r}")
-    if not isinstance(tol, int | float | np.number) or not tol >= 0:
-        raise InvalidInput(f"tol must be a number >= 0, got {tol!r}")
-    return whole_number(max_rounds, "max_rounds", 0), whole_number(record_every, "record_every", 1)
-
-
-def rules_of(tol: float, max_rounds: int, stop: str) -> list[StoppingRule]:
-    """Return the rules that end a run with these options of `solve`, in the order in which they are asked."""
-    enough: dict[str, list[StoppingRule]] = {
-        "gap": [SmallGap(tol), NothingToGain()],
-        "certificate": [Certified(tol), NothingToGain()],
-        "rounds": [],
-    }
-    limit = RoundLimit(max_rounds, Status.ROUNDS_DONE if stop == "rounds" else Status.OUT_OF_ROUNDS)
-    return [Diverged(), *enough[stop], limit]
-
-
-@with_one_blas_thread
-def advance(
-    run: Run,
-    *,
-    tol: float,
-    max_rounds: int,
-    stop: str,
-    record_every: int = 1,
-    callback: Callable[[Run], object] | None = None,
-) -> Result:
+def advance(run: Run, loop: Loop, callback: Callable[[Run], object] | None = None) -> Result:
     """Make rounds of a run that is under way until a stopping rule ends it; return the Result of the run.
 
-    `max_rounds` counts from round 0 of the run, not from now. The options mean what they mean in `solve`.
+    A true answer of `callback`, which is called with the run after every round, ends it as well.
     """
-    observer, status = Observer(run, record_every, max_rounds), None
-    *enough, limit = rules_of(tol, max_rounds, stop)
+    observer, status = Observer(run, loop.record_every, loop.max_rounds), None
+    *enough, limit = loop.rules()
     with Wishes(run, callback) as wishes:
         rules = [*enough, wishes, limit]
         while status is None:
@@ -224,4 +191,4 @@ def advance(
                 next(run.driver)
                 observer.record()
                 status = wishes.ask(run)
-    return observer.result(status, None if stop == "rounds" else tol)
+    return observer.result(status, loop.aim)

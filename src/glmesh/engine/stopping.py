@@ -12,6 +12,8 @@ import numpy as np
 
 from glmesh.engine.result import Status
 from glmesh.engine.run import Run
+from glmesh.errors import InvalidInput
+from glmesh.validation import whole_number
 
 GRACE = 15.0  # [s] from a signal to the end of all waiting: half of what schedulers give a job between TERM and KILL
 ROUNDING = 2.0**-52  # [largest objective] relative error of a sum of doubles
@@ -164,3 +166,41 @@ class Wishes:
             self._processes.hurry()  # all have heard: what is left to do is done in peace
             return Status.INTERRUPTED
         return Status.STOPPED_BY_CALLBACK if any(wished for _, wished in wishes) else None
+
+
+@dataclass(frozen=True)
+class Loop:
+    """When rounds end and how often they are recorded: the options of these names of `solve`."""
+
+    tol: float
+    max_rounds: int  # counted from round 0 of a run
+    stop: str  # "gap", "certificate" or "rounds"
+    record_every: int = 1
+
+    def __post_init__(self) -> None:
+        if self.stop not in ("gap", "certificate", "rounds"):
+            raise InvalidInput(f"stop must be 'gap', 'certificate' or 'rounds', got {self.stop!r}")
+        if not isinstance(self.tol, int | float | np.number) or not self.tol >= 0:
+            raise InvalidInput(f"tol must be a number >= 0, got {self.tol!r}")
+        whole_number(self.max_rounds, "max_rounds", 0)
+        whole_number(self.record_every, "record_every", 1)
+
+    @property
+    def aim(self) -> float | None:
+        """Return the relative gap at which rounds end; None if they are counted only."""
+        return None if self.stop == "rounds" else self.tol
+
+    @property
+    def proven(self) -> float | None:
+        """Return the relative gap that nodes must prove; None if no certificate is asked for."""
+        return self.tol if self.stop == "certificate" else None
+
+    def rules(self) -> list[StoppingRule]:
+        """Return the rules that end a run, in the order in which they are asked; the limit of rounds is the last."""
+        enough: dict[str, list[StoppingRule]] = {
+            "gap": [SmallGap(self.tol), NothingToGain()],
+            "certificate": [Certified(self.tol), NothingToGain()],
+            "rounds": [],
+        }
+        limit = RoundLimit(self.max_rounds, Status.ROUNDS_DONE if self.stop == "rounds" else Status.OUT_OF_ROUNDS)
+        return [Diverged(), *enough[self.stop], limit]

@@ -12,10 +12,10 @@ from glmesh.engine.agreement import of_problem, require_same, versions
 from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
-from glmesh.engine.solve import Runtime, checked_loop, process_group, rules_of
-from glmesh.engine.stopping import Wishes
+from glmesh.engine.solve import Runtime, process_group
+from glmesh.engine.stopping import Loop, StoppingRule, Wishes
 from glmesh.errors import InvalidInput
-from glmesh.parallel import ProcessGroup, with_one_blas_thread
+from glmesh.parallel import ProcessGroup, one_blas_thread
 from glmesh.problem import Problem
 
 # [bytes] of the contributions of all nodes to one total, beyond which fewer problems are solved together
@@ -77,16 +77,15 @@ def solve_together(
     if options.get("faults") is not None:
         raise InvalidInput("a fault plan is for one problem at a time; use solve")
     with process_group(runtime) as processes:
-        loop = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
-        require_same(processes, versions() | loop | {"problems": len(problems)})
-        max_rounds, record_every = checked_loop(tol, max_rounds, stop, record_every)
+        said = {"tol": tol, "max_rounds": max_rounds, "stop": stop, "record_every": record_every}
+        require_same(processes, versions() | said | {"problems": len(problems)})
+        loop = Loop(tol, max_rounds, stop, record_every)
         require_same_problems(processes, problems, starts)
-        options |= {"warm_start": starts[0], "processes": processes, "certify": stop == "certificate"}
-        with Run(problems[0], tol=tol if stop == "certificate" else None, **options) as run:
+        options |= {"warm_start": starts[0], "processes": processes, "certify": loop.proven is not None}
+        with Run(problems[0], tol=loop.proven, **options) as run:
             others = [run.beside(problem, start) for problem, start in zip(problems[1:], starts[1:], strict=True)]
-            return advance_together(
-                [run, *others], tol=tol, max_rounds=max_rounds, stop=stop, record_every=record_every, callback=callback
-            )
+            with one_blas_thread():
+                return advance_together([run, *others], loop, callback)
 
 
 def group_size(run: Run) -> int:
@@ -107,24 +106,15 @@ def require_same_problems(processes: ProcessGroup, problems: Sequence[Problem], 
         require_same(processes, said | {"warm_start": None if model is None else np.asarray(model)})
 
 
-@with_one_blas_thread
-def advance_together(
-    runs: Sequence[Run],
-    *,
-    tol: float,
-    max_rounds: int,
-    stop: str,
-    record_every: int = 1,
-    callback: Callable[[Run], object] | None = None,
-) -> list[Result]:
+def advance_together(runs: Sequence[Run], loop: Loop, callback: Callable[[Run], object] | None = None) -> list[Result]:
     """Make rounds of runs that share a transport, all at once, until each has ended; return their Results in order.
 
-    At most `group_size` runs are under way; the others wait until one of those has ended. The options mean for each run
-    what they mean in `solve`; a true answer of `callback`, which is called with each run, ends all of them.
+    At most `group_size` runs are under way; the others wait until one of those has ended. `loop` is meant for each run;
+    a true answer of `callback`, which is called with each run after every round, ends all of them.
     """
-    observers = [Observer(run, record_every, max_rounds) for run in runs]
-    rules, ended = [rules_of(tol, max_rounds, stop) for _ in runs], dict[int, Result]()
-    aim, size, waiting = None if stop == "rounds" else tol, group_size(runs[0]), dict(enumerate(runs))
+    observers = [Observer(run, loop.record_every, loop.max_rounds) for run in runs]
+    rules, ended = [loop.rules() for _ in runs], dict[int, Result]()
+    size, waiting = group_size(runs[0]), dict(enumerate(runs))
     with Wishes(runs[0], callback) as wishes:
         while waiting:
             wished, left = wishes.check(runs[0], {}), list[Run]()
@@ -133,7 +123,7 @@ def advance_together(
                     break
                 status = _ends(run, observers[number], rules[number], wished)
                 if status is not None:
-                    ended[number] = observers[number].result(status, aim)
+                    ended[number] = observers[number].result(status, loop.aim)
                     del waiting[number]
                 else:
                     left.append(run)
@@ -144,7 +134,7 @@ def advance_together(
     return [ended[number] for number in range(len(runs))]
 
 
-def _ends(run: Run, observer: Observer, rules: Sequence[Any], wished: Status | None) -> Status | None:
+def _ends(run: Run, observer: Observer, rules: Sequence[StoppingRule], wished: Status | None) -> Status | None:
     """Make this round's record, if one is due; return the status with which the run ends now, or None if it goes on.
 
     `wished` is the status that a callback or a signal asked for, None if neither did; it counts before the limit of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
@@ -144,8 +145,9 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # --- fitting
 
-    def _learn(self, validated: Callable[[], TrainingData], rows: str = "all") -> Self:
-        """Check the data, fit, and return self; with runtime="mpi" all ranks fit together, and fail together.
+    @contextmanager
+    def _training(self, validated: Callable[[], TrainingData], rows: str = "all") -> Iterator[TrainingData]:
+        """Return the context of a fit, whose value is the data; with runtime="mpi" all ranks fit, and fail, together.
 
         `validated` returns the checked data. `rows` "all": every rank has all rows, which are compared; "own": each
         rank has rows of its own.
@@ -157,7 +159,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             data = replace(validated(), processes=processes)
             if processes.size > 1:
                 self._agree(data, rows)
-            return self._fit(self._own(data) if rows == "own" else data)
+            yield self._own(data) if rows == "own" else data
 
     @abstractmethod
     def _fit(self, data: TrainingData) -> Self:
@@ -229,16 +231,16 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"{type(self).__name__}: round {run.rounds}, objective {last['objective']:.6g}, gap {last['gap']:.2g}\n"
             )
 
-    def _checked(self, result: Result, split: Split) -> Result:
-        """Return `result` as it is, after a ConvergenceWarning if the run did not converge.
+    def _tell(self, results: Sequence[Result], split: Split) -> None:
+        """Warn, with a ConvergenceWarning, of each result whose run did not converge.
 
-        If the parameter verbose is set, a line on why the run stopped is written to stderr.
+        If the parameter verbose is set, a line on why each run stopped is written to stderr.
         """
-        if result.status not in (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE):
-            warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
-        if self.verbose:
-            sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")
-        return result
+        for result in results:
+            if result.status not in (Status.CONVERGED, Status.CERTIFIED, Status.ROUNDS_DONE):
+                warnings.warn(result.message, ConvergenceWarning, stacklevel=4)
+            if self.verbose:
+                sys.stderr.write(f"{type(self).__name__}, split by {split}: {result.message}\n")
 
     @staticmethod
     def _coefficients(result: Result, objective: Objective) -> tuple[Vector, float]:

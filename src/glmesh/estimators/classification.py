@@ -13,7 +13,6 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from glmesh.engine.result import Result
 from glmesh.engine.solve import solve
 from glmesh.engine.together import solve_together
 from glmesh.errors import InvalidData, InvalidInput
@@ -71,7 +70,8 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         self
             The fitted estimator.
         """
-        return self._learn(lambda: self._validated(X, y, sample_weight), rows)
+        with self._training(lambda: self._validated(X, y, sample_weight), rows) as data:
+            return self._fit(data)
 
     def fit_nodes(self, parts: Sequence[Any], *, classes: ArrayLike | None = None) -> Self:
         """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
@@ -93,7 +93,8 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         self
             The fitted estimator.
         """
-        return self._learn(lambda: self._labelled_parts(parts, classes))
+        with self._training(lambda: self._labelled_parts(parts, classes)) as data:
+            return self._fit(data)
 
     def _labelled_parts(self, parts: Sequence[Any], classes: ArrayLike | None) -> TrainingData:
         """Check data that is given node by node, (X, y) or (X, y, weights) each; return it as TrainingData.
@@ -112,10 +113,23 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         return data
 
     def _fit(self, data: TrainingData) -> Self:
-        """Solve one problem per linear function on checked data, set the fitted attributes, and return self."""
+        """Solve one problem per linear function on checked data, set the fitted attributes, and return self.
+
+        There is one function for two classes, else one for each class against all others; a method on totals solves
+        their problems together.
+        """
         self.classes_ = self._labels(data)
         objective = self._objective(data)
-        results = [self._checked(result, data.split) for result in self._solutions(data, objective)]
+        first, *others = self._one_against_rest(data)
+        options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
+        size = first.n_variables(objective)
+        starts = [self._start(size, turn) for turn in range(len(others) + 1)]
+        if data.method(objective) is not None and self.local_passes is None:
+            results = solve_together(first.problems(objective, others), warm_starts=starts, **options)
+        else:
+            each = zip([first, *others], starts, strict=True)
+            results = [solve(one.problem(objective), warm_start=start, **options) for one, start in each]
+        self._tell(results, data.split)
         models = [self._coefficients(result, objective) for result in results]
         self.coef_ = np.stack([coef for coef, _ in models])
         self.intercept_ = np.array([intercept for _, intercept in models])
@@ -126,20 +140,6 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         self.split_, self.result_ = data.split, results[0] if single else results
         self._unit, self._variables = objective.unit, [variables_of(result, objective) for result in results]
         return self
-
-    def _solutions(self, data: TrainingData, objective: Objective) -> list[Result]:
-        """Return a list of Results: a single one for two classes, else one for each class against all others.
-
-        A method on totals solves the problems of all classes together.
-        """
-        first, *others = self._one_against_rest(data)
-        options = run_options(self, data, objective) | {"callback": self._report if self.verbose else None}
-        size = first.n_variables(objective)
-        starts = [self._start(size, turn) for turn in range(len(others) + 1)]
-        if data.method(objective) is not None and self.local_passes is None:
-            return solve_together(first.problems(objective, others), warm_starts=starts, **options)
-        each = zip([first, *others], starts, strict=True)
-        return [solve(one.problem(objective), warm_start=start, **options) for one, start in each]
 
     def _labels(self, data: TrainingData) -> npt.NDArray[np.generic]:
         """Return the distinct labels of all nodes, ascending, shape (n_classes,); raise ValueError for only one."""

@@ -144,7 +144,7 @@ class ElasticNetCV(ElasticNetRegressor):
                 f"{found.unfinished} of {errors.size} fits of the cross-validation stopped before the tolerance was "
                 "reached; raise max_rounds or relax tol",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         mean = errors.mean(axis=2)
         best, chosen = divmod(int(np.argmin(mean)), mean.shape[1])

@@ -39,7 +39,8 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         self
             The fitted estimator.
         """
-        return self._learn(lambda: self._validated(X, y, sample_weight, y_numeric=True), rows)
+        with self._training(lambda: self._validated(X, y, sample_weight, y_numeric=True), rows) as data:
+            return self._fit(data)
 
     def fit_nodes(self, parts: Sequence[Any]) -> Self:
         """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
@@ -57,7 +58,8 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         self
             The fitted estimator.
         """
-        return self._learn(lambda: self._validated_parts(parts, numeric=True))
+        with self._training(lambda: self._validated_parts(parts, numeric=True)) as data:
+            return self._fit(data)
 
     def _fit(self, data: TrainingData) -> Self:
         """Solve the problem on checked data, set the fitted attributes (coef_, intercept_, ...), and return self."""
@@ -65,7 +67,8 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         start = self._start(data.n_variables(objective))
         report = self._report if self.verbose else None
         result = solve(data.problem(objective), warm_start=start, callback=report, **run_options(self, data, objective))
-        self.result_, self.split_ = self._checked(result, data.split), data.split
+        self._tell([result], data.split)
+        self.result_, self.split_ = result, data.split
         self.coef_, self.intercept_ = self._coefficients(result, objective)
         self.n_iter_ = max(result.rounds, 1)
         self.dual_gap_ = objective.unit * result.gap

@@ -4,8 +4,8 @@ Results do not depend on who computes them: both divide work by nodes and combin
 transports may not enter; MPI implements `ProcessGroup` in `glmesh.transports.mpi`.
 """
 
-from glmesh.parallel.blas import with_one_blas_thread
+from glmesh.parallel.blas import one_blas_thread
 from glmesh.parallel.processes import SINGLE_PROCESS, ProcessGroup
 from glmesh.parallel.threads import SERIAL, ThreadPool
 
-__all__ = ["SERIAL", "SINGLE_PROCESS", "ProcessGroup", "ThreadPool", "with_one_blas_thread"]
+__all__ = ["SERIAL", "SINGLE_PROCESS", "ProcessGroup", "ThreadPool", "one_blas_thread"]

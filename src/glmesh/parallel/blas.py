@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from contextlib import AbstractContextManager
+from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 
 @cache
-def _controller() -> Any:
-    """Return threadpoolctl's controller of the BLAS libraries that this process has loaded, made once per process."""
+def _controller() -> ThreadpoolController:
+    """Return threadpoolctl's controller of the BLAS libraries that this process has loaded.
+
+    Finding them takes milliseconds.
+    """
     return ThreadpoolController()
 
 
-def with_one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with BLAS limited to one thread while it runs.
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS has one thread.
 
     Products of one node are small, and nodes are divided among threads of our own: threads of BLAS wait for each other
     for longer than they compute, five times as long where another process is busy.
     """
-
-    @wraps(function)
-    def limited(*args: P.args, **options: P.kwargs) -> R:
-        with _controller().limit(limits=1, user_api="blas"):
-            return function(*args, **options)
-
-    return limited
+    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limit

@@ -88,13 +88,13 @@ class InteriorPoint(TotalMethod[InteriorState]):
             return
         model = steps.InteriorModel.of(block, frame)
         if np.isfinite(state.loss):
-            state.point = frame.columns.from_user(state.w, state.intercept, frame.shift)
-            state.objective = state.loss + model.penalty.value(state.point[: block.p])
-            state.mu = self._mu(state.objective, model)
+            point = frame.columns.from_user(state.w, state.intercept, frame.shift)
+            objective = state.loss + model.penalty.value(point[: block.p])
+            state.go_to(point, objective, self._mu(objective, model))
         state.begin_anew()
         if state.dual is not None and not model.penalty.free.any():
-            state.dual = model.penalty.shrunk(state.dual)
-            state.bound = max(0.0, model.penalty.lower_bound(state.dual))
+            dual = model.penalty.shrunk(state.dual)
+            state.replace_dual(dual, model.penalty.lower_bound(dual))
         state.set_gap(_rounding(block.info.n_nodes))
 
     def round(self, block: Rows, state: InteriorState) -> Rounds:

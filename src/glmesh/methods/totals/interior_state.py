@@ -86,6 +86,10 @@ class InteriorState:
         """Begin at standardised coefficients `point`, shape (d,), with barriers of weight mu."""
         self.frame, self.point, self.mu = frame, point, max(mu, np.finfo(np.float64).tiny)
 
+    def go_to(self, point: Vector, objective: float, mu: float) -> None:
+        """Go to the best point, `point` in standardised coordinates, where P is now `objective`; barriers weigh mu."""
+        self.point, self.objective, self.mu = point, objective, mu
+
     def begin_anew(self) -> None:
         """Forget the step, the bound and why a run ended, because the penalty is another one from now on."""
         self.step, self.l1, self.accepted, self.bound = None, None, 0, 0.0
@@ -121,6 +125,10 @@ class InteriorState:
         """Make a dual point the best one if its lower bound of P* is larger, or if it is the first."""
         if self.dual is None or bound > self.bound:
             self.bound, self.dual = max(bound, 0.0), dual
+
+    def replace_dual(self, dual: DualPoint, bound: float) -> None:
+        """Make a dual point the best one, also if its lower bound of P* is smaller."""
+        self.dual, self.bound = dual, max(0.0, bound)
 
     def set_gap(self, rounding: float) -> None:
         """Set the gap to P - D and what the rounding of P may be, in parts of P; to 0 where P is 0."""

@@ -55,9 +55,10 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix) -> NewtonS
     slopes = gradient + table.l2 * w + table.linear
     S = bend[np.ix_(order, order)]
     S[np.diag_indices_from(S)] += table.l2[order]
-    u = _minimise(
-        S, slopes[order], np.stack([table.l1, table.lo, table.hi])[:, order], w[order], _count(penalty, columns)
-    )
+    limits = np.ascontiguousarray(np.stack([table.l1, table.lo, table.hi])[:, order])
+    u, n_smooth, (L, M) = w[order], np.uint64(penalty.smooth[columns].sum()), np.empty((2, *S.shape))
+    arrays = np.empty((8, len(u))), np.empty((7, len(u))), np.empty(len(u), dtype=np.uint64)
+    minimise(S, slopes[order], limits, w[order], u, n_smooth, L, M, *arrays)
     e = u[inverse] - w
     e[~np.isfinite(e)] = 0.0  # a curvature that is rounding alone has no minimum
     change = np.zeros_like(model.point)
@@ -71,19 +72,6 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix) -> NewtonS
     everywhere[columns] = -pulls
     limit = penalty.margins.ray_limit(everywhere[~penalty.free], np.zeros(()))
     return NewtonStep(change, decrement, float(np.clip(limit, 0.0, 1.0)), residual)
-
-
-def _count(penalty: ScaledPenalty, columns: Indices) -> int:
-    return int(penalty.smooth[columns].sum())
-
-
-def _minimise(S: Matrix, slopes: Vector, limits: Matrix, w: Vector, n_smooth: int) -> Vector:
-    """Return the minimiser w + e of slopes.e + e.S e/2 + l1 abs(w + e) in the box, smooth coordinates first."""
-    d, u = len(slopes), w.copy()
-    space = np.empty((2, d, d))
-    arrays = np.empty((8, d)), np.empty((7, d)), np.empty(d, dtype=np.uint64)
-    minimise(S, slopes, np.ascontiguousarray(limits), w, u, np.uint64(n_smooth), space[0], space[1], *arrays)
-    return u
 
 
 def dependent(bend: Matrix, order: Indices) -> Flags:

@@ -48,9 +48,8 @@ class ProximalNewton(TotalMethod[NewtonState]):
     def retarget(self, block: Rows, state: NewtonState) -> None:
         """Forget what depends on the penalty, which is another one from now on; keep w and a Gram matrix."""
         kept = state.model if Traits.of(block.loss).quadratic else None
-        fresh = NewtonState(state.w, state.intercept, state.visited, sums=state.sums, scale=state.scale)
+        fresh = NewtonState(state.w, state.intercept, state.visited, sums=state.sums, scale=state.scale, model=kept)
         vars(state).update(vars(fresh))
-        state.model = kept
 
     def take(self, state: NewtonState, at: Vector) -> float:
         """Go to the trial point of another node instead of one's own; return their distance in parts of the point.

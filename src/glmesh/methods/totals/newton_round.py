@@ -127,10 +127,12 @@ class NewtonRound:
             state.lower = max(state.lower, trial.value - gap)
         if "leverages" in sums and self.traits.third is not None:
             state.concordance = bounds.concordance(sums, self.traits.third)
-        if not query.moves:
-            self._arrive(query, sums, trial, 0.0)
-        else:
-            self._judge(query, sums, trial)
+        before = state.model
+        model = self._judge(query, sums, trial) if query.moves else self._arrive(query, sums, trial, 0.0)
+        if model is before and model is not None:
+            self._next(model)
+        elif model is not None:
+            self._next(model, sums.get("cross"), harder=query.moves)
         if state.objective == trial.value:
             state.gap = min(state.gap, gap)
         state.gap = min(state.gap, max(state.objective - state.lower, 0.0) + state.rounding)
@@ -159,8 +161,12 @@ class NewtonRound:
         gram = self.state.gram
         return SumOfSquares(model.columns, model.hessian if gram is None else gram)
 
-    def _judge(self, query: Query, sums: Sums, trial: TrialValues) -> None:
-        """Accept the trial point, or the best of the shorter steps, or go on more carefully."""
+    def _judge(self, query: Query, sums: Sums, trial: TrialValues) -> NewtonModel | None:
+        """Accept the trial point, or the best of the shorter steps, or go on more carefully.
+
+        Return the model whose minimum the next total tries: that of the trial point, or the present one once more. None
+        says that the next total is at a point that is chosen already, or that there is nothing to try.
+        """
         model, step = self.state.model, self.state.step
         assert model is not None
         assert step is not None
@@ -172,14 +178,14 @@ class NewtonRound:
         steady, self.state.steady = self.state.steady, bool(seen and gain >= STEADY_GAIN * dec)
         if good and not (best < 1.0 and best_gain > 2.0 * gain):
             self._relax()
-            self._arrive(query, sums, trial, 1.0)
-        elif best < 1.0 and best_gain > 0:
+            return self._arrive(query, sums, trial, 1.0)
+        if best < 1.0 and best_gain > 0:
             rounding = self.state.rounding + trial.rounding + sums.errors["trials"]  # slopes are between those two
             self._shorten(query, best, lowest, rounding)
-        elif steady and not query.trials and not self.traits.quadratic:
-            self._next(model)  # once more, with shorter steps
-        else:
-            self._be_careful(query.point)
+            return None
+        if steady and not query.trials and not self.traits.quadratic:
+            return model  # once more, with shorter steps
+        return self._be_careful(query.point)
 
     def _best_length(self, query: Query, sums: Sums, trial: TrialValues, value: float) -> tuple[float, float]:
         """Return (the length of the step with the largest decrease from `value` that is known, the objective there)."""
@@ -223,18 +229,19 @@ class NewtonRound:
             self._accept(point, value, rounding)
         self._ask_at(point)
 
-    def _be_careful(self, point: Vector) -> None:
-        """Go on from the same point with more damping or with curvatures of an upper bound."""
+    def _be_careful(self, point: Vector) -> NewtonModel | None:
+        """Go on from the same point with more damping or with curvatures of an upper bound; return as `_judge` does."""
         state, model = self.state, self.state.model
         assert model is not None
         if state.gram is not None and state.damping < 1.0:
             self._damp()
-            self._next(model)
-        elif not model.majorant and not self.traits.quadratic:
+            return model
+        if not model.majorant and not self.traits.quadratic:
             state.careful, state.patience = state.patience, 2 * state.patience
             self._ask_at(point)
         else:
             self._idle()
+        return None
 
     def _idle(self) -> None:
         state = self.state
@@ -270,8 +277,8 @@ class NewtonRound:
             moved = length * np.sqrt(max(state.step.decrement, 0.0))
             state.concordance *= float(np.exp(min(0.5 * state.concordance * moved, 700.0)))
 
-    def _arrive(self, query: Query, sums: Sums, trial: TrialValues, length: float) -> None:
-        """Make the trial point the one that the next step begins at."""
+    def _arrive(self, query: Query, sums: Sums, trial: TrialValues, length: float) -> NewtonModel:
+        """Make the trial point the one that the next step begins at; return the model there."""
         state, before = self.state, self.state.model
         state.noise = trial.noise
         self._shift_concordance(length)
@@ -289,7 +296,7 @@ class NewtonRound:
             self._accept(point, trial.value, trial.rounding)
         if "mass" in sums and trial.value > 0:
             state.mass = float(sums["mass"][0])
-        self._next(model, sums.get("cross"), harder=length == 1.0)
+        return model
 
     def _bend(self, model: NewtonModel, damping: float) -> Matrix:
         gram = self.state.gram

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -245,14 +246,12 @@ class TotalNodes(HostedNodes[Rows, StateT]):
         self.transport.traffic.bytes += 8 * (self.blocks[0].p + 1) * int(told)
         super().begin_round(number, events)
 
-    def make_round(self, number: int) -> None:
-        """Make round `number`; where a total lacks a member that is away, nothing changes in this round."""
-        if not self.transport.fails:
-            super().make_round(number)
-            return
-        before = copy.deepcopy(self.states)
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Return the context of a round: where a total lacks a member that is away, the round changes nothing."""
+        before = copy.deepcopy(self.states) if self.transport.fails else []
         try:
-            super().make_round(number)
+            yield
         except Unfinished:
             self.states[:] = before
 

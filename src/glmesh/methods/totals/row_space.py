@@ -64,6 +64,16 @@ class RowSpaceState:
     basis: Shared[Basis | None] = None  # None before the first total
     inner: NewtonState | InteriorState | None = None  # of the small problem; None before the first total
 
+    def read_inner(self, l2: float) -> None:
+        """Take over what the small problem's state says of the whole problem, whose largest L2 weight is `l2`."""
+        inner, basis = self.inner, self.basis
+        assert inner is not None
+        assert basis is not None
+        self.w, self.intercept = basis.matrix @ inner.w, inner.intercept
+        self.objective, self.visited, self.failure = inner.objective, inner.visited, inner.failure
+        length = np.sqrt((inner.w**2).sum())
+        self.gap = inner.gap + 2.0 * basis.outside / l2 + EPSILON * basis.size * float(length)
+
 
 @dataclass(frozen=True)
 class RowSpace(TotalMethod[RowSpaceState]):
@@ -99,7 +109,7 @@ class RowSpace(TotalMethod[RowSpaceState]):
             super().retarget(block, state)
             return
         _method(block.loss).retarget(_small(block, basis), inner)
-        _read(block, state)
+        state.read_inner(float(block.penalty.l2.max()))
 
     def round(self, block: Rows, state: RowSpaceState) -> Totals:
         """Make one round: the first finds the span of the rows, each other one is a round of the small problem."""
@@ -113,7 +123,7 @@ class RowSpace(TotalMethod[RowSpaceState]):
             return
         assert state.inner is not None
         yield from method.round(_small(block, state.basis), state.inner)
-        _read(block, state)
+        state.read_inner(float(block.penalty.l2.max()))
 
 
 def pays(n_rows: float, n_coefficients: int) -> bool:
@@ -160,17 +170,6 @@ def _small(block: Rows, basis: Basis) -> Rows:
         small = Rows(block.ids, block.info, X, block.y, block.weight, block.loss, l2, block.fit_intercept)  # no threads
         block.reduced = kept = basis, block.penalty, small
     return kept[2]
-
-
-def _read(block: Rows, state: RowSpaceState) -> None:
-    """Take over what the small problem's state says of the whole problem."""
-    inner, basis = state.inner, state.basis
-    assert inner is not None
-    assert basis is not None
-    state.w, state.intercept = basis.matrix @ inner.w, inner.intercept
-    state.objective, state.visited, state.failure = inner.objective, inner.visited, inner.failure
-    length = np.sqrt((inner.w**2).sum())
-    state.gap = inner.gap + 2.0 * basis.outside / float(block.penalty.l2.max()) + EPSILON * basis.size * float(length)
 
 
 # the span of the rows

@@ -23,7 +23,6 @@ class Traits:
 
     quadratic: bool  # whether the curvature is constant
     pieces: bool  # whether the curvature jumps, so that the Hessian may mislead far away
-    flat_majorant: bool  # whether the least quadratic upper bound has the same curvature everywhere
     third: float | None  # c with abs(loss''') <= c loss''; None: there is none
     knee: float | None  # half the length of the curved piece, if the loss is straight on both sides of it
 
@@ -34,10 +33,10 @@ class Traits:
         if not isinstance(g, Columnwise) or not g.has_smooth_conjugate:
             raise InvalidInput(f"Newton's method needs a smooth loss, and {loss.name} has kinks. Use InteriorPoint")
         if g.kind == LOGISTIC_DUAL:
-            return Traits(quadratic=False, pieces=False, flat_majorant=False, third=1.0, knee=None)
+            return Traits(quadratic=False, pieces=False, third=1.0, knee=None)
         rows = g.kernel_rows(2)
         bounded = np.isfinite(rows[:, 3:])
         quadratic = not bounded.any() and not rows[:, 0].any()
         _, l2, _, lo, hi = rows[0]
         knee = 0.5 * float(l2 * (hi - lo)) if bounded.all() and not rows[:, 0].any() else None
-        return Traits(quadratic, not quadratic, not bounded.all(), 0.0 if quadratic else None, knee)
+        return Traits(quadratic, not quadratic, 0.0 if quadratic else None, knee)
