@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from glmesh.errors import InvalidInput
 from glmesh.functions import smooth
 from glmesh.functions.entropy import LogisticDual
-from glmesh.functions.separable import Separable, Table, check_rows
+from glmesh.functions.separable import Columnwise, Table, check_rows
 from glmesh.types import Vector
 
 
@@ -46,7 +46,7 @@ class Loss(ABC):
     scales_rows: ClassVar[bool] = False
 
     @abstractmethod
-    def dual(self, y: Vector, c: Vector) -> Separable:
+    def dual(self, y: Vector, c: Vector) -> Columnwise:
         """Return g with g_i(a) = (c_i loss(y_i, .))*(-a).
 
         Parameters
@@ -58,7 +58,7 @@ class Loss(ABC):
 
         Returns
         -------
-        Separable
+        Columnwise
             A function of the m dual variables.
         """
 

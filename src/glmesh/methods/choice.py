@@ -44,7 +44,7 @@ from glmesh.methods.totals.traits import Traits, is_smooth
 from glmesh.methods.totals.working_set import WIDE
 from glmesh.network import Network
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
-from glmesh.problem import Problem, ProblemSpec, Shard, Split
+from glmesh.problem import Problem, ProblemSpec, Split
 
 # [totals] of Newton's method to a certified 1e-6; source: benchmarks/reports/choice.md
 NEWTON_TOTALS = 10
@@ -95,7 +95,7 @@ class Task:
     def of(problem: Problem, processes: ProcessGroup = SINGLE_PROCESS) -> Task:
         """Return the Task of a problem: its kinds and sizes, equal in all processes that hold a part of its data."""
         own = [(np.count_nonzero(c.data), c.d * c.n, c.n) for c in (part.columns for part in problem.parts)]
-        counts = processes.all_gather(own) if isinstance(problem, Shard) else own
+        counts = own if problem.holds_all else processes.all_gather(own)
         nonzeros, entries, n = (sum(each) for each in zip(*counts, strict=True))
         width = problem.summary.width
         n_rows = n if problem.spec.split == "samples" else width

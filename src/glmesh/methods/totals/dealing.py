@@ -18,7 +18,7 @@ Dealt = tuple[list[SampleMatrix], list[Vector], list[Vector]]  # X, y and sample
 
 def refuse_features(problem: Problem, name: str) -> None:
     """Raise UnsuitablePair, which names the method, if nodes hold features apart from each other."""
-    if problem.spec.split == "features" and (not problem.pooled or isinstance(problem, Shard)):
+    if problem.spec.split == "features" and (not (problem.pooled and problem.holds_all)):
         raise UnsuitablePair(
             f"{name} needs nodes that hold rows, and here each holds features. Use Cola with another acceleration, or "
             "Problem.from_nodes(..., split='samples')"

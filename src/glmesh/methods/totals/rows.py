@@ -53,9 +53,7 @@ class Rows:
     @cached_property
     def dual(self) -> Columnwise:
         """Dual g of the losses of all hosted rows: loss_i(z) = g_i*(-z), weights included."""
-        g = self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
-        assert isinstance(g, Columnwise)
-        return g
+        return self.loss.dual(np.concatenate(self.y), np.concatenate(self.weight))
 
     def softened(self, factor: float) -> Columnwise:
         """Return the dual of the losses with their curved pieces longer by a factor, of the same slopes far away."""

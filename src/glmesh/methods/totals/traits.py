@@ -8,13 +8,12 @@ import numpy as np
 
 from glmesh.errors import InvalidInput
 from glmesh.functions import Loss
-from glmesh.functions.separable import LOGISTIC_DUAL, Columnwise
+from glmesh.functions.separable import LOGISTIC_DUAL
 
 
 def is_smooth(loss: Loss) -> bool:
     """Return whether a loss has a continuous slope, so that Newton's method suits it."""
-    g = loss.dual(np.array([1.0, -1.0]), np.ones(2))
-    return isinstance(g, Columnwise) and g.has_smooth_conjugate
+    return loss.dual(np.array([1.0, -1.0]), np.ones(2)).has_smooth_conjugate
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Traits:
     def of(loss: Loss) -> Traits:
         """Return the traits of a loss; refuse one that is not smooth."""
         g = loss.dual(np.array([1.0, -1.0]), np.ones(2))
-        if not isinstance(g, Columnwise) or not g.has_smooth_conjugate:
+        if not g.has_smooth_conjugate:
             raise InvalidInput(f"Newton's method needs a smooth loss, and {loss.name} has kinks. Use InteriorPoint")
         if g.kind == LOGISTIC_DUAL:
             return Traits(quadratic=False, pieces=False, third=1.0, knee=None)
