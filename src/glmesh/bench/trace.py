@@ -49,6 +49,11 @@ class Trace:
         """Return {name: number} of all costs and errors at the last measurement of the run."""
         return {name: float(values[-1]) for name, values in self.history.items()}
 
+    @property
+    def bytes_per_edge(self) -> Vector:
+        """Return the bytes sent so far over a directed link, on average, at each measurement; shape (n_looks,)."""
+        return np.asarray(self.history["bytes"] / max(self.edges, 1))
+
 
 @dataclass(frozen=True)
 class Watch:

@@ -5,6 +5,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from glmesh.collectives.messages import Contribution
 from glmesh.collectives.routed import FloodedTotal, RoutedTotal, TreeTotal
@@ -253,3 +254,13 @@ class FaultyTransport(LocalTransport):
             return super().weights_now()
         data, pointers = self._data(self._graph * self._received), self.mixing.matrix.indptr
         return [data[pointers[ids[0]] : pointers[ids[-1] + 1]] for ids in self.blocks]
+
+    @property
+    def effective(self) -> sp.csr_array:
+        """Mixing matrix of the last exchange, (K, K), of the links that worked both ways; the others have 0.
+
+        The matrix is symmetric and doubly stochastic.
+        """
+        matrix = self.mixing.matrix
+        data = self._data(self._graph * (self._received & self._received[self._back]))
+        return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
