@@ -48,7 +48,7 @@ class BoundTerms(NamedTuple):
 
     x_k are its variables, v_k its estimate of Ax, w_k = grad f(v_k); u_i = -a_i.w_k for each column a_i of the node;
     xhat_i is a subgradient of the conjugate g_i* at u_i; s in [0, 1] scales the dual point; the radius bounds the
-    distance of w_k from the certified dual point w.
+    distance of w_k from the certified dual point w. A is the data matrix, x are the variables of all nodes.
     """
 
     f: float  # f(v_k)
@@ -67,9 +67,10 @@ class BoundTerms(NamedTuple):
 
 
 class NodePoint(NamedTuple):
-    """State of node k at one round: variables x_k, estimate v_k of Ax, gradient w_k, distances to neighbours.
+    """State of one node at one round: variables x, estimate v of Ax, gradient w = grad f(v), distances to neighbours.
 
-    `spread_v` and `spread_w` are the squared distances of v_k and w_k from the neighbours' weighted means.
+    A is the data matrix, f the smooth part of the objective. `spread_v` and `spread_w` are the squared Euclidean
+    distances of v and w from their weighted means over the node and its neighbours.
     """
 
     x: Vector  # (columns of the node,) x_k
@@ -183,7 +184,9 @@ def bound(totals: Vector, setting: BoundSetting, *, radius: float, round: int) -
 class CertifierState:
     """State of a `Certifier`: records under way, and the newest certificate with the state that it is about.
 
-    A record is what a node tells of the round that a certificate is about; x are variables, v estimates of Ax.
+    A certificate is a proven bound of the suboptimality; a record is what a node tells of the round that it is about. x
+    are variables, v estimates of Ax (A the data matrix); `pending_x` and `pending_v` are those of the records under
+    way; `radius` is the distance of any node's gradient from the mean of all that the next record assumes.
     """
 
     latest: Shared[Certificate | None] = None  # the newest complete certificate
@@ -198,7 +201,11 @@ class CertifierState:
 
 
 class CertifiedState(Protocol):
-    """Protocol: what a method's state must have for a `Certifier` to certify it, such as variables and round."""
+    """Protocol: what a method's state must have for a `Certifier` to certify it.
+
+    That is the variables x, shape (columns,), the number of the round, which nodes skip their local solve
+    (`screening`), and the properties below it.
+    """
 
     x: Vector  # (columns,)
     round: int
@@ -206,7 +213,10 @@ class CertifiedState(Protocol):
 
     @property
     def v(self) -> Matrix:
-        """Return the estimates v_k of Ax of the hosted nodes, shape (n_hosted, d)."""
+        """Return the estimates v_k of Ax of the hosted nodes, shape (n_hosted, d).
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         ...
 
     @property
@@ -215,7 +225,10 @@ class CertifiedState(Protocol):
 
     @property
     def knows_product(self) -> bool:
-        """Return whether every node's estimate is Ax exactly, known by exact sums."""
+        """Return whether every node's estimate is Ax exactly, known by exact sums.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
 
 
 class Certifier:
@@ -296,7 +309,8 @@ class Certifier:
 
         The local gap is an upper bound of the decrease that the node's own subproblem allows. `halo` is what the
         neighbours sent, `v` the estimates of Ax, shape (n_hosted, d), `q` the curvatures of the subproblems, shape
-        (n_hosted,). Once there is a certificate, also sets the radius within which a node may skip its subproblem.
+        (n_hosted,). Once there is a certificate, also sets the radius within which a node may skip its subproblem. A is
+        the data matrix, x are the variables of all nodes.
         """
         block, vectors = self.block, halo.vectors
         gradients: dict[int, Vector] = {}

@@ -33,7 +33,7 @@ def observe(
     is the part of Ax of nodes that left and stay counted; None: there is none. `conserved` False: a lost message may
     have moved the mean of all estimates away from Ax; the duality gap of H is then no bound, and f(Ax) takes the place
     of the mean of f(v_k). `by_samples`: nodes hold samples. Sums go over nodes in ascending order, so their bits do not
-    depend on how nodes are grouped.
+    depend on how nodes are grouped. A is the data matrix, x are the variables of all nodes.
     """
     f = blocks[0].f
     shared = product(blocks, xs, processes)
@@ -65,9 +65,10 @@ def observe(
 
 
 class _Means(NamedTuple):
-    """Means over all nodes k: of their estimates v_k of Ax, gradients w_k = grad f(v_k), and of f(v_k), <v_k, w_k>.
+    """Means over all nodes k of their estimates v_k of Ax (v), gradients w_k = grad f(v_k) (w), and three numbers.
 
-    `apart` is the mean of <v_k - Ax, w_k>.
+    `f` is the mean of f(v_k), the smooth part of the objective, `vw` that of <v_k, w_k>, `apart` that of <v_k - Ax,
+    w_k>; A is the data matrix.
     """
 
     w: Vector  # (d,) mean of w_k
@@ -80,7 +81,8 @@ class _Means(NamedTuple):
 def _means(f: Smooth, vs: list[Matrix], shared: Vector, processes: ProcessGroup) -> _Means:
     """Return the means over the nodes of all processes at their estimates; `vs` has those of each block here.
 
-    `shared` is Ax, shape (d,); `f` is the smooth part of the objective.
+    `shared` is Ax, shape (d,); `f` is the smooth part of the objective. A is the data matrix, x are the variables of
+    all nodes.
     """
     n_nodes, d = sum(processes.all_gather([len(v) for v in vs])), len(shared)
     carry = processes.fold_in(np.zeros(2 * d + 3))
@@ -120,7 +122,7 @@ def _scaled_dual(
 
     w_k = grad f(v_k) for the estimates v_k of K nodes, w is their mean. Infinite if no s is feasible; if f* is not
     quadratic, at the largest feasible s. `vs` are the estimates and `us` = -A^T w of each block; `offset` is the inner
-    product of w with the part of Ax of nodes that left.
+    product of w with the part of Ax of nodes that left. A is the data matrix, x are the variables of all nodes.
     """
     f, zero = blocks[0].f, np.zeros(())
     limit = min(processes.all_gather([b.g.ray_limit(u, zero) for b, u in zip(blocks, us, strict=True)]))
@@ -150,7 +152,8 @@ def _conjugate(blocks: list[Block], us: list[Vector], processes: ProcessGroup) -
 def product(blocks: list[Block], xs: list[Vector], processes: ProcessGroup = SINGLE_PROCESS) -> Vector:
     """Return Ax, shape (d,), from the variables xs of each block here and in other processes.
 
-    Columns are added up one after the other in the order of nodes, so the bits do not depend on the grouping.
+    Columns are added up one after the other in the order of nodes, so the bits do not depend on the grouping. A is the
+    data matrix, x are the variables of all nodes.
     """
     total = processes.fold_in(np.zeros(blocks[0].d))
     for block, x in zip(blocks, xs, strict=True):

@@ -51,8 +51,8 @@ class FlowState(CertifiedState, Protocol):
 class RoundSnapshot:
     """What one node noted of its state in round T, which a certificate is about, and the data of T received since.
 
-    x are its variables; s_k = v_k / K is its estimate of Ax over the number of nodes. Dictionaries have an entry per
-    neighbour, `rows` one per node.
+    x are its variables; s = v / K is its estimate v of Ax (A the data matrix) over the number K of nodes; flows are
+    what has flowed over its links. Dictionaries have an entry per neighbour, `rows` one per node.
     """
 
     round: int  # T, the round that the certificate is about
@@ -166,7 +166,12 @@ class RoundSnapshot:
 
 @dataclass
 class AsyncCertifierState:
-    """State of an `AsyncCertifier`: the hosted nodes' snapshots of rounds, for certificates, and radii."""
+    """State of an `AsyncCertifier`, one entry per hosted node: what certificates, proven bounds, are made from.
+
+    `snapshots` are what each node noted of its state in a round that a certificate is to be about, `last` those that
+    led to one, `since` the first round of which a snapshot may be taken, and `radius` an assumed bound of the distance
+    of the node's gradient from the mean of all nodes' gradients.
+    """
 
     snapshots: PerNode[list[RoundSnapshot | None]]  # one per node, of the newest T; None: not taken, or discarded
     last: PerNode[list[RoundSnapshot | None]]  # newest snapshot that led to a certificate

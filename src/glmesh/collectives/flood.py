@@ -44,7 +44,7 @@ class FloodGather:
     def outgoing(self) -> Matrix:
         """Return the scalars to send next, the rows heard in the last exchange, shape (n_hosted, K * numbers).
 
-        Minus infinity stands for a number that is not sent.
+        Minus infinity stands for a number that is not sent. K is the number of nodes.
         """
         return self.news
 
@@ -58,7 +58,10 @@ class FloodGather:
         self.known = np.where(new, heard, self.known)
 
     def column(self, number: int) -> Vector | None:
-        """Return entry `number` of every node's row, shape (K,); valid once all exchanges are done."""
+        """Return entry `number` of every node's row, shape (K,); valid once all exchanges are done.
+
+        K is the number of nodes.
+        """
         return np.array(self.known[0].reshape(self.shape)[:, number])
 
     def totals(self) -> Vector:

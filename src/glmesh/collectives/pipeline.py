@@ -90,7 +90,10 @@ class ObjectiveDigest:
         return 4 + 16 * int(np.count_nonzero(self.stamps >= 0))
 
     def pack(self, layout: Layout) -> Packed:
-        """Return the digest as bytes: K rounds, K numbers f(v_k)/K + g_k(x_k), and the restart, 8 bytes each."""
+        """Return the digest as bytes: K rounds, K numbers f(v_k)/K + g_k(x_k), and the restart, 8 bytes each.
+
+        K is the number of nodes.
+        """
         stamps, parts = self.stamps.astype("<i8").tobytes(), self.parts.astype("<f8").tobytes()
         return Packed(b"", 1, (stamps, parts, _WHOLE.pack(self.restart)))
 
@@ -114,8 +117,9 @@ class ObjectiveDigest:
 class EpidemicAggregate:
     """At each node, the sum over the members of one scalar per node and round, where messages may be lost.
 
-    A node passes on the newest scalar that it has heard of every other one. For a node that was away an older scalar is
-    counted.
+    A node passes on the newest scalar that it has heard of every other one; for a node that was away an older scalar is
+    counted. `parts` are the newest scalars heard of and `stamps` their rounds, shape (n_hosted, K) for K nodes; `ring`
+    has those of the last rounds, `restarts` the newest restart of momentum heard of.
     """
 
     stamps: PerNode[Indices]  # (n_hosted, K) round of the newest part heard of

@@ -90,7 +90,10 @@ class Routes:
 
     @cached_property
     def neighbours(self) -> list[list[int]]:
-        """List with the ids of the neighbours of each node, K ascending lists without the node itself."""
+        """List with the ids of the neighbours of each node, K ascending lists without the node itself.
+
+        K is the number of nodes.
+        """
         senders, receivers = self.links
         ends = np.searchsorted(senders, np.arange(1, self.n_nodes))
         return [part.tolist() for part in np.split(receivers, ends)]
@@ -106,12 +109,18 @@ class Routes:
 
     @cached_property
     def tree(self) -> tuple[Indices, int]:
-        """(parent of each node in the spanning tree, shape (K,), -1 at the root; depth of the tree in links)."""
+        """(parent of each node in the spanning tree, shape (K,), -1 at the root; depth of the tree in links).
+
+        K is the number of nodes.
+        """
         return topology.spanning_tree(self._matrix)
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """List with the ids of the children of each node in the spanning tree, K ascending lists."""
+        """List with the ids of the children of each node in the spanning tree, K ascending lists.
+
+        K is the number of nodes.
+        """
         parents, _ = self.tree
         return [np.flatnonzero(parents == node).tolist() for node in range(self.n_nodes)]
 

@@ -40,7 +40,7 @@ class Gather(Protocol):
     def column(self, number: int) -> Vector | None:
         """Return entry `number` of every node's row, shape (K,); None where only sums of rows arrive.
 
-        Valid once all exchanges are done.
+        Valid once all exchanges are done. K is the number of nodes.
         """
 
 
@@ -85,7 +85,7 @@ class AllReduce:
 
         A_k are the columns of node k and x_k its variables; x has those of the hosted nodes, shape (n_columns,).
         `round` marks the messages of this sum. A generator: yields each Outbox to exchange, and is sent the Halo that
-        came back.
+        came back. A is the data matrix, x are the variables of all nodes.
         """
         found = yield from self.sum(block, round, block.shares(x), np.zeros((block.size, 1)))
         return None if found is None else found[0]

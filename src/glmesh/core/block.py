@@ -36,7 +36,9 @@ REFRESH_EVERY = 64
 class NetworkInfo:
     """Constants of the network that every node is given before round 0: size, spanning tree, mixing matrix and seed.
 
-    K is the number of nodes. The mixing matrix W has the weight of each link, which averages use.
+    K is the number of nodes. The mixing matrix has the weight of each link, by which averages are taken. `parents`
+    holds each node's parent in the spanning tree (-1 at the root) and `depth` the links from the root to the farthest
+    node; `damping` and `speeds` are for gossip with momentum and for a virtual clock.
     """
 
     n_nodes: int
@@ -100,7 +102,10 @@ class NetworkInfo:
 
     @cached_property
     def depths(self) -> Indices:
-        """Number of links between each node and the root of the spanning tree, shape (K,)."""
+        """Number of links between each node and the root of the spanning tree, shape (K,).
+
+        K is the number of nodes.
+        """
         depths, at = np.zeros(self.n_nodes, dtype=np.int64), self.parents
         while (at >= 0).any():
             depths += at >= 0
@@ -109,7 +114,10 @@ class NetworkInfo:
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """Ids of the children of each node in the spanning tree, K ascending lists."""
+        """Ids of the children of each node in the spanning tree, K ascending lists.
+
+        K is the number of nodes.
+        """
         return [np.flatnonzero(self.parents == node).tolist() for node in range(self.n_nodes)]
 
 
@@ -117,7 +125,8 @@ class NetworkInfo:
 class Block:
     """The nodes that one process hosts, stored side by side for the kernels: columns A_k, functions f and g_k.
 
-    The objective is f(Ax) + g(x); node k holds the columns A_k of A, its variables x_k, and the part g_k of g.
+    The objective is f(Ax) + g(x) for a data matrix A; node k holds the columns A_k, their variables x_k, and the part
+    g_k of g. The k-th hosted node has the columns starts[k]..starts[k + 1] - 1 of `columns`.
     """
 
     ids: Unsigned  # (n_hosted,) ids of the hosted nodes, ascending
@@ -140,7 +149,7 @@ class Block:
         """Return the block of the nodes with the ids `ids`, ascending.
 
         forms[k] is the objective f(Ax) + g(x) of node ids[k]. `allocate` returns the zeroed (n_hosted, d) array for the
-        nodes' vectors, from which a transport sends.
+        nodes' vectors, from which a transport sends. A is the data matrix, x are the variables of all nodes.
         """
         starts = np.cumsum([0] + [form.columns.n for form in forms])
         columns = Columns.join([form.columns for form in forms])
@@ -214,7 +223,7 @@ class Block:
     def inside(self, x: Vector) -> Vector:
         """Return the point nearest to the variables x inside all bounds, shape (columns,).
 
-        X itself if there are no bounds.
+        If there are none, x itself.
         """
         return x if self._bounds is None else np.clip(x, *self._bounds)
 
@@ -238,14 +247,14 @@ class Block:
     def share(self, k: int, x: Vector) -> Vector:
         """Return A_k x_k, columns times variables, of the k-th hosted node, shape (d,).
 
-        X holds all hosted nodes' variables.
+        The argument x holds the variables of all hosted nodes, shape (columns,).
         """
         return self.node_columns(k).dot(x[self.of_node(k)])
 
     def shares(self, x: Vector) -> Matrix:
-        """Return A_k x_k, columns times variables, of every hosted node, shape (n_hosted, d).
+        """Return A_k x_k, columns times variables, of every hosted node k, shape (n_hosted, d).
 
-        X has shape (columns,).
+        The argument x holds the variables of all hosted nodes, shape (columns,).
         """
         out, columns, rows = np.zeros((self.size, self.d)), self.columns, np.arange(self.size, dtype=np.uint64)
 

@@ -113,7 +113,8 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def estimates(self) -> Matrix:
         """Estimates v_k of Ax of all K nodes, shape (K, d), a row per node, a copy.
 
-        In a consensus method row k is node k's copy of the coefficients.
+        In a consensus method row k is node k's copy of the coefficients. A is the data matrix, x are the variables of
+        all nodes.
         """
 
     @property
@@ -147,7 +148,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def members(self, rounds: int) -> Flags:
         """Return a mask of shape (K,), true for each node that was a member in the last of `rounds` rounds.
 
-        If `rounds` is 0, the mask of round 0.
+        If `rounds` is 0, the mask of round 0. K is the number of nodes.
         """
         return self.plan.members(max(rounds - 1, 0), self.setup.n_nodes)
 
@@ -159,7 +160,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def certified_state(self) -> tuple[Vector | None, Matrix]:
         """Return (x in the user's order (n,), all estimates (K, d)) of the round that the newest certificate is about.
 
-        Raise InvalidInput if there is no certificate yet.
+        Raise InvalidInput if there is no certificate yet. K is the number of nodes.
         """
         raise InvalidInput("there is no certificate yet")
 
@@ -175,13 +176,16 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def theta(self) -> Vector:
         """Local accuracy of each node in the last round, (K,): the part of the possible decrease that was left.
 
-        NaN for a node where none was measured.
+        NaN for a node where none was measured. K is the number of nodes.
         """
         return np.full(self.setup.n_nodes, np.nan)
 
     @property
     def up(self) -> Flags:
-        """Mask of shape (K,), true for each node that took part in the last round."""
+        """Mask of shape (K,), true for each node that took part in the last round.
+
+        K is the number of nodes.
+        """
         return np.ones(self.setup.n_nodes, dtype=bool)
 
     @property

@@ -70,7 +70,11 @@ class Outbox:
 
 
 class Riding(NamedTuple):
-    """Scalars and parts of other modules that are sent with the messages of a gossip step; None: nothing."""
+    """Scalars and parts of other modules that are sent with the messages of a gossip step; None: nothing.
+
+    `scalars` has a row per hosted node for all its neighbours, `parts` one part per hosted node for all of its
+    messages.
+    """
 
     scalars: Matrix | None = None  # (n_hosted, n) to all neighbours of a node
     parts: Sequence[Part] | None = None  # one per hosted node, added to all of its mail
@@ -81,7 +85,11 @@ NOTHING = Riding()
 
 @dataclass(frozen=True)
 class Contents:
-    """Kinds of content that a method sends, or a transport can carry: vectors, scalars, totals, types of parts."""
+    """Kinds of content that a method sends, or a transport can carry: vectors, scalars, totals, types of parts.
+
+    Totals are sums and maxima over all nodes; `parts` are the classes of the parts of messages, None: any. For a
+    transport there is also its name and the `remedy` that errors advise.
+    """
 
     vectors: bool = False
     scalars: bool = False

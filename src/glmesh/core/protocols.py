@@ -41,7 +41,10 @@ class Accelerator(Protocol[Worked, Options]):
 
     @property
     def value(self) -> float:
-        """Objective H = (1/K) sum f(v_k) + g(x), as the block's first node last heard of it; NaN or inf if unknown."""
+        """Objective H = (1/K) sum f(v_k) + g(x), as the block's first node last heard of it; NaN or inf if unknown.
+
+        K is the number of nodes.
+        """
 
     def round(self, block: Block, state: Worked, how: Options) -> Rounds:
         """Return a generator that makes one round of a block: it yields each Outbox and is sent the Halo for it.

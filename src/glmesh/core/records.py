@@ -12,7 +12,11 @@ _NEGLIGIBLE = 1e-10  # part of a node's share of the tolerance; nodes that can g
 
 @dataclass(frozen=True, eq=False)
 class PathSolutions:
-    """Solutions of one problem for n weights of its penalty, solved together: an entry per weight in each field."""
+    """Solutions of one problem for n weights of its penalty, solved together: an entry per weight in each field.
+
+    `coefs` has shape (n, p) for p coefficients; `gap` is a proven upper bound of `objective` minus the optimum;
+    `rounds` counts the totals that were made for each weight.
+    """
 
     coefs: Matrix  # (n, p)
     intercepts: Vector  # (n,)
@@ -23,13 +27,13 @@ class PathSolutions:
 
 @dataclass(frozen=True)
 class Measures:
-    """Objective, duality gap and consensus violation of the variables x and estimates v_k of one moment; all absolute.
+    """Objective, duality gap and consensus violation of the variables x and estimates v_k of Ax of one moment.
 
-    objective: the user's primal objective, f(Ax) + g(x) split by features, that of the mean of all models w_k split by
-    samples. value: f(Ax) + g(x). h: (1/K) sum f(v_k) + g(x). gap: duality gap of h, an upper bound of the
-    suboptimality. consensus: sum of the squared norms of v_k - Ax. With a free intercept split by samples, objective
-    and gap are those of the problem without an anchor; inner is the gap with it, and pull what the anchor costs.
-    Without such an intercept, inner and pull mean nothing.
+    All absolute. A is the data matrix and K the number of nodes. objective: the user's primal objective, f(Ax) + g(x)
+    split by features, that of the mean of all models w_k split by samples. value: f(Ax) + g(x). h: (1/K) sum f(v_k) +
+    g(x). gap: duality gap of h, an upper bound of the suboptimality. consensus: sum of the squared norms of v_k - Ax.
+    With a free intercept split by samples, objective and gap are those of the problem without an anchor; inner is the
+    gap with it, and pull what the anchor costs. Without such an intercept, inner and pull mean nothing.
     """
 
     objective: float

@@ -186,9 +186,9 @@ class Whole:
 
 
 def summation(totals: Sequence[Total], n_nodes: int) -> Generator[Whole | list[Indices], Any, Sums]:
-    """Return, by a generator, the Sums over all n_nodes nodes.
+    """Return, by a generator, the Sums over all n_nodes nodes of what each contributes to a total.
 
-    Totals[i] has the contributions of block i of this process. It yields a list of exponents, one int array of shape
+    totals[i] has the contributions of block i of this process. It yields a list of exponents, one int array of shape
     (n_hosted, n) per block, and is sent their maxima over all nodes, shape (n,); or it yields a `Whole` and is sent the
     sums over all nodes modulo 2^64. If an entry of any node does not fit, all is sent once more, with fields that did
     not fit rounded to multiples 2^20 times as large.

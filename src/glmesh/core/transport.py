@@ -18,7 +18,9 @@ class Unfinished(GlmeshError):
 class Transport(Protocol):
     """Protocol of an object that delivers messages between nodes and counts messages and bytes.
 
-    It computes nothing itself.
+    It computes nothing itself. `carries` says what kinds of content it can move, `traffic` what was sent so far,
+    `clock` is the virtual time of the nodes (None: seconds are measured), `fails` whether a fault plan decides what
+    gets through.
     """
 
     carries: ClassVar[Contents]  # what the transport can move

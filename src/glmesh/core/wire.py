@@ -31,7 +31,10 @@ class Layout:
 
 
 class Packed(NamedTuple):
-    """One content of a message as bytes: a head of fixed length, flags, and a body of arrays."""
+    """One content of a message as bytes: a head of fixed length, flags, and a body of arrays.
+
+    The flags are bits that say which optional content there is; the arrays are not copied.
+    """
 
     head: bytes = b""  # fields of fixed length
     flags: int = 0  # bits that say which optional content there is

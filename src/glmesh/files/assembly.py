@@ -30,7 +30,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns of target, row names and weights, as the caller of a reader names them."""
+    """Columns of target, row names and weights, as the caller of a reader names them; None: not named.
+
+    Without a name the target is the last column that has no other role; `has_target` False says that it may be missing.
+    """
 
     target: str | int | None = None  # of y, by name or position; None: the last that is neither ids nor weight
     ids: str | None = None  # of the names of the rows; None: they have none

@@ -21,7 +21,12 @@ _DATES_TRIED = 50  # [texts] of a column that must look like dates
 
 @dataclass(frozen=True, eq=False)
 class ColumnData:
-    """One column of a data file, read: its m values as numbers, its kind, and its texts if it holds any."""
+    """One column of a data file, read: its m values as numbers, its kind, and its texts if it holds any.
+
+    `values` has shape (m,), NaN where a cell is missing or text; `kind` is "number", "boolean" or "text"; `text` is
+    (row, content) of the first cell that is no number, `levels` counts distinct texts, `cells` are the cells as
+    written, or None.
+    """
 
     values: Vector  # (m,) numbers, 1 and 0 for true and false; NaN where a cell is missing or text
     kind: str  # "number", "boolean" or "text"

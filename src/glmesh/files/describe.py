@@ -21,7 +21,10 @@ _EXACT = 2.0**53  # whole numbers up to this are float64 numbers
 
 @dataclass(frozen=True)
 class DataFinding:
-    """One remark on a table, such as "missing values", with the columns it is about and whether it is a warning."""
+    """One remark on a table: its kind such as "missing", the columns it is about, what was found, and the remedy.
+
+    `warns` is False for what is only told.
+    """
 
     kind: str  # "constant", "missing", "id", "date", "sentinel", "digits", "text", "header", "left out" or "labels"
     columns: tuple[str, ...]  # names, with what was found in each; empty: it is about the whole table

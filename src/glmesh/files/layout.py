@@ -21,7 +21,11 @@ _SPOKEN = {"\t": "tab", " ": "space", ",": "comma", ";": "semicolon", "|": "|"}
 
 @dataclass(frozen=True)
 class TextLayout:
-    """How a table of text is written, found from its first lines: encoding, delimiter, decimal mark, header, kinds."""
+    """How a table of text is written, found from its first lines: encoding, delimiter, decimal mark, header, kinds.
+
+    `names` are those of the columns, None without a header; `width` is the number of columns; `first_line` is the line
+    of the file where the rows begin; `kinds` are "number", "boolean" or "text".
+    """
 
     encoding: str
     delimiter: str

@@ -135,7 +135,11 @@ class Smooth(ABC):
 
 
 class RowLoss(Smooth):
-    """Base of every f = sum_i c_i loss(y_i, v_i): a target y_i and a weight c_i for every row of A."""
+    """Base of every f(v) = sum_i c_i loss(y_i, v_i): a target y_i and a weight c_i for every row i of the data matrix.
+
+    v, shape (d,), are predictions of d rows. Subclasses say the largest second derivative of the loss in the
+    prediction.
+    """
 
     _LARGEST_SECOND_DERIVATIVE: float  # of loss(y, z) in z
     _LABELS = False  # whether the targets are labels, -1 or 1

@@ -42,9 +42,10 @@ def chebyshev_beta(spectrum: tuple[float, float], steps: int) -> float:
 
 @dataclass
 class MatrixGossip(Gossip):
-    """Plain gossip of a block: every exchange replaces a node's estimate v_k of Ax by a mean over its neighbours.
+    """Plain gossip of a block of nodes: an exchange replaces a node's estimate of Ax by a mean over its neighbours.
 
-    The weights come with each halo, from the transport; a message that is lost one way only moves the mean of all v_k.
+    A is the data matrix, x are all variables. The weights come with each Halo, from the transport; a message that is
+    lost one way only moves the mean of all estimates.
     """
 
     sends: ClassVar[Contents] = Contents(vectors=True, scalars=True)
@@ -60,7 +61,7 @@ class MatrixGossip(Gossip):
         """Return the gossip of a block of nodes before round 0, with estimates v_k = K A_k x_k whose mean is Ax.
 
         A_k are the columns of node k and x_k its variables; x holds those of the hosted nodes, shape (n_columns,).
-        `momentum` keeps v of the round before.
+        `momentum` keeps v of the round before. A is the data matrix, x are the variables of all nodes.
         """
         v, spare = block.allocate(), block.allocate()
         before = block.allocate() if momentum else np.zeros((0, 0))
@@ -74,7 +75,8 @@ class MatrixGossip(Gossip):
     def extrapolate(self, block: Block, theta: Vector) -> None:
         """Replace v_k by v_k + theta_k (v_k - before_k) at every hosted node, and `before` by the old v.
 
-        v_k is node k's estimate of Ax, before_k that of the round before; theta has shape (n_hosted,).
+        v_k is node k's estimate of Ax, before_k that of the round before; theta has shape (n_hosted,). A is the data
+        matrix, x are the variables of all nodes.
         """
         spans = block.spans
         parts = ([array[span] for span in spans] for array in (self.v, self.before, theta))
@@ -105,7 +107,8 @@ class MatrixGossip(Gossip):
     def target(self) -> Matrix:
         """Return the estimates v of Ax, shape (n_hosted, d), one row per hosted node, which local solves update.
 
-        A local solve adds `unit[k]` A_k times the change of its variables x_k to row k.
+        A local solve adds `unit[k]` A_k times the change of its variables x_k to row k. A is the data matrix, x are the
+        variables of all nodes.
         """
         return self.v
 
@@ -120,7 +123,8 @@ class MatrixGossip(Gossip):
     def finish_sum(self, block: Block, x: Vector, v: Vector | None, *, broken: bool) -> None:
         """Set v_k = v at every hosted node after a round of exact sums; do nothing if v is None.
 
-        v is Ax, shape (d,), or None before the first sum; x and `broken` are not read.
+        v is Ax, shape (d,), or None before the first sum; x and `broken` are not read. A is the data matrix, x are the
+        variables of all nodes.
         """
         if v is not None:
             self.v[:] = v

@@ -7,7 +7,11 @@ from glmesh.types import Flags, Matrix, Vector
 
 
 class Gossip(Protocol):
-    """Protocol: holds the estimates v_k of Ax of a block's nodes, and mixes them with those of the neighbours."""
+    """Protocol: holds the estimates v_k of Ax of a block's nodes, and mixes them with those of the neighbours.
+
+    A is the data matrix, x are all variables. `v` has shape (n_hosted, d); `members_seen` is the number of members as
+    each hosted node sees it; `reliable` says that every message must arrive.
+    """
 
     sends: ClassVar[Contents]  # kinds of content in its messages
     reliable: ClassVar[bool]  # whether every message must arrive
@@ -26,7 +30,8 @@ class Gossip(Protocol):
     def unit(self) -> Vector:
         """Return the factor of A_k times the change of x_k that a local solve adds, shape (n_hosted,): K or 1.
 
-        It is K, the number of nodes, where `target` are estimates of Ax, and 1 where it holds the nodes' own A_k x_k.
+        It is K, the number of nodes, where `target` are estimates of Ax, and 1 where it holds the nodes' own A_k x_k. A
+        is the data matrix, x are the variables of all nodes.
         """
 
     def step(self, block: Block, up: Flags, riding: Riding = NOTHING) -> Rounds:
@@ -69,6 +74,7 @@ class Gossip(Protocol):
         """Update the estimates after a round of exact sums, which changed the variables x, shape (n_columns,).
 
         v is Ax, shape (d,), or None before the first sum; `broken`: the sum of this round lacked a node's contribution.
+        A is the data matrix, x are the variables of all nodes.
         """
 
     def refresh_node(self, block: Block, x: Vector, k: int) -> None:

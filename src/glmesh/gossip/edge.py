@@ -45,8 +45,9 @@ _VECTOR, _FLOW = 1, 2  # flags of an offer on the wire: a bit each, because an o
 class Offer:
     """A message from one end of a link to the other, in one attempt to exchange flow; never changed once made.
 
-    Both ends compute the new flow F from the two offers of an attempt. `coast` and `push` count in units of D, the last
-    change of F.
+    Both ends compute the new flow F, a vector of shape (d,), from the two offers of an attempt. `vector` is the
+    sender's estimate s, None in a first greeting; `version` and `digest` say from which flow the offer starts;
+    `incarnation` counts the lives of the sender. `coast` and `push` are multiples of the last change of F.
     """
 
     incarnation: int  # of the sender: from 1, larger after each crash

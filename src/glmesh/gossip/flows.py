@@ -66,9 +66,10 @@ class NodeFlows:
 
 @dataclass
 class FlowGossip(Gossip):
-    """Flow gossip of a block: estimates v_k = K (u_k + sum_l F_kl) from shares u_k = A_k x_k and flows F_kl over links.
+    """Flow gossip of a block of nodes: estimates v_k = K (A_k x_k + sum of flows over the node's links) of Ax.
 
-    A message that is lost delays a flow, but the sum of all estimates becomes right again.
+    A_k are node k's columns of the data matrix A, x_k its variables, K the number of members that the node knows of. A
+    message that is lost delays a flow, but the sum of all estimates becomes right again.
     """
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({Offer, Membership}))
@@ -260,7 +261,7 @@ class FlowGossip(Gossip):
         """Compute the estimates v of Ax from u_k = A_k x_k, which the local solver changed, and the flows.
 
         In every REFRESH_EVERY-th round u is first computed anew from the variables x, shape (n_columns,), of the hosted
-        nodes.
+        nodes. A is the data matrix, x are the variables of all nodes.
         """
         if (round + 1) % REFRESH_EVERY == 0:
             self.refresh(block, x)
@@ -271,7 +272,8 @@ class FlowGossip(Gossip):
         """Recompute u_k = A_k x_k from x after a round of exact sums, and set all estimates to v, unless v is None.
 
         x are the variables of the hosted nodes, shape (n_columns,); v is Ax, shape (d,), or None before the first sum.
-        If the sum was `broken`, a contribution missing, estimates are derived from u and the flows instead.
+        If the sum was `broken`, a contribution missing, estimates are derived from u and the flows instead. A is the
+        data matrix, x are the variables of all nodes.
         """
         self.clock += 1  # as in every round, so that all ends of links count alike
         self.refresh(block, x)

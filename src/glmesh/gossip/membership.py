@@ -22,14 +22,17 @@ class MembershipView:
     """Who is a member, as one node sees it: a counter per node, of which the larger is always the newer.
 
     Counters, shape (K,), only grow. Joining and leaving add one: odd is a member, even has left or, if zero, not joined
-    yet. New data adds two.
+    yet. New data adds two. K is the number of nodes.
     """
 
     counts: Indices  # (K,) the counters
 
     @cached_property
     def flags(self) -> Flags:
-        """Return a mask of shape (K,), true for each node that is a member in this view."""
+        """Return a mask of shape (K,), true for each node that is a member in this view.
+
+        K is the number of nodes.
+        """
         return (self.counts & 1).astype(bool)
 
     @cached_property
@@ -65,7 +68,7 @@ class MembershipView:
     def merged(self, counts: Indices) -> MembershipView:
         """Return a view whose counters, shape (K,), are the larger ones of this view and of `counts`.
 
-        Return this very object if no counter in `counts` is larger.
+        Return this very object if no counter in `counts` is larger. K is the number of nodes.
         """
         return MembershipView(np.maximum(self.counts, counts)) if (counts > self.counts).any() else self
 

@@ -251,7 +251,7 @@ class NodeData:
         """Return the functions (f, g) of the objective f(Ax) + g(x) over the columns held here.
 
         `summary` is the merged summary of all nodes' data; `node` chooses the penalty where each node has its own, None
-        for pooled data.
+        for pooled data. A is the data matrix, x are the variables of all nodes.
         """
         spec, y = self.spec, self.targets(summary)
         penalty = spec.penalty_of(node)

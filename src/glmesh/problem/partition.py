@@ -129,9 +129,10 @@ def _group_order(penalty: Separable, split: str) -> Indices | slice:
 
 
 def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
-    """Return the units of each node, K index arrays: heaviest unit first, each to the node with the least load.
+    """Return a list of n_nodes index arrays: the columns (or samples) of each node, balanced by their loads.
 
-    Among nodes with equal loads, to the one with the fewest units.
+    `loads` has the nonzeros of each; the heaviest comes first, each goes to the node with the least load so far, and
+    among equal loads to the one with the fewest columns.
     """
     heap = [(0, 0, k) for k in range(n_nodes)]
     lists: list[list[int]] = [[] for _ in range(n_nodes)]
@@ -143,9 +144,10 @@ def _balanced(loads: Indices, n_nodes: int) -> list[Indices]:
 
 
 def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
-    """Return the Partition that the user gave: the node of each of n units, or a list with the units of each node.
+    """Return the Partition that the user gave: the node of each of n columns, or a list with the columns of each node.
 
-    Raise InvalidInput unless each unit occurs exactly once; `what` names the units in messages.
+    Raise InvalidInput unless each occurs exactly once; `what` is the word for them in messages ("columns" or
+    "samples").
     """
     by_node = len(how) == n_nodes and not np.isscalar(how[0]) and np.ndim(how[0]) == 1
     result = Partition.of_lists(_listed(how, what) if by_node else _labelled(how, n, n_nodes, what))
@@ -160,9 +162,9 @@ def _given(how: Any, n: int, n_nodes: int, what: str = "columns") -> Partition:
 
 
 def _listed(how: Any, what: str) -> list[Indices]:
-    """Return a list of index arrays, one per node, from the user's K lists of units.
+    """Return a list of index arrays, one per node, from the user's lists `how` of each node's columns (or samples).
 
-    Raise InvalidInput, which calls the units `what`, unless all entries are whole numbers.
+    Raise InvalidInput, which calls them `what`, unless all entries are whole numbers.
     """
     if any(len(part) and np.asarray(part).dtype.kind not in "iu" for part in how):
         raise InvalidInput(f"the {what} of a node must be whole numbers")
@@ -170,9 +172,10 @@ def _listed(how: Any, what: str) -> list[Indices]:
 
 
 def _labelled(how: ArrayLike, n: int, n_nodes: int, what: str) -> list[Indices]:
-    """Return a list of index arrays, the units of each node, from an array with the node of each of n units.
+    """Return a list of index arrays, the columns (or samples) of each node, from an array `how` with the node of each.
 
-    Raise InvalidInput for another length, or a node outside 0, ..., n_nodes - 1; `what` names the units in messages.
+    There are n of them. Raise InvalidInput, which calls them `what`, for another length, or a node outside 0, ...,
+    n_nodes - 1.
     """
     nodes = np.asarray(how)
     if nodes.shape != (n,) or nodes.dtype.kind not in "iu":

@@ -72,7 +72,7 @@ class Shard(Problem):
     def node_functions(self, node: int, own: Indices, summary: DataSummary | None) -> tuple[Smooth, Separable]:
         """Return the functions (f, g) of f(Ax) + g(x) over the columns of one node that this process hosts.
 
-        `own` and `summary` are not read.
+        `own` and `summary` are not read. A is the data matrix, x are the variables of all nodes.
         """
         return self.composite.f, self.composite.g.take(np.arange(*self._place(node)))
 

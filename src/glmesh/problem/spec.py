@@ -22,7 +22,8 @@ class ProblemSpec:
     """Loss, penalty and split of a problem, without its data; `of` refuses what no method can minimise.
 
     `split` is "features" or "samples": what a node holds of the data. Split by samples, a penalty without a quadratic
-    term has no form f(Ax) + g(x) with smooth f: `require_form` refuses it for methods that need the form.
+    term has no form f(Ax) + g(x) with smooth f: `require_form` refuses it for methods that need the form. A is the data
+    matrix, x are the variables of all nodes.
     """
 
     loss: Loss
@@ -62,13 +63,16 @@ class ProblemSpec:
 
     @property
     def has_form(self) -> bool:
-        """Whether loss and penalty can be written f(Ax) + g(x) with this split, f smooth."""
+        """Whether loss and penalty can be written f(Ax) + g(x) with this split, f smooth.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         return self.split == "features" or self.penalty_of(None).strong_convexity > 0
 
     def require_form(self) -> None:
         """Raise UnsuitablePair if loss and penalty cannot be written f(Ax) + g(x) with a smooth f.
 
-        The message says what to change.
+        The message says what to change. A is the data matrix, x are the variables of all nodes.
         """
         if self.has_form:
             return
@@ -208,7 +212,7 @@ def refusals(
 ) -> dict[Split, UnsuitablePair | None]:
     """Return {split: error} for both splits: why loss and penalty cannot be written f(Ax) + g(x), or None if they can.
 
-    The options are those of `Problem.glm`.
+    The options are those of `Problem.glm`. A is the data matrix, x are the variables of all nodes.
     """
     found: dict[Split, UnsuitablePair | None] = {}
     for split in SPLITS:

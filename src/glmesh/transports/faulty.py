@@ -259,7 +259,7 @@ class FaultyTransport(LocalTransport):
     def effective(self) -> sp.csr_array:
         """Mixing matrix of the last exchange, (K, K), of the links that worked both ways; the others have 0.
 
-        The matrix is symmetric and doubly stochastic.
+        The matrix is symmetric and doubly stochastic. K is the number of nodes.
         """
         matrix = self.mixing.matrix
         data = self._data(self._graph * (self._received & self._received[self._back]))

@@ -119,7 +119,7 @@ class LocalTransport:
     def row_sizes(self, vectors: Matrix | None, scalars: Matrix | None) -> Vector:
         """Return the bytes of the row (vector and scalars) that each node sends to each neighbour, shape (K,).
 
-        Scalars that are minus infinity are not sent, and count 0.
+        Scalars that are minus infinity are not sent, and count 0. K is the number of nodes.
         """
         sizes = np.zeros(self.mixing.n_nodes)
         if vectors is not None:
@@ -135,7 +135,8 @@ class LocalTransport:
     def _deliver(self, row_sizes: Vector, mail: list[Mail]) -> list[Mail]:
         """Count the rows and the mail that are sent in one exchange; return the mail that arrives, here all of it.
 
-        `row_sizes` are the bytes of the row that each node sends to each neighbour, shape (K,).
+        `row_sizes` are the bytes of the row that each node sends to each neighbour, shape (K,). K is the number of
+        nodes.
         """
         senders, receivers = self.links
         self._count(senders, receivers, row_sizes[senders], mail)

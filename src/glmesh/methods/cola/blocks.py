@@ -19,7 +19,10 @@ class Algorithm(Protocol):
 
     @property
     def averages_exactly(self) -> bool:
-        """Return whether every node's estimate of Ax is Ax itself after every round, as with CoCoA's server."""
+        """Return whether every node's estimate of Ax is Ax itself after every round, as with CoCoA's server.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         ...
 
     @property
@@ -46,7 +49,10 @@ class Algorithm(Protocol):
         ...
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Drop the product Ax that the accelerator "sums" holds: some node's variables were changed from outside."""
+        """Drop the product Ax that the accelerator "sums" holds: some node's variables were changed from outside.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         ...
 
     def reset(self, block: Block, state: ColaState) -> None:
@@ -79,7 +85,10 @@ class ColaBlocks:
         raise IndexError(node)
 
     def flow_gossip(self, number: int) -> FlowGossip:
-        """Return the flow gossip of block `number`: its nodes' estimates of Ax, and the flows over their links."""
+        """Return the flow gossip of block `number`: its nodes' estimates of Ax, and the flows over their links.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         return self.states[number].flow_gossip
 
     def flows_of(self, node: int) -> tuple[FlowGossip, int]:
@@ -91,7 +100,8 @@ class ColaBlocks:
         """Drop all that was derived from the state of node `node` (an id), which was changed from outside in `round`.
 
         The product Ax, where the accelerator "sums" knows it, is dropped at all nodes, and the node's snapshot for a
-        certificate is discarded. `forget`: the local solver looks at all of the node's columns again.
+        certificate is discarded. `forget`: the local solver looks at all of the node's columns again. A is the data
+        matrix, x are the variables of all nodes.
         """
         number, k = self.find(node)
         self.method.invalidate_node(self.blocks[number], self.states[number], k, forget=forget)
@@ -104,7 +114,7 @@ class ColaBlocks:
         """Return an upper bound of the decrease of the objective that one node's own subproblem allows, a float.
 
         `node` is its id. The subproblem is taken at the estimate of Ax of the node with id `estimate_of`; None: at its
-        own.
+        own. A is the data matrix, x are the variables of all nodes.
         """
         number, k = self.find(node)
         block, state = self.blocks[number], self.states[number]
@@ -127,12 +137,16 @@ class ColaBlocks:
         """Return the Event of a change of this `kind` ("join", "leave", ...) at the node with id `node` in a round.
 
         `gap_before` and `gap_after` bound what the node's subproblem can gain, absolute; `share`, shape (d,), is the
-        part of Ax that came, went or was frozen, of which the norm is recorded.
+        part of Ax that came, went or was frozen, of which the norm is recorded. A is the data matrix, x are the
+        variables of all nodes.
         """
         return Event(round, kind, node, gap_before, gap_after, float(np.linalg.norm(share)))
 
     def constant(self) -> Vector | None:
-        """Return the part of Ax, shape (d,), of nodes that left for good and stay counted; None if there is none."""
+        """Return the part of Ax, shape (d,), of nodes that left for good and stay counted; None if there is none.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         adopted = [
             flows.inherited
             for number in range(len(self.blocks))

@@ -87,7 +87,7 @@ def cheapest(setup: Setup, *, totals: bool, sums: bool) -> Choice:
 
     `totals` and `sums` say whether options and fault plan allow methods on totals and exact sums. Momentum is always
     allowed, unless the problem has no form f(Ax) + g(x). Where nothing suits, momentum is returned too: preparing
-    CoLA's nodes then raises an error that says what is missing.
+    CoLA's nodes then raises an error that says what is missing. A is the data matrix, x are the variables of all nodes.
     """
     task = Task.of(setup.problem, setup.processes)
     allowed = {"momentum"} | ({"sums"} if sums else set())
@@ -111,6 +111,7 @@ def _cheapest(task: Task, setup: Setup) -> list[Estimate]:
 def starts_at_zero(blocks: Sequence[Block], any_process: Callable[[bool], bool]) -> bool:
     """Return whether x = 0 is inside the bounds at the nodes of all processes, so that a cold start has Ax = 0.
 
-    `any_process(flag)` returns whether the flag is true in any process.
+    `any_process(flag)` returns whether the flag is true in any process. A is the data matrix, x are the variables of
+    all nodes.
     """
     return not any_process(any(initial_variables(block).any() for block in blocks))

@@ -388,7 +388,7 @@ class Cola:
     def reset(self, block: Block, state: ColaState) -> None:
         """Forget all that was derived from variables x and estimates v of Ax, because both were changed from outside.
 
-        The mean of the changed estimates must be Ax.
+        The mean of the changed estimates must be Ax. A is the data matrix, x are the variables of all nodes.
         """
         self._prepare(block, state)
         for accelerator in state.accelerators:
@@ -407,7 +407,7 @@ class Cola:
         """Forget all that was derived from the k-th hosted node's variables and estimate, changed from outside.
 
         `forget`: the variables were changed, so the local solver looks at all of the node's columns again. Other blocks
-        must drop the product Ax too (`forget_sums`).
+        must drop the product Ax too (`forget_sums`). A is the data matrix, x are the variables of all nodes.
         """
         state.screening.invalidate(k)
         if forget:
@@ -417,7 +417,10 @@ class Cola:
             accelerator.reset_node(block, state, k)
 
     def forget_sums(self, block: Block, state: ColaState) -> None:
-        """Drop the product Ax that the accelerator "sums" holds: some node's variables were changed from outside."""
+        """Drop the product Ax that the accelerator "sums" holds: some node's variables were changed from outside.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         if state.exact is not None:
             state.exact.reset(block, state)
 

@@ -45,7 +45,10 @@ RISE_ROUNDING = 1e-12
 
 @dataclass
 class Point:
-    """A point to return to: variables x of the block's columns, shape (n_columns,), and Ax, shape (d,)."""
+    """A point to return to: variables x of the block's columns, shape (n_columns,), and Ax, shape (d,).
+
+    A is the data matrix of all nodes.
+    """
 
     x: PerColumn[Vector]
     v: Shared[Vector]
@@ -55,8 +58,9 @@ class Point:
 class ExactSums:
     """State of the accelerator "sums": Ax known exactly at all nodes, and a search along the plane x + a p + b d.
 
-    p, shape (n_columns,), is the change of x that the local solves propose; d is the last change of x; a and b are
-    found by the search.
+    A is the data matrix, x are the variables. p, shape (n_columns,), is the change of x that the local solves propose;
+    d is the last change of x; the numbers a and b are found by the search. `v` is Ax, `step` is A d, both of shape
+    (d,).
     """
 
     PASSES: ClassVar[int] = 2  # forward and backward, so that the preconditioner of CG is symmetric
@@ -73,18 +77,27 @@ class ExactSums:
     broken: Shared[bool] = False  # whether the last sum lacked a part: the network does not stand still
 
     def reset(self, block: Block, state: Iterate) -> None:
-        """Forget Ax, the last change of x and the objective's value; the next round sums Ax up again over all nodes."""
+        """Forget Ax, the last change of x and the objective's value; the next round sums Ax up again over all nodes.
+
+        A is the data matrix, x are the variables.
+        """
         self.v = self.step = self.d = self.before = None
         self.value, self.cautious = np.inf, False
 
     def retarget(self, block: Block, state: Iterate) -> None:
-        """Forget all but v = Ax, which depends on the columns and x alone, because f and g were replaced."""
+        """Forget all but Ax, because the functions f and g of the objective were replaced.
+
+        Ax depends on the data matrix A and the variables x alone.
+        """
         v = self.v
         self.reset(block, state)
         self.v, self.stretch, self.idle = v, 1.0, 0
 
     def reset_node(self, block: Block, state: Iterate, k: int) -> None:
-        """Forget Ax and what was derived from it, because the k-th hosted node's part A_k x_k has changed."""
+        """Forget Ax and what was derived from it, because the k-th hosted node's part A_k x_k has changed.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         self.reset(block, state)
 
     def scale(self, block: Block) -> Vector:
@@ -107,7 +120,8 @@ class ExactSums:
         """Make one round: sum Ax up over all nodes if it is not known, else solve locally and search a plane.
 
         If a sum lacks some node's vector, `broken` is set and x stays as it was. `how` are the options of a round. A
-        generator: yields each Outbox to exchange, and is sent the Halo that came back.
+        generator: yields each Outbox to exchange, and is sent the Halo that came back. A is the data matrix, x are the
+        variables of all nodes.
         """
         if self.v is None:
             self.v = yield from self.all_reduce.product(block, state.round, state.x)
@@ -121,7 +135,8 @@ class ExactSums:
 
         d is the last change of x; v is Ax, shape (d,). If the objective has risen since the round before, return to the
         x of that round instead; if the sum lacks some node's vector, set `broken` and leave x as it is. A generator:
-        yields each Outbox to exchange, and is sent the Halo that came back.
+        yields each Outbox to exchange, and is sent the Halo that came back. A is the data matrix, x are the variables
+        of all nodes.
         """
         x = state.x
         d = np.zeros_like(x) if self.d is None else self.d
@@ -157,7 +172,7 @@ class ExactSums:
 
         Return three arrays (p, A_k p_k by node, x of the local solver). p, shape (n_columns,), is the proposed change
         of x times `stretch`; the second has shape (n_hosted, d), A_k being node k's columns; the third, (n_columns,),
-        is where the local solver stopped.
+        is where the local solver stopped. A is the data matrix, x are the variables of all nodes.
         """
         solved = state.x.copy()
         q, products = self.scale(block), np.zeros((block.size, block.d))

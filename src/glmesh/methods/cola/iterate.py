@@ -20,7 +20,11 @@ def initial_variables(block: Block) -> Vector:
 
 @dataclass(kw_only=True)
 class Iterate:
-    """Where the nodes of a block have come: variables x, estimates v of Ax, and data of their subproblems."""
+    """Where the nodes of a block have come: variables x, estimates v of Ax, and data of their subproblems.
+
+    A is the data matrix. `w` holds the gradients of f at the estimates, `theta` and `visited` the accuracy and the
+    nonzeros of the last local solves; `round` counts rounds.
+    """
 
     x: PerColumn[Vector]  # (n_columns,) variables of the hosted nodes, node after node
     gossip: Gossip  # estimates v_k of Ax, and how they are mixed
@@ -37,7 +41,10 @@ class Iterate:
 
     @property
     def v(self) -> Matrix:
-        """Return the estimates v_k of Ax of the hosted nodes, shape (n_hosted, d)."""
+        """Return the estimates v_k of Ax of the hosted nodes, shape (n_hosted, d).
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         return self.gossip.v
 
     @property
@@ -50,7 +57,7 @@ class Iterate:
         """Return f(v_k)/K + g_k(x_k) of every hosted node, shape (n_hosted,): its part of the objective H.
 
         H = (1/K) sum f(v_k) + g(x) is the sum over all nodes; v_k is node k's estimate of Ax, x_k are its variables. K
-        is the number of members that the node knows of.
+        is the number of members that the node knows of. A is the data matrix, x are the variables of all nodes.
         """
         members_seen = np.maximum(self.gossip.members_seen, 1.0)
         means: Vector = np.array([block.f.value(v) for v in self.gossip.v]) / members_seen

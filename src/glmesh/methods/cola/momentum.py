@@ -109,7 +109,7 @@ class Momentum:
     def value(self) -> float:
         """Return the objective H = (1/K) sum f(v_k) + g(x) as the block's first node last heard of it, a float.
 
-        NaN: not known since the last restart.
+        NaN: not known since the last restart. K is the number of nodes.
         """
         return float(np.ravel(self.policy.last)[0])
 

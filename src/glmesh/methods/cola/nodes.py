@@ -114,7 +114,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return [x[order[starts[int(block.ids[0])] : starts[int(block.ids[-1]) + 1]]] for block in self.blocks]
 
     def product(self, x: Vector) -> Vector:
-        """Return Ax, shape (d,), of variables in the user's order, shape (n,)."""
+        """Return Ax, shape (d,), of variables in the user's order, shape (n,).
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         return product(self.blocks, self.by_block(x), self.processes)
 
     @property
@@ -124,7 +127,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def estimates(self) -> Matrix:
-        """Return a copy of every node's estimate v_k of Ax, shape (K, d)."""
+        """Return a copy of every node's estimate v_k of Ax, shape (K, d).
+
+        A is the data matrix, x are the variables of all nodes. K is the number of nodes.
+        """
         return np.asarray(self.processes.all_gather_rows([state.v for state in self.states]))
 
     @property
@@ -141,13 +147,16 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def theta(self) -> Vector:
         """Return the local accuracy of each node in the last round, shape (K,): the part of the possible decrease left.
 
-        NaN where it was not measured.
+        NaN where it was not measured. K is the number of nodes.
         """
         return np.asarray(self.processes.all_gather_rows([state.theta for state in self.states]))
 
     @property
     def up(self) -> Flags:
-        """Return a mask of shape (K,), true for each node that took part in the last round."""
+        """Return a mask of shape (K,), true for each node that took part in the last round.
+
+        K is the number of nodes.
+        """
         return np.asarray(self.processes.all_gather_rows([state.up for state in self.states]))
 
     @property
@@ -169,7 +178,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         """Return the Measures (objective, duality gap, consensus violation) of the state after `rounds` rounds.
 
         The objective is that of all members, those included that are away. A_k x_k of a node that left for good is a
-        constant in Ax if some member keeps it, else it is gone.
+        constant in Ax if some member keeps it, else it is gone. A is the data matrix, x are the variables of all nodes.
         """
         xs, vs = [state.x for state in self.states], [state.v for state in self.states]
         if self.transport.fails:
@@ -192,7 +201,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         """Return the Measures (objective, gap, consensus violation) of the members alone, a mask of shape (K,).
 
         `xs` and `vs` are the variables and the estimates of Ax of each block. Estimates are rescaled, because nodes may
-        still count with another number of members.
+        still count with another number of members. A is the data matrix, x are the variables of all nodes.
         """
         by_samples = self.by_samples
         scales = [members.sum() / np.maximum(state.gossip.members_seen, 1.0) for state in self.states]
@@ -247,8 +256,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def _note_certificate(self, members: Flags) -> None:
         """Set `proof` to (certificate, x, v) of the round that all members have certified.
 
-        X variables, v estimates of Ax. `members` is a mask of shape (K,). A certificate of other members is dropped.
-        Nothing is set while members have snapshots of different rounds.
+        Here x are the variables and v the estimates of Ax, A the data matrix. `members` is a mask of shape (K,) over
+        the K nodes. A certificate of other members is dropped. Nothing is set while members have snapshots of different
+        rounds.
         """
         if self.proof is not None and not np.array_equal(np.flatnonzero(members), self.proof[0].members):
             self.proof = None
@@ -266,10 +276,11 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self.proof = certificate, *self._state_of_snapshots(members, len(certificate.members))
 
     def _state_of_snapshots(self, members: Flags, n_members: int) -> tuple[Vector, Matrix]:
-        """Return (variables x, (n,) in the user's order; all estimates of Ax, (K, d)) of the members' last snapshots.
+        """Return (x, v), variables and estimates of all nodes, as the members' last snapshots have them.
 
-        Nodes outside the mask `members`, shape (K,), have their present variables and estimates. A snapshot's estimate
-        is `n_members` times the vector s that it holds.
+        x has shape (n,) in the user's order; v estimates Ax, A the data matrix, at each of K nodes, shape (K, d). Nodes
+        outside the mask `members`, shape (K,), have their present variables and estimates. A snapshot's estimate is
+        `n_members` times the vector s that it holds.
         """
         x, v = [state.x.copy() for state in self.states], [state.v.copy() for state in self.states]
         for number, (block, certifier) in enumerate(zip(self.blocks, self.by_id.async_certifiers, strict=True)):
@@ -280,10 +291,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         return np.asarray(self.partition.to_user(np.concatenate(x))), np.concatenate(v)
 
     def certified_state(self) -> tuple[Vector, Matrix]:
-        """Return (variables x, (n,) in the user's order.
+        """Return (x, v), the variables and all nodes' estimates that the newest certificate is about.
 
-        All estimates of Ax, (K, d)) that the newest certificate is about. Raise InvalidInput if there is no
-        certificate.
+        x has shape (n,) in the user's order; v estimates Ax, A the data matrix, at each of K nodes, shape (K, d). Raise
+        InvalidInput if there is no certificate.
         """
         if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
@@ -345,9 +356,9 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def retarget(self, problem: Problem) -> None:
-        """Replace the problem by one with other f and g, of the old classes, on the old columns.
+        """Replace the problem by one with other functions f and g, of the old classes, on the old columns.
 
-        X and the estimates stay.
+        The variables and the estimates stay.
         """
         self.problem = problem
         for number, (block, state) in enumerate(zip(self.blocks, self.states, strict=True)):
@@ -360,7 +371,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def mark(self) -> list[tuple[Vector, Matrix]]:
-        """Return a list with copies (variables x, estimates v of Ax) of every block's state, for a later `go_ahead`."""
+        """Return a list with copies (variables x, estimates v of Ax) of every block's state, for a later `go_ahead`.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         return [(state.x.copy(), state.v.copy()) for state in self.states]
 
     def go_ahead(self, before: list[tuple[Vector, Matrix]], step: float) -> None:

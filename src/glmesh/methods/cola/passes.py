@@ -26,7 +26,7 @@ class Passes:
     def check(self, block: Block) -> None:
         """Raise InvalidInput unless passes and accuracies are one number each or one per node, K of them.
 
-        A time budget also needs a virtual clock.
+        A time budget also needs a virtual clock. K is the number of nodes.
         """
         for per_node in (self.local_passes, self.local_accuracy):
             _per_node(per_node, block)

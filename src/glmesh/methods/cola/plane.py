@@ -118,7 +118,8 @@ class Plane:
     """The objective f(Ax) + g(x) as a function of (a, b) on the plane x + a p + b d, up to a constant, and its minimum.
 
     `v` is Ax, shape (d,); `steps` are A p and A d, shape (2, d); `totals` are the numbers of `along` summed over all
-    nodes, shape (WIDTH,). The remainder of g is g minus its second-order model at x.
+    nodes, shape (WIDTH,). The remainder of g is g minus its second-order model at x. A is the data matrix, x are the
+    variables of all nodes.
     """
 
     def __init__(self, f: Smooth, v: Vector, steps: Matrix, totals: Vector) -> None:

@@ -53,7 +53,7 @@ class Relaxation:
 
     @staticmethod
     def of(block: Block, gamma: float) -> Relaxation:
-        """Return the search before round 0: sigma' is the safe gamma K, and no value of the objective is known yet.
+        """Return the search before round 0: the relaxation sigma' is the safe gamma K, and no objective is known yet.
 
         gamma is the aggregation and K the number of nodes.
         """
@@ -65,7 +65,7 @@ class Relaxation:
         Messages also carry a node's part f(v_k)/K + g_k(x_k) of the objective. `steps` says how many exchanges; `up` is
         a mask of shape (n_hosted,). Sets `h`, the newest objective that is known. The first call estimates the
         relaxation sigma' before its exchanges. A generator: yields each Outbox to exchange, and is sent the Halo that
-        came back.
+        came back. K is the number of nodes.
         """
         if not self.found:
             self.found = True

@@ -50,7 +50,7 @@ class Plain:
         """Make one round: mix the estimates v of Ax, v <- W v, W the mixing matrix, then solve all subproblems.
 
         `how` are the options of a round. A generator: yields each Outbox to exchange, and is sent the Halo that came
-        back.
+        back. A is the data matrix, x are the variables of all nodes.
         """
         if state.relaxation is None:
             yield from state.gossip.mix(block, state.up, how.gossip_steps.count(block))
@@ -72,9 +72,10 @@ class Plain:
 def solve_locally(block: Block, state: Iterate, how: Strategies, *, passes: int, safeguarded: bool) -> None:
     """Solve the local subproblems of all hosted nodes; add the changes to the variables and to the estimates.
 
-    D_k ~ argmin <grad f(v_k), A_k D> + sigma'/(2 tau) norm(A_k D)^2 + g_k(x_k + D);  x_k += gamma D_k; v_k += gamma K
-    A_k D_k. `how` has the options sigma' and gamma; `passes` is the default number of passes; with `safeguarded` the
-    Hessian may stand for 1/tau, because the accelerator notices a rise of the objective.
+    D_k ~ argmin <grad f(v_k), A_k D> + sigma'/(2 tau) norm(A_k D)^2 + g_k(x_k + D), with columns A_k, variables x_k and
+    estimate v_k of node k, relaxation sigma' and the Lipschitz constant 1/tau of grad f; then x_k += gamma D_k and v_k
+    += gamma K A_k D_k. `how` has the options; `passes` is the default number of passes; with `safeguarded` the Hessian
+    may stand for 1/tau, because the accelerator notices a rise of the objective.
     """
     gossip = state.gossip
     for k in range(block.size):

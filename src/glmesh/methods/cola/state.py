@@ -66,7 +66,10 @@ class ColaState(Iterate):
             self.use(block, "sums", "the problem has changed, and there is something to win again")
 
     def know_zero(self, block: Block) -> None:
-        """Tell exact sums, if they are in use, that Ax = 0, because x = 0 at all nodes; no sum is needed for it."""
+        """Tell exact sums, if they are in use, that Ax = 0, because x = 0 at all nodes; no sum is needed for it.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         if self.exact is not None:
             self.exact.v = np.zeros(block.d)
 
@@ -76,7 +79,7 @@ class ColaState(Iterate):
     def objective(self) -> float:
         """Return the objective as last known to the block's first node, a float; NaN or infinite: not known.
 
-        Under momentum it is H = (1/K) sum f(v_k) + g(x).
+        Under momentum it is H = (1/K) sum f(v_k) + g(x). K is the number of nodes.
         """
         return self.accelerator.value
 
@@ -87,7 +90,10 @@ class ColaState(Iterate):
 
     @property
     def knows_product(self) -> bool:
-        """Return whether every node's estimate is Ax exactly, known by exact sums."""
+        """Return whether every node's estimate is Ax exactly, known by exact sums.
+
+        A is the data matrix, x are the variables of all nodes.
+        """
         return self.exact is not None and self.exact.v is not None
 
     @property

@@ -32,7 +32,11 @@ EXACT_TOLERANCE = 1e-14
 
 @dataclass
 class AdmmState(Copies):
-    """State of DAdmm at the hosted nodes: copies of the coefficients, dual variables, and each node's local problem."""
+    """State of DAdmm at the hosted nodes: copies of the coefficients, dual variables, and each node's local problem.
+
+    `local` holds the nodes' local problems, `memory` what coordinate descent keeps of them, `predictions` and `dual` a
+    row per hosted node.
+    """
 
     local: Block = field(kw_only=True)  # node k's columns are the p features of its own samples
     memory: DescentMemory = field(kw_only=True)  # what coordinate descent keeps between rounds

@@ -117,7 +117,10 @@ class Replicas(HostedNodes[Samples, Copies]):
 
     @property
     def estimates(self) -> Matrix:
-        """Return every node's copy of the coefficients, shape (K, p)."""
+        """Return every node's copy of the coefficients, shape (K, p).
+
+        K is the number of nodes.
+        """
         return np.asarray(self.processes.all_gather_rows([state.w for state in self.states]))
 
     @property

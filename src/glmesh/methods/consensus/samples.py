@@ -50,7 +50,10 @@ class Constants:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """All samples of a problem, pooled in this process, from which the nodes of a consensus method get theirs."""
+    """All samples of a problem, pooled in this process, from which the nodes of a consensus method get theirs.
+
+    `columns` has a column per sample and a row per coefficient; y are the labels, `weight` the weights of the samples.
+    """
 
     columns: Columns  # p x m: a column per sample
     y: Vector  # (m,) labels; -1 or 1 of two classes
@@ -140,7 +143,12 @@ def parts_of(penalty: Separable) -> tuple[Vector, Vector, Separable | None]:
 
 @dataclass(eq=False)
 class Samples:
-    """The samples of the hosted nodes of a consensus method, node after node, with their losses and penalty."""
+    """The samples of the hosted nodes of a consensus method, node after node, with their losses and penalty.
+
+    `columns` has a column per sample and p rows, one per coefficient; the k-th hosted node has the samples
+    starts[k]..starts[k + 1] - 1; y and `weight` have an entry per sample. l2, linear and `nonsmooth` are a K-th of the
+    penalty, for K nodes.
+    """
 
     ids: Unsigned  # (n_hosted,) ids of the nodes
     info: NetworkInfo
@@ -216,7 +224,8 @@ class Samples:
     def prox(self, z: Matrix, step: float) -> Matrix:
         """Return argmin_w r(w)/K + norm(w - z_k)^2/(2 step) for every hosted node k, shape (n_hosted, p).
 
-        r is the part of the penalty that has a kink or a bound; without any, z itself is returned.
+        r is the part of the penalty that has a kink or a bound; without any, z itself is returned. K is the number of
+        nodes.
         """
         nonsmooth = self.nonsmooth
         if nonsmooth is None:
@@ -273,7 +282,8 @@ def observe_copies(problem: Problem, copies: Matrix) -> Measures:
     """Return the Measures at the mean of all copies of the coefficients, shape (K, p): objective, gap, disagreement.
 
     The disagreement, `consensus`, is the sum of squared distances from the mean. The gap is absolute; its dual point is
-    the gradient of the losses there, scaled down where it must be. All measures are infinite if the run has diverged.
+    the gradient of the losses there, scaled down where it must be. All measures are infinite if the run has diverged. K
+    is the number of nodes.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
         by_samples = problem.spec.split == "samples" and problem.spec.has_form
