@@ -249,7 +249,10 @@ class Certifier:
 
     @property
     def latest(self) -> Certificate | None:
-        """Return the newest certificate that was made from the records of all nodes; None before the first."""
+        """Return the newest certificate that was made from the records of all nodes; None before the first.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         return self.state.latest
 
     def attend(self, rounds: Rounds, state: CertifiedState, curvature: Callable[[], Vector]) -> Rounds:
@@ -281,7 +284,10 @@ class Certifier:
             halo, first = halo.of_scalars(slice(width)), False
 
     def _advance(self, halo: Halo) -> None:
-        """Take the neighbours' records from the halo; make the certificate once those of all nodes have come."""
+        """Take the neighbours' records from the halo; make the certificate once those of all nodes have come.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         if self.state.gather is not None:
             self.state.gather.incoming(self.block, halo)
             self.state.heard += 1
@@ -290,9 +296,10 @@ class Certifier:
     def _begin_if_due(self, halo: Halo, v: Matrix, state: CertifiedState, q: Vector) -> None:
         """Make a record of the present state per node and begin to gather them, if it is time for a new certificate.
 
-        Does nothing while records are under way, or if the last ones are recent. `halo` is what the neighbours sent;
-        `v`, shape (n_hosted, d), are the estimates that they were sent; without vectors in the halo all estimates are
-        equal. `q` are the curvatures sigma'/tau of the subproblems, shape (n_hosted,).
+        A certificate is a proven bound of the suboptimality. Does nothing while records are under way, or if the last
+        ones are recent. `halo` is what the neighbours sent; `v`, shape (n_hosted, d), are the estimates of Ax that they
+        were sent (A the data matrix); without vectors in the halo all estimates are equal. `q` are the curvatures of
+        the nodes' subproblems, shape (n_hosted,).
         """
         per_round = exchanges_per_sum(self.block.info, self.block.d) if state.sums_exactly else 1
         since = per_round * (state.round - self.state.round)  # [exchanges]
@@ -339,7 +346,10 @@ class Certifier:
         return np.array(records)
 
     def _conclude_if_complete(self) -> None:
-        """Make the certificate and store it as `latest`, if the records of all nodes have come; else do nothing."""
+        """Make the certificate and store it as `latest`, if the records of all nodes have come; else do nothing.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         if self.state.gather is None or self.state.heard < self.state.gather.exchanges:
             return
         info, totals = self.block.info, self.state.gather.totals()[:-1]

@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class Guard(NamedTuple, Generic[T]):
-    """Five numbers of a node that are checked before the BoundTerms of several nodes are combined to a certificate.
+    """Five numbers of a node that are checked before numbers of several nodes are combined to a certificate.
 
-    They follow the BoundTerms in a row. T is float for one node, or a vector with an entry per member. rho is a random
-    vector, shape (d,), that all nodes draw alike.
+    A certificate is a proven bound of the suboptimality. The five follow the node's BoundTerms in a row. T is float for
+    one node, or a vector with an entry per member. rho is a random vector, shape (d,), that all nodes draw alike.
     """
 
     radius: T  # bound of |w_k - w| that the record relies on

@@ -52,7 +52,8 @@ class RoundSnapshot:
     """What one node noted of its state in round T, which a certificate is about, and the data of T received since.
 
     x are its variables; s = v / K is its estimate v of Ax (A the data matrix) over the number K of nodes; flows are
-    what has flowed over its links. Dictionaries have an entry per neighbour, `rows` one per node.
+    what has flowed over its links. Dictionaries have an entry per neighbour, `rows` one per node. A certificate is a
+    proven upper bound of the suboptimality.
     """
 
     round: int  # T, the round that the certificate is about
@@ -76,12 +77,15 @@ class RoundSnapshot:
     certificate: Certificate | None = None
 
     def add_row(self, node: int, row: Vector) -> None:
-        """Store the BoundTerms and Guard of a node, shape (ROW_WIDTH,), unless the node has a row already."""
+        """Store the numbers of a node (BoundTerms and Guard), shape (ROW_WIDTH,), unless the node has some already."""
         self.rows.setdefault(node, row)
         self.known |= 1 << node
 
     def conclude(self, certificate: Certificate) -> None:
-        """Store the certificate of round T, which follows from the rows of all members."""
+        """Store the certificate of round T, which follows from the rows of all members.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         self.certificate = certificate
 
     def take_offer(self, peer: int, offer: Offer | None, attempt: int) -> None:
@@ -149,7 +153,7 @@ class RoundSnapshot:
         return record
 
     def take(self, peer: int, record: CertificateRecord) -> None:
-        """Store a record about round T from neighbour `peer`: its end of the link, rows, flow and s_l."""
+        """Store a record about round T from neighbour `peer`: its end of the link, numbers of nodes, flow, estimate."""
         self.heard[peer] = record
         self.their_ends[peer] = record.end
         for node, row in record.rows.items():
@@ -182,7 +186,8 @@ class AsyncCertifierState:
 class AsyncCertifier:
     """Makes certificates of the nodes of a block where messages get lost; each node proves its own.
 
-    Adds a CertificateRecord to the messages of a method's rounds; no exchange is made for it.
+    A certificate is a proven bound of the suboptimality. A CertificateRecord is added to the messages of a method's
+    rounds; no exchange is made for it.
     """
 
     sends: ClassVar[Contents] = Contents(parts=frozenset({CertificateRecord}))
@@ -230,7 +235,7 @@ class AsyncCertifier:
                 return
 
     def disturb(self, k: int, round: int) -> None:
-        """Discard the k-th hosted node's snapshot, because the node's state is changed from outside in `round`.
+        """Discard the k-th hosted node's snapshot for certificates: its state is changed from outside in `round`.
 
         Snapshots of earlier rounds are not taken any more.
         """
@@ -238,7 +243,11 @@ class AsyncCertifier:
         self.state.snapshots[k] = None
 
     def _take_snapshots(self, state: FlowState) -> None:
-        """Take the snapshot of the newest certificate round at every hosted node that is up and lacks it."""
+        """Take the snapshot of the newest round that certificates are made of, at hosted nodes that are up and lack it.
+
+        A certificate is a proven bound of the suboptimality; a snapshot holds the node's state in that round. `state`
+        is the method's state.
+        """
         now = last_record(state.round, self.period)
         gossip = state.flow_gossip
         for k in range(self.block.size):
@@ -261,7 +270,8 @@ class AsyncCertifier:
     def _attach(self, mail: list[Mail], round: int, *, first: bool) -> None:
         """Add a CertificateRecord to each message whose sender has a snapshot with the link to the receiver.
 
-        `first`: the messages are those of the first exchange of `round`.
+        A snapshot is a node's state in the round that certificates, proven bounds, are made of. `first`: the messages
+        are those of the first exchange of `round`.
         """
         for one in mail:
             snapshot, peer = self.state.snapshots[one.sender - int(self.block.ids[0])], one.receiver
@@ -272,9 +282,10 @@ class AsyncCertifier:
                 one.parts.append(snapshot.record_for(peer, with_s=opening))
 
     def _receive(self, halo: Halo, state: FlowState, curvature: Callable[[], Vector], *, first: bool) -> None:
-        """Store the offers and records in the halo at the receivers' snapshots; add own rows; make certificates.
+        """Store the offers and records in the halo at the receivers' snapshots; add own numbers; make certificates.
 
-        `first`: the exchange is the first of its round, whose offers are of the state that a new snapshot holds.
+        A certificate is a proven bound of the suboptimality of the state in one round, of which a snapshot is a node's
+        part. `first`: the exchange is the first of its round, whose offers are of the state that a new snapshot holds.
         `curvature` returns the curvatures of the hosted nodes' subproblems, shape (n_hosted,).
         """
         for mail in halo.mail:
@@ -309,7 +320,8 @@ class AsyncCertifier:
 
         Does nothing before the final s_l = v_l / K of each neighbour l in round T has come. `curvature` returns the
         curvatures of the hosted nodes' subproblems, shape (n_hosted,). Once there is a certificate, also sets the
-        radius within which the node may skip its subproblem.
+        radius within which the node may skip its subproblem. A certificate is a proven upper bound of the
+        suboptimality.
         """
         block = self.block
         me = int(block.ids[k])
@@ -344,9 +356,10 @@ class AsyncCertifier:
             state.screening.begin(k, w, before.screening_radius2(gap, curvature_k, self.tol, n_nodes))
 
     def _conclude(self, k: int, snapshot: RoundSnapshot) -> None:
-        """Make the certificate of the k-th hosted node from its snapshot, if the rows of all members have come.
+        """Make the certificate of the k-th hosted node from its snapshot, if the numbers of all members have come.
 
-        Does nothing if the rows are of different membership views, or their flows do not cancel.
+        A certificate is a proven bound of the suboptimality. Does nothing if the numbers are of different views of who
+        is a member, or their flows do not cancel.
         """
         members = snapshot.view.members()
         if snapshot.certificate is not None or any(node not in snapshot.rows for node in members):
@@ -366,7 +379,7 @@ class AsyncCertifier:
 
 
 def last_record(round: int, period: int) -> int:
-    """Return the newest certificate round T <= `round`: a round of whose state certificates are made.
+    """Return the newest round T <= `round` of whose state certificates, proven bounds of the suboptimality, are made.
 
     The first is 0, and T is followed by T + max(period, T/20).
     """

@@ -154,13 +154,17 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
 
     @property
     def certificate(self) -> Certificate | None:
-        """Newest certificate that every node knows; None before the first, or without certificates."""
+        """Newest certificate that every node knows; None before the first, or without certificates.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         return None
 
     def certified_state(self) -> tuple[Vector | None, Matrix]:
-        """Return (x in the user's order (n,), all estimates (K, d)) of the round that the newest certificate is about.
+        """Return (x, v), the variables and all nodes' estimates that the newest certificate is about.
 
-        Raise InvalidInput if there is no certificate yet. K is the number of nodes.
+        x has shape (n,) in the user's order, or is None where there are coefficients alone; v has a row per node, shape
+        (K, d) for K nodes. Raise InvalidInput if there is no certificate, a proven bound of the suboptimality, yet.
         """
         raise InvalidInput("there is no certificate yet")
 

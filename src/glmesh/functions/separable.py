@@ -92,7 +92,7 @@ class Separable(ABC):
     def join(self, parts: Sequence[Separable], sizes: Sequence[int]) -> Separable:
         """Return one g over the columns of several functions of this class, side by side.
 
-        Parts[i] has sizes[i] columns.
+        `parts` are the functions; parts[i] has sizes[i] columns.
         """
 
     @abstractmethod

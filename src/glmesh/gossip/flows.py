@@ -358,7 +358,8 @@ class FlowGossip(Gossip):
     def announce_change(self, block: Block, k: int) -> None:
         """Raise the membership counter of the k-th hosted node by 2, because its data changed.
 
-        Counters that differ have different digests, so certificates do not mix records from before and after.
+        Counters that differ have different digests, so certificates do not mix records from before and after. A
+        certificate is a proven upper bound of the suboptimality.
         """
         own_flows, me = self.node_flows[k], int(block.ids[k])
         own_flows.count(me, own_flows.view.counts[me] + 2)

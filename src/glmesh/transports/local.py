@@ -119,7 +119,7 @@ class LocalTransport:
     def row_sizes(self, vectors: Matrix | None, scalars: Matrix | None) -> Vector:
         """Return the bytes of the row (vector and scalars) that each node sends to each neighbour, shape (K,).
 
-        Scalars that are minus infinity are not sent, and count 0. K is the number of nodes.
+        K is the number of nodes. Scalars that are minus infinity are not sent, and count 0; None: nothing is sent.
         """
         sizes = np.zeros(self.mixing.n_nodes)
         if vectors is not None:

@@ -101,7 +101,7 @@ class ColaBlocks:
 
         The product Ax, where the accelerator "sums" knows it, is dropped at all nodes, and the node's snapshot for a
         certificate is discarded. `forget`: the local solver looks at all of the node's columns again. A is the data
-        matrix, x are the variables of all nodes.
+        matrix, x are the variables of all nodes. A certificate is a proven upper bound of the suboptimality.
         """
         number, k = self.find(node)
         self.method.invalidate_node(self.blocks[number], self.states[number], k, forget=forget)
@@ -128,7 +128,7 @@ class ColaBlocks:
         return self.blocks[number].share(k, self.states[number].x)
 
     def clear(self, node: int) -> None:
-        """Set the variables of node `node` (an id) to a cold start: 0, or the nearest point inside the bounds of g."""
+        """Set the variables of node `node` (an id) to a cold start: 0, or the nearest point inside its bounds."""
         number, k = self.find(node)
         block, own = self.blocks[number], self.blocks[number].of_node(k)
         self.states[number].x[own] = initial_variables(block)[own]

@@ -14,7 +14,7 @@ from glmesh.types import Flags, Matrix, Vector
 
 
 def initial_variables(block: Block) -> Vector:
-    """Return the variables of a cold start, shape (n_columns,): 0, or the nearest point inside the bounds of g."""
+    """Return the variables of a cold start, shape (n_columns,): 0, or the nearest point inside their bounds."""
     return block.inside(np.zeros(block.columns.n))
 
 

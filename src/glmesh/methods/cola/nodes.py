@@ -22,7 +22,8 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 class ColaNodes(HostedNodes[Block, ColaState]):
     """The nodes of CoLA that this process hosts, in blocks, with certificates if the run asks for them.
 
-    The states are made by `Cola.prepare`, which chooses the acceleration.
+    The states are made by `Cola.prepare`, which chooses the acceleration. A certificate is a proven upper bound of the
+    suboptimality.
     """
 
     method: Algorithm
@@ -67,7 +68,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def greet(self) -> None:
         """Open every link of flow gossip by an exchange before round 0.
 
-        Nodes that are to join later get the variables of a cold start: 0, or the nearest point inside the bounds of g.
+        Nodes that are to join later get the variables of a cold start: 0, or the nearest point inside the bounds of the
+        penalty.
         """
         for node in np.flatnonzero(~self.setup.plan.members(0, self.setup.n_nodes)):
             self.by_id.clear(int(node))
@@ -85,7 +87,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def rounds(self, number: int) -> list[Rounds]:
         """Return the generators of round `number`, one per block: each yields an Outbox and is sent a Halo.
 
-        If the run makes certificates, their records are in the messages.
+        If the run makes certificates, their records are in the messages. A certificate is a proven upper bound of the
+        suboptimality.
         """
         rounds = [self.method.round(block, state) for block, state in zip(self.blocks, self.states, strict=True)]
         watching = self.watchers
@@ -99,7 +102,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def finish_round(self, number: int) -> None:
         """Conclude round `number`: count it at every block, and store a certificate that all members reached.
 
-        A block whose exact sums lack a node's part, or win nothing any more, goes on with momentum.
+        A block whose exact sums lack a node's part, or win nothing any more, goes on with momentum. A certificate is a
+        proven upper bound of the suboptimality.
         """
         for block, state in zip(self.blocks, self.states, strict=True):
             state.finish_round(block)
@@ -248,7 +252,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
     @property
     def certificate(self) -> Certificate | None:
-        """Return the newest certificate that all nodes know about the present members and data; None: none yet."""
+        """Return the newest certificate that all nodes know about the present members and data; None: none yet.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         if self.certifiers:
             return self.certifiers[0].latest
         return None if self.proof is None else self.proof[0]
@@ -258,7 +265,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
 
         Here x are the variables and v the estimates of Ax, A the data matrix. `members` is a mask of shape (K,) over
         the K nodes. A certificate of other members is dropped. Nothing is set while members have snapshots of different
-        rounds.
+        rounds. A certificate is a proven upper bound of the suboptimality.
         """
         if self.proof is not None and not np.array_equal(np.flatnonzero(members), self.proof[0].members):
             self.proof = None
@@ -294,7 +301,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         """Return (x, v), the variables and all nodes' estimates that the newest certificate is about.
 
         x has shape (n,) in the user's order; v estimates Ax, A the data matrix, at each of K nodes, shape (K, d). Raise
-        InvalidInput if there is no certificate.
+        InvalidInput if there is no certificate. A certificate is a proven upper bound of the suboptimality.
         """
         if self.certificate is None:
             raise InvalidInput("there is no certificate yet")
@@ -331,7 +338,8 @@ class ColaNodes(HostedNodes[Block, ColaState]):
     def saved(self) -> dict[str, object]:
         """Return {"proof": (certificate, x, v) or None, "summary": DataSummary or None} for a checkpoint.
 
-        The proof is the last certificate with the state that it is about; the summary is None for pooled data.
+        The proof is the last certificate with the state that it is about; the summary is None for pooled data. A
+        certificate is a proven upper bound of the suboptimality.
         """
         return {"proof": self.proof, "summary": self.summary}
 
@@ -350,7 +358,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
             self.states[number] = state
 
     def restart(self) -> None:
-        """Reset accelerators and local solvers, and drop certificates: x and estimates were changed from outside."""
+        """Reset accelerators and local solvers, and drop certificates: x and estimates were changed from outside.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         for block, state in zip(self.blocks, self.states, strict=True):
             self.method.reset(block, state)
         self._forget()
@@ -410,7 +421,10 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         self._forget()
 
     def _forget(self) -> None:
-        """Drop the certificate and the records under way, which are about an earlier state or problem."""
+        """Drop the certificate and the records under way, which are about an earlier state or problem.
+
+        A certificate is a proven upper bound of the suboptimality.
+        """
         self.certifiers = [Certifier(b, by_samples=self.by_samples, tol=self.setup.tol) for b in self.blocks
                            if self.certifiers]  # fmt: skip
         for block, watch in zip(self.blocks, self.by_id.async_certifiers, strict=False):
@@ -469,7 +483,8 @@ def _deal(setup: Setup) -> Partition:
 def _refuse_free_intercept(setup: Setup) -> None:
     """Raise InvalidInput for a free intercept split by samples with a fault plan or certificates.
 
-    All nodes must move its anchor at once, which neither allows.
+    All nodes must move its anchor at once, which neither allows. A certificate is a proven upper bound of the
+    suboptimality.
     """
     model = setup.problem.spec
     if model.split == "samples" and model.fit_intercept and (setup.certify or not setup.plan.is_empty):

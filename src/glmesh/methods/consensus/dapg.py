@@ -46,15 +46,18 @@ class Dapg(Consensus):
             raise InvalidInput(f"gossip_steps must be a whole number >= 1 or None, got {self.gossip_steps!r}")
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size 1/L, the largest that is proven to converge; L is the smoothness."""
+        """Return the step size 1/L, the largest that is proven to converge.
+
+        L is the Lipschitz constant of the nodes' gradients.
+        """
         return 1.0 / positive(constants.smoothness)
 
     def steps(self, constants: Constants, info: NetworkInfo) -> int:
         """Return the exchanges of each mix: `gossip_steps` if given, else enough to make the nodes' copies agree.
 
         Enough divides disagreement by 4 (L/mu)^(1/2), and by LEAST_REDUCTION at least, by FastMix's bound 14^(1/2)
-        eta^(M/2) of the disagreement that is left after M exchanges; L is the smoothness, mu the strong convexity, eta
-        that of `_eta`.
+        eta^(M/2) of the disagreement that is left after M exchanges; L is the Lipschitz constant of the nodes'
+        gradients, mu their strong convexity, eta that of `_eta`.
         """
         if self.gossip_steps is not None:
             return self.gossip_steps
@@ -109,7 +112,7 @@ class Dapg(Consensus):
         """Return rows of candidates for step="auto": copies of this method with steps of 2^-4 to 2^3 times 1/L.
 
         A list of lists, ascending in the step: one for each of M, M/2, M/4 and M/8 exchanges per mix; a single one if
-        `gossip_steps` is given. L is the smoothness.
+        `gossip_steps` is given. L is the Lipschitz constant of the nodes' gradients.
         """
         most, top = self.steps(constants, info), positive(constants.smoothness)
         counts = [self.gossip_steps] if self.gossip_steps else sorted({max(1, most // part) for part in (1, 2, 4, 8)})

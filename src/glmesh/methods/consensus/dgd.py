@@ -27,9 +27,10 @@ class Dgd(Consensus):
     """
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the first step size, min(1, 1 + lambda_min(W)) / L, with the smoothness L and the mixing matrix W.
+        """Return the first step size, min(1, 1 + lambda_min(W)) / L, W the mixing matrix.
 
-        A constant step may be (1 + lambda_min(W))/L.
+        lambda_min is its least eigenvalue, L the Lipschitz constant of the nodes' gradients. A constant step may be (1
+        + lambda_min(W))/L.
         """
         return min(1.0, 1.0 + info.spectrum[0]) / positive(constants.smoothness)
 

@@ -13,7 +13,7 @@ from glmesh.methods.consensus.samples import Constants, Samples
 def extra_step(constants: Constants, info: NetworkInfo) -> float:
     """Return lambda_min((I + W)/2) / L: half of the largest step size that EXTRA and PG-EXTRA are proven to stand.
 
-    W is the mixing matrix, L the smoothness of the nodes' objectives.
+    W is the mixing matrix, lambda_min the least eigenvalue, L the Lipschitz constant of the nodes' gradients.
     """
     return 0.5 * (1.0 + info.spectrum[0]) / positive(constants.smoothness)
 
@@ -36,7 +36,7 @@ class Extra(Consensus):
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge.
 
-        W is the mixing matrix, L the smoothness.
+        W is the mixing matrix, lambda_min the least eigenvalue, L the Lipschitz constant of the nodes' gradients.
         """
         return extra_step(constants, info)
 

@@ -32,7 +32,10 @@ class Nids(Consensus):
     composite = True
 
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
-        """Return the step size 1.9/L, L the smoothness: below 2/L the method converges whatever the network."""
+        """Return the step size 1.9/L: below 2/L the method converges whatever the network.
+
+        L is the Lipschitz constant of the nodes' gradients.
+        """
         return 2.0 * SHARE_OF_LIMIT / positive(constants.smoothness)
 
     def begin(self, block: Samples, state: Copies) -> Copies:

@@ -31,7 +31,7 @@ class PgExtra(Consensus):
     def default_step(self, constants: Constants, info: NetworkInfo) -> float:
         """Return the step size lambda_min((I + W)/2) / L, half of the largest that is proven to converge.
 
-        W is the mixing matrix, L the smoothness.
+        W is the mixing matrix, lambda_min the least eigenvalue, L the Lipschitz constant of the nodes' gradients.
         """
         return extra_step(constants, info)
 
