@@ -21,18 +21,55 @@ def add_options(parser: Parser) -> None:
         after="mine.py may define DATASETS, OBJECTIVES and METHODS, dicts from names to functions (docs/rivals.md).",
     )
     add = parser.add_argument
-    add("--datasets", nargs="+", default=["a9a"], metavar="NAME", help="rcv1 url webspam epsilon news20 a9a w8a")
-    add("--objectives", nargs="+", default=["lasso", "ridge", "logistic"], metavar="NAME", help="lasso ridge logistic")
+    add(
+        "--datasets",
+        nargs="+",
+        default=["a9a"],
+        metavar="NAME",
+        help="data sets: rcv1, url, webspam, epsilon, news20, a9a, w8a (default a9a)",
+    )
+    add(
+        "--objectives",
+        nargs="+",
+        default=["lasso", "ridge", "logistic"],
+        metavar="NAME",
+        help="objectives: lasso, ridge, logistic (default all)",
+    )
     add("--topologies", nargs="+", default=["ring", "torus"], metavar="NAME", help="networks (default ring torus)")
-    add("--methods", nargs="+", metavar="NAME", help="of those that a report lists (default all)")
-    add("--add", metavar="FILE.py", help="data sets, objectives and methods of your own")
-    add("--data", metavar="FOLDER", help="where the files of named data sets are (default $GLMESH_DATA)")
+    add("--methods", nargs="+", metavar="NAME", help="some of the methods that a report lists (default all)")
+    add("--add", metavar="FILE.py", help="a file with data sets, objectives and methods of your own")
+    add("--data", metavar="FOLDER", help="folder with the files of named data sets (default $GLMESH_DATA)")
     add("--nodes", type=whole(1), default=16, metavar="K", help="number of nodes (default 16)")
-    add("--seeds", nargs="+", type=whole(0), default=[0], metavar="N", help="partitions to try; medians are reported")
-    add("--repeats", type=whole(1), default=1, metavar="N", help="of each run, for its seconds (default 1)")
-    add("--max-communications", type=whole(1), default=5_000, metavar="N", help="of each run (default 5000)")
-    add("--max-seconds", type=number(positive=True), default=60.0, metavar="S", help="of each run (default 60)")
-    add("--out", default="bench-out", metavar="FOLDER", help="the page and its pictures (default bench-out)")
+    add(
+        "--seeds",
+        nargs="+",
+        type=whole(0),
+        default=[0],
+        metavar="N",
+        help="seeds of the partitions to try, of which medians are reported (default 0)",
+    )
+    add(
+        "--repeats",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="repeats of each run, of which the quickest counts (default 1)",
+    )
+    add(
+        "--max-communications",
+        type=whole(1),
+        default=5_000,
+        metavar="N",
+        help="end each run after so many communications (default 5000)",
+    )
+    add(
+        "--max-seconds",
+        type=number(positive=True),
+        default=60.0,
+        metavar="S",
+        help="end each run after so many seconds (default 60)",
+    )
+    add("--out", default="bench-out", metavar="FOLDER", help="folder for the page and its pictures (default bench-out)")
 
 
 def run(options: Namespace) -> int:

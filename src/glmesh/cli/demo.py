@@ -33,10 +33,15 @@ def add_options(parser: Parser) -> None:
         "glmesh demo --files hospitals",
     )
     add = parser.add_argument
-    add("--out", default="glmesh-demo.png", metavar="FILE", help="the convergence plot (default glmesh-demo.png)")
-    add("--no-plot", action="store_true", help="do not write it")
-    add("--files", metavar="DIR", help="instead: write alice.csv, bob.csv and carol.csv there, three hospitals' tables "
-        "of invented patients, for trying a federation")  # fmt: skip
+    add(
+        "--out",
+        default="glmesh-demo.png",
+        metavar="FILE",
+        help="file for the convergence plot (default glmesh-demo.png)",
+    )
+    add("--no-plot", action="store_true", help="write no plot")
+    add("--files", metavar="DIR", help="do nothing but write alice.csv, bob.csv and carol.csv there, three "
+        "hospitals' tables of invented patients, for trying a federation")  # fmt: skip
 
 
 def run(options: Namespace) -> int:

@@ -35,50 +35,111 @@ def add_options(parser: Parser) -> None:
         "glmesh federation check fed.toml",
     )
     steps = parser.add_subparsers(dest="step", metavar="STEP", required=True, title="steps", parser_class=Parser)
-    init = steps.add_parser("init", help="begin a file")
+    _add_init(steps.add_parser("init", help="begin a file"))
+    _add_add(steps.add_parser("add", help="add members, and write their node files"))
+    check = steps.add_parser("check", help="look whether it can run")
+    check.describe(
+        "Check a federation file, and print its problem, its members and how fast its network mixes.",
+        "glmesh federation check fed.toml",
+    )
+    check.add_argument("file", metavar="FILE", help="the federation file")
+
+
+def _add_init(init: Parser) -> None:
+    """Add the options and the help text of `glmesh federation init` to its parser."""
+    init.describe(
+        "Write a federation file that has no members yet; `glmesh federation add` adds them.",
+        "glmesh federation init fed.toml --model logistic --alpha 1 --like alice.csv",
+        "glmesh federation init fed.toml --model lasso --split features --like alice.csv",
+    )
     add = init.add_argument
-    add("file", metavar="FILE")
+    add("file", metavar="FILE", help="the federation file to write")
     add("--model", choices=list(MODELS), default="logistic", metavar="NAME", help=f"one of {', '.join(MODELS)}")
     add("--penalty", choices=["l2", "l1", "elasticnet"], help="instead of the model's own")
-    add("--alpha", type=number(), default=1.0, metavar="A", help="strength of the penalty (default 1)")
-    add("--l1-ratio", type=number(0, 1), default=0.5, metavar="R", help="of the elastic net (default 0.5)")
-    add("--split", choices=["samples", "features"], default="samples", help="what a site holds (default samples)")
-    add("--method", choices=["totals", "gossip"], help="masked totals (default by samples) or gossip (by features)")
+    add("--alpha", type=number(), default=1.0, metavar="A", help="weight of the penalty (default 1)")
+    add("--l1-ratio", type=number(0, 1), default=0.5, metavar="R", help="share of L1 in elasticnet (default 0.5)")
+    add("--split", choices=["samples", "features"], default="samples", help="what a site holds: some samples "
+        "(default), or some columns of all samples")  # fmt: skip
+    add("--method", choices=["totals", "gossip"], help="how sites learn: from sums that are masked (default split "
+        "by samples), or by gossip with their neighbours (default split by features)")  # fmt: skip
     intercept = init.add_mutually_exclusive_group()
-    intercept.add_argument("--intercept", action="store_true", default=None, help="not penalised (default with totals)")
-    intercept.add_argument("--no-intercept", dest="intercept", action="store_false", help="fit none")
-    add("--rare", choices=["refuse", "drop"], default="refuse", help="what a column with rare values does to totals")
-    add("--aligned", action="store_true", help="rows without names stand in the same order everywhere (features)")
-    add("--like", metavar="FILE", help="data of one site, whose columns by name and kind all others must have")
-    add("--target", metavar="COLUMN", help="of --like: column with the labels (default: the last)")
-    add("--ids", metavar="COLUMN", help="of --like: column with the names of the rows")
-    add("--sample-weight", metavar="COLUMN", help="of --like: column with the sample weights")
-    init.add_index_base("of svmlight text in --like and at all sites (default auto: 1, or 0 if the file uses a 0)")
-    add("--tol", type=number(positive=True), default=1e-6, metavar="T", help="relative gap to be proven (1e-6)")
-    add("--max-rounds", type=whole(1), default=100_000, metavar="N")
-    add("--topology", default="ring", metavar="NAME", help="over the members in their order (default ring)")
-    add("--wire", choices=["float64", "float32"], default="float64", help="numbers in messages")
-    add("--gone-after", type=number(positive=True), default=600.0, metavar="SECONDS", help="until a site is given up")
-    gone = "totals: wait (default), or go on without it; gossip: freeze (default) its share, or reset"
+    intercept.add_argument(
+        "--intercept", action="store_true", default=None, help="fit an unpenalised intercept (default with totals)"
+    )
+    intercept.add_argument("--no-intercept", dest="intercept", action="store_false", help="fit no intercept "
+        "(default with gossip)")  # fmt: skip
+    add("--rare", choices=["refuse", "drop"], default="refuse", help="with totals, a column of 0 and 1 of which "
+        "one is in fewer than five rows: refuse to train (default), or train without the column")  # fmt: skip
+    add("--aligned", action="store_true", help="split by features: rows have no names, and stand in the same "
+        "order at all sites")  # fmt: skip
+    add("--like", metavar="FILE", help="a data file of one site: all others must have its columns, by name and kind, "
+        "and its labels")  # fmt: skip
+    add("--target", metavar="COLUMN", help="column of the --like file that holds y (default: the last)")
+    add("--ids", metavar="COLUMN", help="column of the --like file with the names of the rows")
+    add("--sample-weight", metavar="COLUMN", help="column of the --like file with the sample weights")
+    init.add_index_base("index of the first column of svmlight text, in --like and at all sites (default auto: 1, or 0 "
+        "if the file uses a 0)")  # fmt: skip
+    add("--tol", type=number(positive=True), default=1e-6, metavar="T", help="relative gap to be proven (default 1e-6)")
+    add("--max-rounds", type=whole(1), default=100_000, metavar="N", help="give up after so many (default 100000)")
+    add(
+        "--topology",
+        default="ring",
+        metavar="NAME",
+        help="who talks to whom, over the members in their order (default ring)",
+    )
+    add("--wire", choices=["float64", "float32"], default="float64", help="precision of the numbers in "
+        "messages: float32 halves the bytes, and leaves about six digits (default float64)")  # fmt: skip
+    add("--gone-after", type=number(positive=True), default=600.0, metavar="SECONDS", help="time without a "
+        "message after which a site is given up (default 600)")  # fmt: skip
+    gone = (
+        "what becomes of a site that is given up: with totals, wait for it all the same (default), or go on without "
+        "its data; with gossip, freeze, which counts its last share (default by features), or reset, which drops it "
+        "(default by samples)"
+    )
     add("--gone", choices=["wait", "without", "freeze", "reset"], help=gone)
-    add("--wait-at-most", type=number(), default=0.0, metavar="SECONDS", help="totals: then a node ends (0: never)")
-    add("--reveal", action="store_true", help="totals: two sites are enough, each learns what the other contributes")
-    add("--refused", choices=["end", "without"], default="end", help="what a site that does not fit means for others")
-    add("--meet-within", type=number(positive=True), default=600.0, metavar="SECONDS", help="to wait at the start")
-    more = steps.add_parser("add", help="add members, and write their node files")
+    add("--wait-at-most", type=number(), default=0.0, metavar="SECONDS", help="with totals, the time "
+        "after which a node that waits for others ends (default 0: never)")  # fmt: skip
+    add("--reveal", action="store_true", help="with totals, let two sites train, of which each learns what the "
+        "other contributes")  # fmt: skip
+    add("--refused", choices=["end", "without"], default="end", help="if the data of a site does not "
+        "fit: end the run of all (default), or go on without that site")  # fmt: skip
+    add("--meet-within", type=number(positive=True), default=600.0, metavar="SECONDS", help="time that "
+        "sites wait for each other at the start (default 600)")  # fmt: skip
+
+
+def _add_add(more: Parser) -> None:
+    """Add the options and the help text of `glmesh federation add` to its parser."""
+    more.describe(
+        "Add members to a federation file, and write NAME.toml, the node file of each, beside it.",
+        "glmesh federation add fed.toml alice=alice.csv bob=bob.csv",
+        "glmesh federation add fed.toml dave=dave.csv --address dave.example:7001 --late",
+    )
     add = more.add_argument
-    add("file", metavar="FILE")
+    add("file", metavar="FILE", help="the federation file")
     add("members", metavar="NAME=DATA", nargs="+", help="a member and its data file; NAME alone writes no node file")
-    add("--keys", default="keys", metavar="FOLDER", help="where NAME.crt is (default: keys, beside FILE)")
-    add("--address", metavar="HOST:PORT", help="of a single member (default: loopback)")
-    add("--port", type=whole(1), default=_PORT, metavar="N", help="of the first member on loopback (default 7001)")
-    add("--target", metavar="COLUMN", help="column of the data with the labels")
+    add(
+        "--keys",
+        default="keys",
+        metavar="FOLDER",
+        help="folder with NAME.crt and NAME.key (default: keys, beside FILE)",
+    )
+    add("--address", metavar="HOST:PORT", help="address of the member, if it is a single one (default: on loopback)")
+    add(
+        "--port",
+        type=whole(1),
+        default=_PORT,
+        metavar="N",
+        help="port of the first member on loopback; others count on from it (default 7001)",
+    )
+    add(
+        "--target",
+        metavar="COLUMN",
+        help="column of the data that holds y (default: that of the contract, or the last)",
+    )
     add("--ids", metavar="COLUMN", help="column of the data with the names of the rows")
     add("--sample-weight", metavar="COLUMN", help="column of the data with the sample weights")
     more.add_index_base("of svmlight text: index of the first column (default: that of the contract)")
-    add("--late", action="store_true", help="the others do not wait for it")
-    check = steps.add_parser("check", help="look whether it can run")
-    check.add_argument("file", metavar="FILE")
+    add("--late", action="store_true", help="the member may come late: the others do not wait for it")
 
 
 def needs_peers() -> None:

@@ -17,9 +17,11 @@ def add_options(parser: Parser) -> None:
         "glmesh keys keys alice bob carol",
         "glmesh keys keys dave --days 90",
     )
-    parser.add_argument("folder", metavar="FOLDER", help="where the files are, and go")
-    parser.add_argument("names", metavar="NAME", nargs="*", help="of a node: small letters, digits, hyphens")
-    parser.add_argument("--days", type=whole(1), metavar="N", help="that certificates are good for (default 397)")
+    parser.add_argument("folder", metavar="FOLDER", help="folder of the files, which is made if missing")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="name of a node: small letters, digits, hyphens")
+    parser.add_argument(
+        "--days", type=whole(1), metavar="N", help="days that the new certificates are good for (default 397)"
+    )
 
 
 def run(options: Namespace) -> int:

@@ -20,8 +20,8 @@ def add_options(parser: Parser) -> None:
         "glmesh node alice.toml",
         "glmesh node alice.toml --plain 2> alice.log",
     )
-    parser.add_argument("file", metavar="NODE.toml", help="what the site knows beside the federation file")
-    parser.add_argument("--plain", action="store_true", help="lines instead of a live view")
+    parser.add_argument("file", metavar="NODE.toml", help="the node file of the site")
+    parser.add_argument("--plain", action="store_true", help="write lines instead of a live view")
     parser.add_argument("--rounds", type=whole(1), metavar="N", help="stop after N rounds")
     parser.add_argument(
         "--patient", action="store_true", help="wait for silent neighbours for ever, so that nothing depends on time"

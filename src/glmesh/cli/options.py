@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         """Add --header, --encoding and --index-base, which say how a data file of text is read."""
         names = "whether a .csv or .tsv begins with the names of its columns (default auto: if that line holds text)"
         self.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=names)
-        encoding = "of a .csv or .tsv: utf-8 (default), latin-1, utf-16, ..."
+        encoding = "encoding of a .csv or .tsv: utf-8 (default), latin-1, utf-16, ..."
         self.add_argument("--encoding", default="utf-8", metavar="NAME", help=encoding)
         self.add_index_base("index of the first column of svmlight text (default auto: 1, or 0 if the file uses a 0)")
 
@@ -107,4 +107,4 @@ def number(least: float = 0.0, most: float = math.inf, *, positive: bool = False
 def add_network(parser: argparse._ActionsContainer) -> None:
     """Add --nodes (K, default 16) and --seed (default 0) to a parser."""
     parser.add_argument("--nodes", type=whole(1), default=16, metavar="K", help="number of nodes (default 16)")
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of all that is random (default 0)")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="seed of all that is random (default 0)")

@@ -31,11 +31,11 @@ def add_options(parser: Parser) -> None:
         after="names: " + ", ".join(NAMES) + ", all",
     )
     add = parser.add_argument
-    add("name", metavar="NAME", choices=(*NAMES, "all"), help="of the experiment, or all")
-    add("--out", default="paper-out", metavar="FOLDER", help="what is written goes there (default paper-out)")
-    add("--data", metavar="FOLDER", help="where the files of data sets are (default $GLMESH_DATA)")
-    add("--quick", action="store_true", help="stand-ins only, and few rounds")
-    add("--seed", type=whole(0), default=0, metavar="N", help="of all that is random (default 0)")
+    add("name", metavar="NAME", choices=(*NAMES, "all"), help="name of the experiment, or all")
+    add("--out", default="paper-out", metavar="FOLDER", help="folder to write to (default paper-out)")
+    add("--data", metavar="FOLDER", help="folder with the files of data sets (default $GLMESH_DATA)")
+    add("--quick", action="store_true", help="take stand-ins for the data sets, and few rounds")
+    add("--seed", type=whole(0), default=0, metavar="N", help="seed of all that is random (default 0)")
 
 
 def run(options: Namespace) -> int:

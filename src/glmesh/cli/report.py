@@ -18,7 +18,9 @@ def add_options(parser: Parser) -> None:
         "glmesh report alice.state bob.state --out both.html",
     )
     parser.add_argument("folders", metavar="FOLDER", nargs="+", help="state folders of nodes")
-    parser.add_argument("--out", default="glmesh-report.html", metavar="FILE", help="default glmesh-report.html")
+    parser.add_argument(
+        "--out", default="glmesh-report.html", metavar="FILE", help="the page (default glmesh-report.html)"
+    )
 
 
 def run(options: Namespace) -> int:

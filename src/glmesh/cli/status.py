@@ -21,8 +21,8 @@ def add_options(parser: Parser) -> None:
         "glmesh status alice.toml",
         "glmesh status alice.toml --json",
     )
-    parser.add_argument("file", metavar="NODE.toml")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("file", metavar="NODE.toml", help="the node file of the site")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
 
 
 def run(options: Namespace) -> int:

@@ -10,8 +10,8 @@ from glmesh.cli.options import Parser, add_network, number, whole
 RECORD_EVERY = {"features": 10, "samples": 1}
 
 _DESCRIPTION = """\
-Spread a data file over the nodes of a simulated network, fit a linear model there by CoLA, and save it. Nodes keep \
-their data and talk to their neighbours only.
+Spread a data file over the nodes of a simulated network, fit a linear model there, and save it. Nodes keep their \
+data and talk to their neighbours only.
 
 What is minimised is a plain sum; nothing is divided by the number of samples:
 
@@ -20,7 +20,8 @@ What is minimised is a plain sum; nothing is divided by the number of samples:
 
 where the squared loss is half the square, and L1 and L2 are l1_ratio 1 and 0. (To get scikit-learn's Lasso with its \
 alpha, multiply that alpha by the number of samples; for its C, use alpha = 1/C.) Two labels make a classification; \
-the larger is the positive class. The run stops when the objective is proven to be within a share TOL of the best.
+the larger is the positive class. The run stops when the objective is proven to be within the relative gap \
+TOL of the best.
 
 DATA is svmlight text (.svm, .libsvm, ...), a table of numbers (.csv, .tsv, .parquet, .feather) or .npz with X and y; \
 .gz, .bz2 and .xz of text will do too. Labels may be texts. The model keeps the names of the columns, so that `glmesh \
@@ -55,10 +56,14 @@ def add_options(parser: Parser) -> None:
     parser.add_text_options()
 
     add = parser.add_argument_group("what to fit").add_argument
-    add("--model", choices=MODELS, metavar="NAME", help=f"{', '.join(MODELS)}")
+    add("--model", choices=MODELS, metavar="NAME", help=f"a loss with its penalty: {', '.join(MODELS)}")
     add("--loss", metavar="NAME", help="instead of --model: a loss alone, also with its parameter, as in huber=1.35, "
         "quantile=0.9 or epsilon_insensitive=0.1")  # fmt: skip
-    add("--penalty", choices=("l1", "l2", "elasticnet"), help="instead of the model's own (l2 with --loss)")
+    add(
+        "--penalty",
+        choices=("l1", "l2", "elasticnet"),
+        help="the penalty, instead of the model's own (default l2 with --loss)",
+    )
     add("--alpha", type=number(), default=1.0, help="weight of the penalty (default 1)")
     add("--l1-ratio", type=number(0, 1), metavar="R", help="share of L1 in elasticnet (default 0.5)")
     add("--intercept", action="store_true", help="fit an unpenalised intercept (with --stop certificate or "
@@ -87,7 +92,7 @@ def add_options(parser: Parser) -> None:
         "without acceleration); acceleration needs an even number")  # fmt: skip
     add("--gossip-steps", type=whole(1), default=1, metavar="N", help="exchanges with the neighbours each round")
     add("--tol", type=number(), default=1e-4, help="gap divided by the objective at which to stop (default 1e-4)")
-    add("--max-rounds", type=whole(0), default=10_000, metavar="N", help="give up after so many (default 10000)")
+    add("--max-rounds", type=whole(0), default=10_000, metavar="N", help="give up after so many rounds (default 10000)")
     add("--stop", choices=("gap", "certificate", "rounds"), default="gap", help="gap: measured from above (default); "
         "certificate: the nodes find out by themselves, from neighbours; rounds: do all of --max-rounds")  # fmt: skip
     add("--record-every", type=whole(1), metavar="N",
@@ -96,23 +101,33 @@ def add_options(parser: Parser) -> None:
     add("--runtime", choices=("simulation", "mpi"), default="simulation", help="mpi: the nodes are hosted by the ranks "
         "of `mpiexec -n P glmesh train ...`, each of which reads its part of DATA only: plain svmlight text, or one "
         "file per rank with {rank} in its name (pip install 'glmesh[mpi]')")  # fmt: skip
-    add("--threads", type=whole(1), metavar="N", help="the result does not depend on it (default: by size)")
+    add(
+        "--threads",
+        type=whole(1),
+        metavar="N",
+        help="threads to compute with, on which the result does not depend (default: by the size of the data)",
+    )
 
     add = parser.add_argument_group("a clock for the network (else seconds are those of this machine)").add_argument
-    add("--latency", type=number(), metavar="SECONDS", help="from sending to arrival (default 0.001 with --bandwidth)")
+    add(
+        "--latency",
+        type=number(),
+        metavar="SECONDS",
+        help="time from sending a message to its arrival (default 0.001 with --bandwidth)",
+    )
     add("--bandwidth", type=number(positive=True), metavar="BYTES",
-        help="a second that a node can send (default 125e6, a gigabit, with --latency)")  # fmt: skip
+        help="bytes that a node can send in a second (default 125e6, a gigabit, with --latency)")  # fmt: skip
 
     add = parser.add_argument_group("when things fail").add_argument
     add("--faults", metavar="FILE", help="a .toml with the nodes, links and messages that fail, and when")
     add("--checkpoint", metavar="DIR", help=f"a folder for {CHECKPOINT}, which holds the run so far; if it is there, "
         "the same command goes on from it, as if it had never stopped")  # fmt: skip
-    add("--checkpoint-every", type=whole(1), metavar="N", help=f"rounds between two of them (default {EVERY})")
+    add("--checkpoint-every", type=whole(1), metavar="N", help=f"rounds between two checkpoints (default {EVERY})")
 
     add = parser.add_argument_group("what to write").add_argument
-    add("--out", default="glmesh-model.npz", metavar="FILE", help="the model (default glmesh-model.npz)")
-    add("--history", metavar="FILE", help="a .csv with objective, gap, bytes, ... along the run")
-    add("--plot", metavar="FILE", help="the convergence as .png, .pdf or .svg")
+    add("--out", default="glmesh-model.npz", metavar="FILE", help="file for the model (default glmesh-model.npz)")
+    add("--history", metavar="FILE", help="a .csv file for objective, gap, bytes, ... along the run")
+    add("--plot", metavar="FILE", help="a picture of the convergence: .png, .pdf or .svg")
     add("--quiet", action="store_true", help="print nothing but errors")
 
 

@@ -32,7 +32,7 @@ def add_options(parser: Parser) -> None:
         "glmesh up federation.toml",
     )
     parser.add_argument("file", metavar="FEDERATION", help="a federation file")
-    parser.add_argument("--verbose", action="store_true", help="show the nodes' own lines")
+    parser.add_argument("--verbose", action="store_true", help="print the log lines of the nodes, too")
 
 
 def run(options: Namespace) -> int:

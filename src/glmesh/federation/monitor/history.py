@@ -32,17 +32,17 @@ class Figures(TypedDict, total=False):
     waiting: dict[str, Any] | None  # `Waiting`: names, since and until; None: nobody is waited for
     refused: dict[str, str]  # why members cannot take part, by name
     round: int
-    members: list[str]  # whose data is in the answer
-    without: list[str]  # whose data is not
+    members: list[str]  # names of the sites whose data is in the answer
+    without: list[str]  # names of the sites whose data is not in the answer
     certificate: float | None  # relative gap that is proven; None: nothing is
-    certificate_round: int | None  # the round that it is about
-    objective: float | None  # as last heard of
+    certificate_round: int | None  # the round that the proven gap is about
+    objective: float | None  # the objective of all sites, as the node last heard of it
     missed: int  # [rounds] that the node was not there for
     communications: int  # exchanges so far
     done: list[str]  # members that hold a proof
     outcome: str  # how a run that has ended ended
     why: str  # that outcome in words
-    sites: list[str]  # whose data is in the answer of a run that has ended
+    sites: list[str]  # names of the sites whose data is in the answer of a run that has ended
 
 
 class History:
