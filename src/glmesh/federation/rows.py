@@ -134,9 +134,9 @@ class RowSearch:
         return [self._question()]
 
     def place(self) -> int | None:
-        """Return the row of this site, from 0, that the other site has in the first place that differs.
+        """Return which row of this site, from 0, the other site has in the first place that differs; None if none.
 
-        None if it is not here. Each of this site's own names is tried in that place.
+        Each of this site's own names is tried in that place.
         """
         before = row_hash(self._ids[: self.same], self._federation)
         for row in range(self.same, len(self._ids)):

@@ -77,7 +77,10 @@ OnTotals = TotalMethod[Any]
 
 @dataclass(frozen=True)
 class Task:
-    """Kinds and sizes of a problem on which the choice of an acceleration depends, known before the first exchange."""
+    """Kinds and sizes of a problem on which the choice of an acceleration depends.
+
+    All are known before any exchange.
+    """
 
     split: Split
     length: int  # length of Ax: coefficients split by samples, samples split by features
@@ -93,7 +96,10 @@ class Task:
 
     @staticmethod
     def of(problem: Problem, processes: ProcessGroup = SINGLE_PROCESS) -> Task:
-        """Return the Task of a problem: its kinds and sizes, equal in all processes that hold a part of its data."""
+        """Return the Task of a problem, equal in all processes that hold a part of its data.
+
+        It takes an all-gather where there are several processes.
+        """
         own = [(np.count_nonzero(c.data), c.d * c.n, c.n) for c in (part.columns for part in problem.parts)]
         counts = own if problem.holds_all else processes.all_gather(own)
         nonzeros, entries, n = (sum(each) for each in zip(*counts, strict=True))
@@ -144,7 +150,7 @@ def _is_kinked(g: Separable) -> bool:
 
 @dataclass(frozen=True)
 class Messages:
-    """Cost model of a network: the exchanges and seconds that messages take."""
+    """Cost model of messages: how many exchanges and seconds they take on a network."""
 
     info: NetworkInfo
     network: Network
@@ -154,9 +160,10 @@ class Messages:
         return self.network.latency + self._seconds(self.degree * numbers)
 
     def total(self, numbers: int) -> tuple[int, float]:
-        """Return (exchanges, seconds) of a total of `numbers` numbers per node, flooded or along the spanning tree.
+        """Return (exchanges, seconds) of a total, a sum over all nodes, of `numbers` numbers per node.
 
-        Flooded contributions reach every node once; the node that passes on most is waited for.
+        A short total is flooded along a tree from each author; a longer one is summed up along the spanning tree, and
+        the total sent down.
         """
         length = NUMBER * numbers
         if not self.routes.floods(length):
@@ -166,9 +173,10 @@ class Messages:
         return exchanges, exchanges * self.network.latency + sent / self.network.bandwidth
 
     def sum(self, numbers: int) -> tuple[int, float]:
-        """Return (exchanges, seconds) of an exact sum of `numbers` numbers per node, flooded or along the tree.
+        """Return (exchanges, seconds) of an exact sum over all nodes of `numbers` numbers per node.
 
-        Flooding, a node passes all contributions on over all links, so that a link may fail.
+        It is flooded or goes along the spanning tree. Flooding, a node passes all contributions on over all links, so
+        that a link may fail.
         """
         info = self.info
         if not floods(info, numbers):
@@ -178,27 +186,31 @@ class Messages:
         return exchanges, exchanges * self.network.latency + self._seconds(sent * numbers)
 
     def _along_tree(self, numbers: int) -> tuple[int, float]:
-        """Return (exchanges, seconds) of sums along the spanning tree: a node sends one up and the total down."""
+        """Return (exchanges, seconds) of a sum along the spanning tree, of `numbers` numbers per node.
+
+        A node sends one sum up, and the total to its children.
+        """
         info = self.info
         sent = info.depth * (1 + int(np.bincount(info.parents[info.parents >= 0], minlength=1).max()))
         return 2 * info.depth, 2 * info.depth * self.network.latency + self._seconds(sent * numbers)
 
     def _seconds(self, numbers: int) -> float:
+        """Return the seconds in which `numbers` numbers leave a node: 8 bytes of each, over the bandwidth."""
         return NUMBER * numbers / self.network.bandwidth
 
     @cached_property
     def routes(self) -> Routes:
-        """Routes of totals on the network."""
+        """Return the routes of totals on the network: which links carry what in which exchange."""
         return Routes(self.info.mixing)
 
     @cached_property
     def degree(self) -> int:
-        """Largest number of neighbours that a node has."""
+        """Return the largest number of neighbours that a node has."""
         return int(np.diff(self.info.mixing.matrix.indptr).max()) - 1
 
     @property
     def condition(self) -> float:
-        """Largest over smallest positive eigenvalue of I - W, W the mixing matrix; 1 for a single node."""
+        """Return the largest over the smallest positive eigenvalue of I - W, W the mixing matrix; 1 for one node."""
         mixing = self.info.mixing
         return mixing.top / (1.0 - mixing.lambda2) if mixing.top > 0 and mixing.lambda2 < 1 else 1.0
 
@@ -218,10 +230,10 @@ class Estimate:
 
 
 def estimates(task: Task, info: NetworkInfo, network: Network | None = None) -> list[Estimate]:
-    """Return an Estimate for every acceleration that suits a task on a network that stands still, cheapest first.
+    """Return an Estimate for every acceleration that suits a task, the cheapest first; the list may be empty.
 
-    `network` None is `Network()`. The list is empty if nothing suits. Of equal costs the earlier row of this module's
-    table comes first.
+    `info` is the network, on which nothing fails; `network` has latency and bandwidth, None: those of `Network()`. Of
+    equal costs the earlier row of this module's table comes first.
     """
     messages = Messages(info, Network() if network is None else network)
     return sorted(_rows_of_table(task, messages), key=lambda one: one.seconds)
@@ -243,7 +255,10 @@ def _rows_of_table(task: Task, messages: Messages) -> Iterator[Estimate]:
 
 
 def _of_totals(task: Task, messages: Messages) -> Estimate:
-    """Return the Estimate of a run with the method on totals that suits the task; there must be one."""
+    """Return the Estimate of a run with the method on totals (sums over all nodes) that suits the task.
+
+    There must be one: `task.on_totals` is not None.
+    """
     q, m = task.length, task.n_rows + row_space.SPARE
     if isinstance(task.on_totals, LimitedMemory):
         exchanges, seconds = messages.total(2 * q)

@@ -21,9 +21,10 @@ APART = 7  # [powers of two] between the scale of a column here and at another s
 
 
 def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
-    """Return a Verdict with the contract of the sites that made these offers, or with the culprits: site -> why.
+    """Return a Verdict: the contract (target, columns, labels) of the sites that made these offers, or the culprits.
 
-    `offers` are by name of the site, in the order of the members.
+    Culprits are {site: why it does not fit}. `offers` are {site: what it tells of its table}, in the order of the
+    members.
     """
     loss = federation.problem.model().loss
     width = max((offer.width for offer in offers.values() if offer.open), default=0)
@@ -40,7 +41,7 @@ def settle(offers: Mapping[str, DataOffer], federation: Federation) -> Verdict:
 
 
 def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
-    """Return the contract that the table of an offer keeps.
+    """Return the contract (target, columns, labels) that the table of an offer keeps.
 
     A table that may lack columns at its end is given `width` columns.
     """
@@ -60,9 +61,10 @@ def _contract(offer: DataOffer, federation: Federation, width: int) -> Contract:
 
 
 def _other_bases(offers: Mapping[str, DataOffer]) -> dict[str, str]:
-    """Return site -> why for sites whose svmlight text is presumed to count from 1 while another site's counts from 0.
+    """Return {site: why} of sites whose svmlight text may count from another index than that of other sites.
 
-    The dict is empty if no site counts from 0, or if each site's base is certain.
+    They are those that are presumed to count from 1 while another site counts from 0. The dict is empty if no site
+    counts from 0, or if each site's base is certain.
     """
     zero = next((site for site, offer in offers.items() if offer.index_base == "0"), None)
     presumed = [site for site, offer in offers.items() if offer.index_base == PRESUMED]
@@ -74,7 +76,7 @@ def _other_bases(offers: Mapping[str, DataOffer]) -> dict[str, str]:
 
 
 def _shared(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str, str]:
-    """Return site -> why, split by features, for each site that has a column of a name that another site has too."""
+    """Return {site: why} of sites, split by features, that have a column with a name that another site's column has."""
     if federation.problem.split != "features":
         return {}
     holders: dict[str, list[str]] = {}
@@ -95,7 +97,7 @@ def _shared(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str
 
 
 def _misaligned(offers: Mapping[str, DataOffer], federation: Federation) -> dict[str, str]:
-    """Return site -> why, split by features, for each site whose rows are not those of most sites, by number or names.
+    """Return {site: why} of sites, split by features, whose rows are not those of most sites, by number or names.
 
     The text names a site with other rows. The dict is empty if all rows agree, and split by samples.
     """
@@ -147,11 +149,11 @@ def uncompared(sites: Collection[int], links: nx.Graph, compared: Mapping[int, M
 
 
 def other_targets(same: nx.Graph, names: Mapping[int, str]) -> dict[str, str]:
-    """Return site -> a sentence for each site whose targets or sample weights are not those of most sites.
+    """Return {site: a sentence} of the sites whose targets or sample weights are not those of most sites.
 
     `same` is the graph of `same_targets` after all neighbours were compared: sites connected in it hold the same
-    targets and weights. `names` has the name of each site by its number. Without a group of more than half, all sites
-    are listed.
+    targets and weights. `names` is {number of a site: its name}. Without a group of more than half, all sites are
+    listed.
     """
     groups = {k: number for number, group in enumerate(nx.connected_components(same)) for k in group}
     values = {names[k]: groups[k] for k in sorted(groups)}
@@ -165,7 +167,7 @@ def scale_warnings(own: str, offers: Mapping[str, DataOffer], contract: Contract
     """Yield a sentence for each column whose largest value at site `own` is far from that of the other sites.
 
     Far is a factor of 2^APART or more, either way. Where the contract has a range of the column, the largest value is
-    compared with that instead.
+    compared with that instead. `offers` is {site: what it tells of its table}, with the powers of two of these values.
     """
     by_site = {
         site: dict(zip(offer.names or contract.names, offer.scales, strict=False)) for site, offer in offers.items()

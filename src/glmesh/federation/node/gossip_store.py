@@ -8,7 +8,7 @@ Key = tuple[str, int]  # (kind, node)
 
 
 class GossipStore:
-    """The newest statement that a node has heard for each (kind, node), which it sends on to its neighbours."""
+    """The newest statement that a node has heard of each kind about each node, which it passes on to its neighbours."""
 
     def __init__(self, n_nodes: int, peers: Collection[int], send: Callable[[int, dict[str, object]], None]) -> None:
         self._n_nodes = n_nodes
@@ -24,17 +24,16 @@ class GossipStore:
         self.greet = self._flood.greet
 
     def publish(self, *entries: GossipEntry) -> None:
-        """Store statements that this node makes.
+        """Store statements that this node makes, and send to all neighbours those that are new.
 
-        Send to all neighbours those with a larger stamp than the stored ones.
+        A statement is new if its stamp is larger than that of the stored one.
         """
         self._flood.spread([(one.kind, one.node) for one in entries if self._keep(one)])
 
     def merge(self, message: dict[str, object], source: int | None = None) -> list[Key]:
-        """Store the statements of a GOSSIP message that are newer than the stored ones.
+        """Store those statements of a GOSSIP message that are new, and send them to all neighbours but `source`.
 
-        Send them to all neighbours but `source`. Return their keys, a list of (kind, node). Violation is raised for a
-        message that is malformed.
+        Return their keys, a list of (kind, node). Violation is raised for a message that is malformed.
         """
         entries = message.get("entries")
         if not isinstance(entries, list):
@@ -47,43 +46,40 @@ class GossipStore:
         return news
 
     def _keep(self, entry: GossipEntry) -> bool:
-        """Store a statement if its stamp is larger than that of the stored one; return whether it was stored."""
+        """Store a statement if it is newer, with a larger stamp, than the stored one; return whether it was stored."""
         return self._flood.keep((entry.kind, entry.node), entry.stamp, entry)
 
     def number(self, kind: str, node: int) -> int | None:
-        """Return the number in the stored statement of a kind about a node.
-
-        None without a statement or without a number in it.
-        """
+        """Return the number in the stored statement of this kind about node `node`; None if there is none."""
         found = self._flood.entries.get((kind, node))
         return None if found is None else found[1].number
 
     def knows(self, kind: str, node: int) -> bool:
-        """Return whether a statement of this kind about a node is stored."""
+        """Return whether a statement of this kind about node `node` is stored."""
         return (kind, node) in self._flood.entries
 
     def why(self, node: int) -> str:
-        """Return the reason for which a node is refused, as text; empty if no statement says that it is."""
+        """Return why node `node` is refused, as text; "" if no stored statement says that it is."""
         found = self._flood.entries.get((REFUSED, node))
         return "" if found is None else found[1].why
 
     def stamp(self, kind: str, node: int) -> int:
-        """Return the stamp, a counter, of the stored statement of a kind about a node; -1 if there is none."""
+        """Return the stamp, a counter, of the stored statement of this kind about node `node`; -1 if there is none."""
         return self._flood.stamp((kind, node))
 
     def compared(self) -> dict[int, dict[int, bool]]:
-        """Return node k -> {neighbour l: whether k found the targets of l equal to its own}.
+        """Return {node: {neighbour: whether the node found the neighbour's targets equal to its own}}.
 
-        L that k has not compared are missing.
+        Neighbours that a node has not compared are missing.
         """
         return {node: entry.compared for node, entry in self._of(COMPARED).items()}
 
     def offers(self) -> dict[int, DataOffer]:
-        """Return node -> what its site tells of its table, for the nodes whose offer has come."""
+        """Return {node: what its site tells of its table} of the nodes whose offer has come."""
         return {node: entry.offer for node, entry in self._of(OFFER).items() if entry.offer is not None}
 
     def refused(self) -> dict[int, str]:
-        """Return node -> why it cannot take part.
+        """Return {node: why it cannot take part}.
 
         A node that has said that its table fits is left out, whatever others said.
         """
@@ -91,7 +87,7 @@ class GossipStore:
         return {node: entry.why for node, entry in self._of(REFUSED).items() if node not in known}
 
     def _of(self, kind: str) -> dict[int, GossipEntry]:
-        """Return node -> stored statement of this kind, with nodes ascending."""
+        """Return {node: stored statement} of one kind, with nodes ascending."""
         found = {node: entry for (one, node), (_, entry) in self._flood.entries.items() if one == kind}
         return dict(sorted(found.items()))
 
@@ -101,5 +97,5 @@ class GossipStore:
 
 
 def _message(entries: list[GossipEntry]) -> dict[str, object]:
-    """Return the JSON object of a GOSSIP message with these entries."""
+    """Return the content of a GOSSIP message with these entries, a JSON object."""
     return {"entries": [entry.to_json() for entry in entries]}

@@ -31,7 +31,7 @@ SAY_EVERY = 10.0  # [s] between two lines on who is waited for
 
 @dataclass(frozen=True)
 class Waiting:
-    """Names of the members that a node waits for, since when and until when."""
+    """Names of the members that a node waits for at present, since when and until when."""
 
     names: tuple[str, ...]
     since: float  # [s] since 1970
@@ -64,13 +64,13 @@ class Neighbourhood:
         self._said = 0.0  # [s] since 1970: time of the last line on who is waited for
 
     def name(self, node: int) -> str:
-        """Return the name of the member with this number."""
+        """Return the name of the member with the number `node`."""
         return self.site.federation.members[node].name
 
     def compare_targets(self, table: DataTable) -> None:
-        """Compare the targets and weights of this site's table with those of every neighbour whose link comes up.
+        """From now on compare this site's targets and weights with those of each neighbour whose link comes up.
 
-        To be called before links are started.
+        `table` is this site's. It must be called before the links are started.
         """
         site = self.site
         self.targets = TargetsComparison(
@@ -81,13 +81,14 @@ class Neighbourhood:
         )
 
     def differs(self, peer: int) -> bool:
-        """Return whether the neighbour was found, split by features, to hold other targets or weights."""
+        """Return whether neighbour `peer` was found to hold other targets or weights, split by features."""
         return self.targets is not None and not self.targets.same.get(peer, True)
 
     def wait_for(self, nodes: Sequence[int], since: float, until: float | None) -> None:
-        """Set `waiting` to these nodes, and log a line on it every SAY_EVERY seconds; an empty list sets None.
+        """Set `waiting` to the members with these numbers, and log a line on them every SAY_EVERY seconds.
 
-        `since` and `until` are in seconds since 1970; `until` is None where there is no limit.
+        An empty list sets it to None. `since` and `until` are in seconds since 1970; `until` is None where there is no
+        limit.
         """
         now = time.time()
         names = tuple(self.name(node) for node in nodes)
@@ -101,7 +102,10 @@ class Neighbourhood:
             )
 
     def link_trouble(self, node: int) -> str:
-        """Return why the link to a neighbour is down, in parentheses; empty if it is up, or the node no neighbour."""
+        """Return why the link to neighbour `node` is down, in parentheses.
+
+        "" if it is up, or the node is no neighbour.
+        """
         link = self.links.links.get(node)
         return "" if link is None or link.up else f" ({link.why})"
 
@@ -110,10 +114,10 @@ class Neighbourhood:
         return self.links.inbox.get(POLL)
 
     def receive(self, message: Message, act: Callable[[int, Kind, bytes | bytearray], None]) -> list[Key]:
-        """Act on a neighbour's message, or on its link's coming up or down.
+        """Act on a neighbour's message, or on its link's coming up or down; return the keys (kind, node) of new gossip.
 
-        Return the keys (kind, node) of gossip that was new. HANDOVER, BYE and TOTALS are left to `act(peer, kind,
-        content)`. A neighbour whose message is not allowed loses its stream.
+        HANDOVER, BYE and TOTALS are left to `act(peer, kind, content)`. A neighbour whose message is not allowed loses
+        its stream.
         """
         peer, kind, content = message.peer, message.kind, message.content
         if kind is None:
@@ -144,7 +148,7 @@ class Neighbourhood:
         return []
 
     def _compare(self, peer: int, content: bytes | bytearray) -> None:
-        """Take in a message of the comparison of targets; if it gave a new result, publish all results of this site."""
+        """Take in a message of neighbour `peer` in the comparison of targets; tell all members a result that is new."""
         if self.targets is not None and self.targets.receive(peer, content):
             me, gossip = self.site.me, self.gossip
             stamp = max(gossip.stamp(COMPARED, me) + 1, int(time.time() * 1000))  # above that of a lost disk

@@ -25,7 +25,7 @@ from glmesh.federation.wire import (
 
 
 class Participant:
-    """A node that takes part in rounds of gossip: the messages that it sends to neighbours beside MAIL, and acts on."""
+    """A node that takes part in rounds of gossip: the messages beside its vectors that it sends, and acts on."""
 
     def __init__(self, neighbourhood: Neighbourhood, trainer: Trainer, store: Store, *, patient: bool = False) -> None:
         self.neighbourhood, self.trainer, self._store = neighbourhood, trainer, store
@@ -51,7 +51,7 @@ class Participant:
     # messages
 
     def receive(self, message: Message) -> None:
-        """Act on a message that is not MAIL, or on a link that came up or went down."""
+        """Act on a message that has no vectors of an exchange, or on a link that came up or went down."""
         peer, barrier = message.peer, self.exchange.barrier
         for key in self.neighbourhood.receive(message, self._act):
             self._learned(key)
@@ -64,7 +64,7 @@ class Participant:
             barrier.ready(peer, self.neighbourhood.ready[peer])
 
     def _act(self, peer: int, kind: Kind, content: bytes | bytearray) -> None:
-        """Act on a HANDOVER, by storing the neighbour's share, or on a BYE, by waiting for the neighbour no more."""
+        """Act on a HANDOVER, by storing the share of neighbour `peer`, or on a BYE, by waiting for it no more."""
         if kind is Kind.BYE:
             self.exchange.barrier.ended(peer)
         elif not self.federation.hands_over:
@@ -73,9 +73,9 @@ class Participant:
             _, self.trainer.handovers[peer] = unpack_vector(content, self.trainer.block.d)
 
     def _learned(self, key: Key) -> None:
-        """Act on new gossip with this (kind, node): drop the share of a node with another successor.
+        """Act on new gossip with the key (kind, node): a changed successor of the node, or a changed membership.
 
-        Mark a changed membership.
+        A share of the node that is kept here is dropped if the node has another successor now.
         """
         kind, node = key
         if kind == SUCCESSOR and self.neighbourhood.gossip.number(SUCCESSOR, node) != self._me:
@@ -83,7 +83,7 @@ class Participant:
         self._membership_changed |= kind == MEMBERSHIP
 
     def _say_ready(self, peer: int) -> None:
-        """Send READY to a neighbour: this node takes part, with the number of the exchange that it is in."""
+        """Send READY to neighbour `peer`: this node takes part, with the number of the exchange that it is in."""
         ready = Ready(self.trainer.gossip.clock)
         self.neighbourhood.links.send(peer, Kind.READY, pack_json(ready.to_json()))
 
@@ -95,9 +95,10 @@ class Participant:
     # statements that all members pass on
 
     def learn_membership(self) -> None:
-        """Take over each member's membership counter from the gossip store; join again if others gave this node up.
+        """Take over each member's membership counter from gossip; join again if others gave this node up.
 
-        Mail carries the counters too, but no mail crosses the links to members that were given up.
+        An odd counter is a member's. Vectors carry the counters too, but none cross the links to members that were
+        given up.
         """
         trainer, gossip, self._membership_changed = self.trainer, self.neighbourhood.gossip, False
         for node in range(len(self.federation.members)):
@@ -113,18 +114,18 @@ class Participant:
             self.learn_membership()
 
     def _say_membership(self, node: int) -> None:
-        """Publish the membership counter of a node to all members, by gossip."""
+        """Tell all members, by gossip, the membership counter of node `node` as this node knows it."""
         counter = int(self.trainer.view.counts[node])
         self.neighbourhood.gossip.publish(GossipEntry(MEMBERSHIP, node, counter, counter))
 
     def _say(self, kind: str, value: int, before: int | None) -> None:
-        """Publish `value` as a statement of this kind about this node by gossip, unless it equals `before`."""
+        """Tell all members, by gossip, the number `value` of this kind about this node, unless it equals `before`."""
         gossip = self.neighbourhood.gossip
         if value != before:
             gossip.publish(GossipEntry(kind, self._me, gossip.stamp(kind, self._me) + 1, value))
 
     def proven_round(self, node: int) -> int:
-        """Return the round about which a node said that it holds a proof; -1: it holds none."""
+        """Return the round about which node `node` said that it holds a proof; -1: it holds none."""
         number = self.neighbourhood.gossip.number(DONE, node)
         return -1 if number is None else number
 
@@ -138,14 +139,14 @@ class Participant:
         return self.trainer.prove(max((self.proven_round(node) for node in members), default=-1))
 
     def say_done(self) -> None:
-        """Publish the round about which this node holds a proof, -1 if it holds none, unless that was said already."""
+        """Tell all members the round about which this node holds a proof, -1 if it holds none, if that is news."""
         proof = self.trainer.proof
         self._say(DONE, -1 if proof is None else proof.certificate.round, self.proven_round(self._me))
 
     # members that do not return
 
     def give_up_absent(self, now: float) -> None:
-        """Give up the neighbours that sent nothing for `gone_after` seconds until `now` [s], and tell all members."""
+        """Give up the neighbours that sent nothing for `gone_after` seconds before `now` [s], and tell all members."""
         trainer, network = self.trainer, self.federation.network
         for peer, timing in self.timing.items():
             counter = int(trainer.view.counts[peer])
@@ -161,7 +162,7 @@ class Participant:
                 self.save()
 
     def wait_for_absent(self, now: float) -> None:
-        """Record the members among the neighbours that sent nothing for SAY_EVERY seconds as waited for.
+        """Record as waited for the neighbours, members, that sent nothing for SAY_EVERY seconds.
 
         `now` is in seconds of a monotonic clock. They are waited for until `gone_after` is over; meanwhile there is no
         proof.
@@ -175,7 +176,7 @@ class Participant:
         self.neighbourhood.wait_for(list(heard), since, since + self.federation.network.gone_after)
 
     def save(self) -> None:
-        """Write a checkpoint, and send this node's share to its successor if the federation hands shares over."""
+        """Write a checkpoint; if the federation hands shares over, send this node's A_k x_k to its successor."""
         trainer, neighbourhood = self.trainer, self.neighbourhood
         self._store.save(trainer, neighbourhood.gossip)
         self.saved_round = trainer.state.round

@@ -13,7 +13,7 @@ from glmesh.federation.node.training import Ending, TrainingOutcome
 
 
 class Node:
-    """The process of one site: meeting, training and model. Other threads may read its attributes during `run`."""
+    """The process of one site: meeting, training and model; other threads may read its attributes during `run`."""
 
     def __init__(self, site: Site, log: logging.Logger) -> None:
         self._log, self._meeting = log, Meeting(site, log)

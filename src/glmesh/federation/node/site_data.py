@@ -27,7 +27,7 @@ _SCALES = 4096  # [columns] beyond which a site does not tell the scales of its 
 
 @dataclass(frozen=True, eq=False)
 class SiteData:
-    """The table of one site, checked without the other sites, and the offer that tells them of it."""
+    """The table of one site, checked without the other sites, and what the other sites are told of it."""
 
     site: Site
     table: DataTable  # as the file has it
@@ -57,20 +57,20 @@ class SiteData:
         return data
 
     def fitted(self, contract: Contract) -> Fitted:
-        """Return the table in the column order of a contract.
+        """Return the table with its columns in the order of a contract.
 
-        A sparse one without names gets the zero columns that it lacks.
+        A sparse table without names gets the zero columns that it lacks.
         """
         return fit(_widened(self.table, contract), contract)
 
     def node_data(self, fitted: Fitted) -> NodeData:
-        """Return this site's fitted table as the NodeData of the federation's problem."""
+        """Return the site's table, in the contract's order, as a node's data of the federation's problem."""
         spec = self.site.federation.problem.model()
         return NodeData(spec, fitted.table.X, fitted.y, fitted.table.weight, f" of {self.site.file.name}")
 
 
 def _widened(table: DataTable, contract: Contract) -> DataTable:
-    """Return the table with zero columns at its end up to the contract's width, if it is sparse and has no names."""
+    """Return the table with zero columns added to the contract's width, if it is sparse and has no names."""
     width = len(contract.columns)
     if table.names is not None or isinstance(table.X, np.ndarray) or table.X.shape[1] >= width:
         return table
@@ -80,7 +80,7 @@ def _widened(table: DataTable, contract: Contract) -> DataTable:
 
 
 def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
-    """Return the summary of all sites' data that a problem between sites needs, from this site's data and the labels.
+    """Return what a problem between sites must know of all sites' data, from this site's data and the labels.
 
     The contract gives the number of features (split by samples), the number of rows (by features) and the labels of a
     classification. The range of other targets and the weights are those of this site: split by features they are
@@ -95,7 +95,7 @@ def summary_of(data: NodeData, labels: tuple[str | float, ...]) -> DataSummary:
 
 
 def read_site_table(site: Site) -> DataTable:
-    """Read the data file of a site; the columns of target, row names and weights are those of node file or contract."""
+    """Read the data file of a site; the node file or the contract name its columns of target, row names and weights."""
     file, contract = site.file, site.federation.data or Contract("")
     named = is_table(site.data)
     wanted = _columns_of(site, contract) if named else {"target": "", "ids": file.ids, "weight": ""}
@@ -119,9 +119,9 @@ def read_site_table(site: Site) -> DataTable:
 
 
 def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
-    """Return "target", "ids" and "weight" -> name of that column in node file or contract.
+    """Return the names of three columns, {"target": ..., "ids": ..., "weight": ...}, from node file or contract.
 
-    "" where neither names one.
+    A name is "" where neither says it.
     """
     file = site.file
     return {
@@ -132,9 +132,10 @@ def _columns_of(site: Site, contract: Contract) -> dict[str, str]:
 
 
 def _refuse_lacking(names: tuple[str, ...], wanted: dict[str, str], where: str, error: InvalidInput) -> None:
-    """Raise Mismatch, from `error`, if a file with these names lacks a column of `wanted` (what it is for -> its name).
+    """Raise Mismatch if a file with the column names `names` lacks a column that is wanted.
 
-    A file without names is left to the caller.
+    `wanted` is {what it is for: its name}, `where` the file for the message, `error` the cause. A file without names is
+    left to the caller.
     """
     for key, name in wanted.items():
         if names and name and name not in names:
@@ -145,7 +146,7 @@ def _refuse_lacking(names: tuple[str, ...], wanted: dict[str, str], where: str, 
 
 
 def own_contract(table: DataTable, site: Site) -> Contract:
-    """Return the contract of the federation file or, without one, the contract that a site's own table keeps."""
+    """Return the contract in the federation file or, if it has none, the one that the site's own table keeps."""
     part, contract = site.federation.problem, site.federation.data
     if contract is not None:
         labels = table.labels if part.model().loss.classifies else ()
@@ -155,9 +156,9 @@ def own_contract(table: DataTable, site: Site) -> Contract:
 
 
 def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
-    """Return the DataOffer that tells all sites of a table that keeps the contract `own`.
+    """Return what a site tells all others of its table, which keeps the contract `own`.
 
-    `weight` names its weight column.
+    `weight` is the name of its column of sample weights, "" for none.
     """
     federation, table = site.federation, fitted.table
     contract = federation.data or Contract("")
@@ -189,9 +190,9 @@ def _offer(fitted: Fitted, own: Contract, weight: str, site: Site) -> DataOffer:
 
 
 def _said_base(table: DataTable, said: bool) -> str:
-    """Return the index base for an offer: "0" or "1" of svmlight text, PRESUMED if nobody said 1.
+    """Return the index of the first column, as an offer says it: "0" or "1" of svmlight text, "" of other files.
 
-    "" for other files.
+    PRESUMED stands for a 1 that nobody said: `said` is whether the node file or the contract does.
     """
     if table.index_base is None:
         return ""
@@ -212,7 +213,10 @@ def row_digest(ids: list[str], federation: Federation) -> str:
 
 
 def row_hash(ids: list[str], federation: Federation) -> hashlib.blake2b:
-    """Return the BLAKE2b object that has taken in these names, keyed by `digest_key`; its digest is `row_digest`."""
+    """Return a BLAKE2b object, keyed by `digest_key`, that has taken in these names of rows, in their order.
+
+    Its digest is what `row_digest` returns.
+    """
     state = hashlib.blake2b(key=digest_key(federation), digest_size=16)
     for name in ids:
         add_name(state, name)
@@ -220,14 +224,14 @@ def row_hash(ids: list[str], federation: Federation) -> hashlib.blake2b:
 
 
 def add_name(state: hashlib.blake2b, name: str) -> hashlib.blake2b:
-    """Take the length and the bytes of a row's name into a BLAKE2b object, in place, and return that object."""
+    """Feed the length and the bytes of a row's name to a BLAKE2b object, in place; return that object."""
     content = name.encode()
     state.update(len(content).to_bytes(8, "little") + content)
     return state
 
 
 def scales(X: SampleMatrix) -> list[int | None]:
-    """Return a list of k with 2^(k-1) <= max |x| < 2^k for each column of X; None for a column of zeros."""
+    """Return, for each column of X, the whole number k with 2^(k-1) <= max abs(x) < 2^k; None for a column of zeros."""
     if not X.shape[0]:
         return [None] * X.shape[1]
     largest = abs(X).max(axis=0)

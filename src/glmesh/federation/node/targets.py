@@ -37,7 +37,7 @@ GUESSES = 16
 
 @dataclass(frozen=True)
 class TargetsMessage(JsonRecord):
-    """Message of a comparison of targets: the sender's point a P and, in the answer to a point, a digest of a b P."""
+    """Message of a comparison of targets: the sender's point a P and, in an answer, a proof that it knows a b P."""
 
     point: str  # a P in hexadecimal
     to: str = ""  # the receiver's point that `proof` answers; empty in the first message
@@ -52,7 +52,10 @@ class TargetsMessage(JsonRecord):
 
 
 class TargetsComparison:
-    """One site's comparison of its targets and sample weights with those of each neighbour; `same` has the results."""
+    """One site's comparison of its targets and sample weights with those of each neighbour.
+
+    `same` has the results, {neighbour: whether they are equal}.
+    """
 
     def __init__(self, table: DataTable, federation: Federation, me: int, send: Callable[[int, TargetsMessage], None]):
         self._base = curve_point(_secret(table, federation))
@@ -63,15 +66,16 @@ class TargetsComparison:
         self.same: dict[int, bool] = {}  # neighbour -> whether its targets and weights are those of this site
 
     def greet(self, peer: int) -> None:
-        """Begin a comparison with a neighbour whose link has come up, and forget the result of the last one."""
+        """Begin a comparison with neighbour `peer`, whose link has come up, and forget the result of the last one."""
         self.same.pop(peer, None)
         self._keys[peer] = X25519PrivateKey.generate()
         self._send(peer, TargetsMessage(self._point(peer)))
 
     def receive(self, peer: int, content: bytes | bytearray) -> bool:
-        """Answer a neighbour's point, or judge its proof; return whether `same` has changed for the neighbour.
+        """Answer the point that neighbour `peer` sent, or judge its proof.
 
-        Violation is raised for a message that cannot be, and for a neighbour that has asked too often.
+        Return whether its entry in `same` has changed. Violation is raised for a message that cannot be, and for a
+        neighbour that has asked too often.
         """
         told = TargetsMessage.from_json(unpack_json(content))
         if peer not in self._keys:
@@ -92,11 +96,17 @@ class TargetsComparison:
         return news
 
     def _point(self, peer: int) -> str:
-        """Return this site's point a P for a neighbour as 64 hexadecimal digits: P of the targets, a of the link."""
+        """Return the point a P to send to neighbour `peer`, as 64 hexadecimal digits.
+
+        P is made of this site's targets, a is a random number of the link.
+        """
         return multiplied(self._keys[peer], self._base).hex()
 
     def _proof(self, peer: int, prover: int, theirs: str) -> str:
-        """Return the digest, 64 hexadecimal digits, by which node `prover` shows that it knows the common point."""
+        """Return the digest, 64 hexadecimal digits, by which node `prover` shows that it knows the common point a b P.
+
+        `theirs` is the point that neighbour `peer` sent.
+        """
         common = multiplied(self._keys[peer], bytes.fromhex(theirs))
         own, points = self._point(peer), [theirs, theirs]
         points[0 if prover == self._me else 1] = own
@@ -107,7 +117,7 @@ class TargetsComparison:
 
 
 def multiplied(key: X25519PrivateKey, point: bytes) -> bytes:
-    """Return `key` times a point of Curve25519, 32 bytes; raise Violation for a point of small order."""
+    """Return `key`, a number, times a point of Curve25519, as 32 bytes; raise Violation for a point of small order."""
     try:
         return key.exchange(X25519PublicKey.from_public_bytes(point))
     except ValueError:

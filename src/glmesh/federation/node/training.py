@@ -94,7 +94,7 @@ class Training:
     def _start(self) -> None:
         """Wait until the neighbours that are not late are ready, or one has begun; then open the links of flow gossip.
 
-        A new node opens its links of flow gossip together with the others; one that comes later joins their exchange.
+        A node that comes later than others joins the exchange that they are in.
         """
         participant, trainer = self.participant, self._trainer
         participant.learn_membership()
@@ -111,7 +111,7 @@ class Training:
         self._neighbourhood.log.info("training", extra=about)
 
     def _await_neighbours(self, seconds: float) -> None:
-        """Take messages until all neighbours that are not late are ready, some have begun, or `seconds` are over."""
+        """Take in messages until all neighbours that are not late are ready, one has begun, or `seconds` are over."""
         barrier, members = self.participant.exchange.barrier, self.participant.federation.members
         needed = {peer for peer in self.participant.timing if barrier.patient or not members[peer].late}
         began, end = time.time(), time.monotonic() + seconds
@@ -147,7 +147,7 @@ class Training:
         return TrainingOutcome.STOPPED
 
     def _after_round(self, now: float) -> bool:
-        """Keep and publish a new proof, save, give up absent members; return whether `record` is to be called now.
+        """Keep and tell a new proof, save, give up absent members; return whether `record` is to be called now.
 
         `now` is in seconds of a monotonic clock.
         """
@@ -186,7 +186,7 @@ class Training:
         return TrainingOutcome.ALONE if left_behind or now > self._linked + _CONFIRM else None
 
     def _part(self) -> None:
-        """Send the last gossip and BYE to all neighbours, and wait at most _LINGER seconds for theirs."""
+        """Send the last gossip and BYE to all neighbours, and wait up to _LINGER seconds for their BYE."""
         links, stop, timing = self._neighbourhood.links, self._neighbourhood.stop, self.participant.timing
         links.send_to_all(Kind.GOSSIP, pack_json(self._neighbourhood.gossip.to_json()))
         links.send_to_all(Kind.BYE, pack_json({}))

@@ -15,9 +15,9 @@ from glmesh.types import Unsigned
 
 
 class Refusal(GlmeshError):
-    """Raised by a program that will not contribute.
+    """Raised by the program of a fit that will not contribute to a total.
 
-    `public` is what other members may read, the message is for its user.
+    `public` is what other members may read, the message is for the user of this site.
     """
 
     def __init__(self, message: str, *, public: str = "") -> None:
@@ -26,12 +26,12 @@ class Refusal(GlmeshError):
 
 
 class Unequal(Refusal):
-    """Raised where another member's request differs from this member's own by more than rounding."""
+    """Raised where another member's request for a total differs from this member's own by more than rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class WantedTotal:
-    """Request of a program for its next total, with this member's contribution; the program is then sent the sum."""
+    """What a program yields: its request for the next total, with this member's contribution; it is sent the sum."""
 
     request: bytes  # equal at all members
     content: Unsigned  # (numbers,) this member's contribution
@@ -52,7 +52,7 @@ Program = Callable[[Beginning], Generator[WantedTotal, Unsigned, bytes]]  # retu
 
 
 class Runner:
-    """Runs a member's program on the totals of its machine; begins it anew when the view goes on with another fit."""
+    """Runs a member's program on the totals of its machine; begins the program anew when another fit is taken up."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         self.machine, self._program = machine, program
@@ -65,9 +65,9 @@ class Runner:
         self._numbers = (0, 0)  # (number, attempt) of that total
 
     def advance(self, now: float) -> None:
-        """Send the program all totals that are held, and ask for the next one or vote for the model; `now` in [s].
+        """Send the program all totals that are there; then ask for the next one, or vote for the model that it returns.
 
-        A Refusal of the program is stored in `refusal` and told to all members.
+        `now` is the time in [s]. A Refusal of the program is stored in `refusal` and told to all members.
         """
         view, memory = self.machine.view, self.machine.memory
         if view is None or memory.held is None or self.machine.agreement.refused:
@@ -89,7 +89,7 @@ class Runner:
         return self._at
 
     def _begin(self) -> None:
-        """Start the program from its beginning, and run it up to its first request."""
+        """Start the program from its beginning, and run it up to its first request for a total."""
         view, held = self.machine.view, self.machine.memory.held
         assert view is not None
         assert held is not None
@@ -97,9 +97,9 @@ class Runner:
         self._wanted, self._at, self._numbers = next(self._running), 0, (1, 1)
 
     def _run(self, now: float) -> None:
-        """Send the totals that are held to the program, one after another.
+        """Send the program the totals that it has not had, one after another; then ask the machine for the next one.
 
-        Then ask the machine for the next, at `now` [s].
+        `now` is the time in [s].
         """
         entries = self.machine.entries
         while self._wanted is not None and self._at < len(entries):
@@ -113,7 +113,7 @@ class Runner:
             self.machine.ask(self._question(self._numbers[1]), now)
 
     def _question(self, attempt: int) -> Question:
-        """Return the present request of the program as a Question to the machine, with this number of the attempt."""
+        """Return the program's present request as a Question to the machine; `attempt` is its number, from 1."""
         asked = self._wanted
         assert asked is not None
         return Question(asked.request, asked.content, self._fit, self._at, self._numbers[0], attempt, asked.marks)
@@ -135,7 +135,10 @@ class Runner:
         self._numbers = (number, attempt + 1) if self._wanted.again else (number + 1, 1)
 
     def _take(self, conflict: Conflict) -> None:
-        """Repeat the program with the request of the member with the lowest id in place of its own; ask for that."""
+        """Repeat the program with the request of the member with the lowest id in place of its own.
+
+        `conflict` has that request, for which the machine is then asked.
+        """
         self._requests[self._at] = conflict.request
         place = self._at
         self._begin()

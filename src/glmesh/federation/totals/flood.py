@@ -20,7 +20,7 @@ MOST_ATTEMPTS = 64  # of one total; each misfit makes units 2^20 larger, so that
 
 @dataclass(frozen=True)
 class Contribution:
-    """One member's contribution to a total, masked and signed."""
+    """One member's contribution to a total, masked and signed, as it is passed from neighbour to neighbour."""
 
     view: str  # digest
     number: int
@@ -31,16 +31,16 @@ class Contribution:
     signature: bytes
 
     def name(self, federation: str, keys: str) -> bytes:
-        """Return the name, 32 bytes, of the total that the contribution is to.
+        """Return the name, 32 bytes, of the total that this is a contribution to.
 
-        `keys` is the digest of the view's mask keys.
+        `federation` is the digest of the federation file, `keys` that of the mask keys of the members.
         """
         return TotalName(federation, self.number, self.attempt, self.view, keys, self.request).digest
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A request to a neighbour for contributions to one total, by these authors, that have not come."""
+    """A request to a neighbour for contributions to one total that have not come, by their authors."""
 
     view: str
     number: int
@@ -49,17 +49,26 @@ class Ask:
     wanted: tuple[int, ...]  # authors
 
     def name(self, federation: str, keys: str) -> bytes:
-        """Return the name, 32 bytes, of the total that is asked about; `keys` is the digest of the view's mask keys."""
+        """Return the name, 32 bytes, of the total whose contributions are asked for.
+
+        `federation` is the digest of the federation file, `keys` that of the mask keys of the members.
+        """
         return TotalName(federation, self.number, self.attempt, self.view, keys, self.request).digest
 
 
 def signed_contribution(name: bytes, author: int, body: bytes) -> bytes:
-    """Return the 32 bytes that the author of a contribution signs: a digest of the total's name, author and body."""
+    """Return the 32 bytes that the author of a contribution signs: a digest of the total's name, author and body.
+
+    `author` is the member's id, `body` the masked numbers as bytes.
+    """
     return digest("glmesh/contribution/1", name, author, body)
 
 
 class ContributionFlood:
-    """One member's store of contributions by name of the total, and which of them each neighbour has; no I/O."""
+    """One member's store of contributions by name of the total, and of which neighbour has which; it does no I/O.
+
+    A total's name is 32 bytes, members are numbers.
+    """
 
     def __init__(self, me: int, neighbours: Sequence[Sequence[int]]) -> None:
         self._me, self._neighbours = me, neighbours
@@ -68,22 +77,23 @@ class ContributionFlood:
         self._queue: dict[int, list[Contribution]] = {}  # parts to be sent, by neighbour
 
     def clear(self) -> None:
-        """Drop all contributions and queues; to be called when the view is over."""
+        """Drop all contributions and queues; to be called when other members make the next totals."""
         self._parts, self._known, self._queue = {}, {}, {}
 
     def has(self, name: bytes, author: int) -> bool:
-        """Return whether the contribution of member `author` to the total `name` is stored."""
+        """Return whether the contribution of member `author` to the total with this name is stored."""
         return author in self._parts.get(name, {})
 
     def takes(self, part: Contribution) -> bool:
-        """Return whether no contribution of this author for the same number and attempt is stored yet."""
+        """Return whether a contribution may be stored: none of its author for the same total and attempt is there."""
         held = (one.get(part.author) for one in self._parts.values())
         return not any(one and (one.number, one.attempt) == (part.number, part.attempt) for one in held)
 
     def keep(self, name: bytes, part: Contribution, receivers: Collection[int], source: int | None) -> None:
         """Store a contribution to the total `name`, and queue it for those of `receivers` that may lack it.
 
-        `receivers` are the neighbours in the view; `source` is the neighbour that sent it, None for this member's own.
+        `receivers` are the neighbours that make totals with this member; `source` is the neighbour that sent it, None
+        for this member's own.
         """
         self._parts.setdefault(name, {})[part.author] = part
         while len(self._parts) > KEPT:
@@ -99,9 +109,9 @@ class ContributionFlood:
                 self._send(name, peer, part)
 
     def asked(self, name: bytes, peer: int, wanted: Collection[int], members: Collection[int]) -> None:
-        """Queue for a neighbour the stored contributions to the total `name` by the authors `wanted`.
+        """Queue for neighbour `peer` the stored contributions to the total `name` by the authors `wanted`.
 
-        The neighbour is taken to have those of all other `members` of the view.
+        The neighbour is taken to have those of all other `members`.
         """
         known = self._has(name, peer)
         known.clear()
@@ -111,7 +121,7 @@ class ContributionFlood:
                 self._send(name, peer, self._parts[name][author])
 
     def missing(self, name: bytes, members: Collection[int]) -> list[int]:
-        """Return the ids of the members whose contribution to the total `name` is not stored, ascending."""
+        """Return the ids of those `members` whose contribution to the total `name` is not stored, ascending."""
         held = self._parts.get(name, {})
         return [one for one in sorted(members) if one not in held]
 
@@ -123,15 +133,17 @@ class ContributionFlood:
         return out
 
     def collect(self) -> Mapping[int, list[Contribution]]:
-        """Return neighbour -> contributions to be sent to it, and empty the queue."""
+        """Return {neighbour: contributions to be sent to it}, and empty the queues."""
         out, self._queue = self._queue, {}
         return out
 
     def _send(self, name: bytes, peer: int, part: Contribution) -> None:
+        """Queue a contribution to the total `name` for neighbour `peer`, and note that the neighbour has it."""
         self._has(name, peer).add(part.author)
         queue = self._queue.setdefault(peer, [])
         if part not in queue:
             queue.append(part)
 
     def _has(self, name: bytes, peer: int) -> set[int]:
+        """Return the set of authors whose contribution to the total `name` neighbour `peer` has; it may be added to."""
         return self._known.setdefault(name, {}).setdefault(peer, set())

@@ -25,7 +25,10 @@ LOWEST = -128  # exponent of the first edge
 
 
 def key_statement(federation: str, name: str, start: int, public: bytes) -> bytes:
-    """Return the 32 bytes that a member signs with its certificate's key, to vouch for its mask key `public`."""
+    """Return the 32 bytes that a member signs with its certificate's key, to vouch for its public mask key.
+
+    `federation` is the digest of the federation file, `name` the member's, `start` that of its process [ms since 1970].
+    """
     return digest("glmesh/mask-key/1", federation, name, start, public)
 
 
@@ -41,7 +44,7 @@ class MaskKey:
     def mask(self, me: int, publics: Mapping[int, bytes], name: bytes, length: int) -> Unsigned:
         """Return the mask that member `me` adds to its contribution to the total `name`, uint64 of shape (length,).
 
-        `publics` are the mask keys of all members of the view; over all of them masks add up to zero.
+        `publics` are the public mask keys of all members that contribute, {id: key}; their masks add up to zero.
         """
         out = np.zeros(length, dtype=np.uint64)
         for member, public in publics.items():
@@ -54,7 +57,10 @@ class MaskKey:
         return out
 
     def words(self, name: bytes, length: int) -> Unsigned:
-        """Return random words that are not zero, uint64 of shape (length,), made of the total's name and the secret."""
+        """Return random words that are not zero, uint64 of shape (length,), made of the total's name and the secret.
+
+        `name` are the 32 bytes that name the total.
+        """
         return np.maximum(_stream(_derived(self._secret, name, b"glmesh/words/1"), length), np.uint64(1))
 
     def _secret_with(self, public: bytes) -> bytes:
@@ -65,6 +71,7 @@ class MaskKey:
 
 
 def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    """Return 32 bytes of HKDF-SHA256: a key that is derived from `secret`, for the purpose `info`."""
     return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(secret)
 
 
@@ -75,17 +82,17 @@ def _stream(key: bytes, length: int) -> Unsigned:
 
 
 def edges_below(exponents: Indices) -> Unsigned:
-    """Return marks of n exponents, uint64 of shape (EDGES n,): for each exponent 1 at the edges up to it, then 0.
+    """Return 256 marks for each of n binary exponents, uint64 of shape (256 n,): 1 up to the exponent, then 0.
 
-    The edges are the powers of two from 2^LOWEST on. The exponent e of a number x, abs(x) < 2^e, marks those up to 2^e;
-    exponents beyond the edges are cut. NOTHING, the exponent of zero, marks none.
+    A mark stands for an edge, a power of two from 2^LOWEST on. The exponent e of a number x, abs(x) < 2^e, marks the
+    edges up to 2^e; exponents beyond the edges are cut. NOTHING, the exponent of zero, marks none.
     """
     marked = np.clip(exponents - LOWEST, 0, EDGES - 1)[:, None] >= np.arange(EDGES)
     return (marked & (exponents > NOTHING)[:, None]).astype(np.uint64).ravel()
 
 
 def largest_edges(total: Unsigned) -> Indices:
-    """Return the largest exponent of all members for each of n numbers, shape (n,); NOTHING where nobody marked any.
+    """Return the largest binary exponent of all members for each of n numbers, shape (n,); NOTHING if nobody has any.
 
     `total`, shape (EDGES n,), is the sum over all members of random words at the edges that `edges_below` marks.
     """

@@ -13,7 +13,10 @@ from glmesh.types import Unsigned
 
 @dataclass(frozen=True)
 class FederationInfo:
-    """Constants of a federation that the state machine is given before it starts; but for `me` equal at all members."""
+    """Constants of a federation that the state machine of totals is given at its start.
+
+    All but `me` are the same for all.
+    """
 
     federation: str  # digest of the federation file
     names: tuple[str, ...]  # of all members; a member's id is its place
@@ -27,12 +30,15 @@ class FederationInfo:
 
     @cached_property
     def present(self) -> float:
-        """Return the seconds without a sign of life after which a member is silent, so in no new view: 4 heartbeats."""
+        """Return the seconds without a sign of life after which a member counts as silent: 4 * `beat`.
+
+        A silent member is in no new view.
+        """
         return 4.0 * self.heartbeat
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """Return the ids of the members that count in majorities before the first view: all that are not late."""
+        """Return the ids of the members of which majorities are counted at first: all that are not late."""
         return tuple(one for one in range(len(self.names)) if one not in self.late)
 
 
@@ -46,7 +52,7 @@ class KeptTotal:
 
 @dataclass
 class MemberMemory:
-    """State of a member that is kept on disk, so that promises, totals and votes survive its process.
+    """What a member keeps on disk, so that its promises, totals and votes survive its process.
 
     An old or lost memory can cost time, and no secret.
     """
@@ -61,18 +67,18 @@ class MemberMemory:
     model: bytes = b""  # that the vote is about
 
     def begin(self, held: Held) -> None:
-        """Take up the fit of `held`, without any of its totals."""
+        """Take up the fit that `held` names, without any of its totals."""
         self.held = Held(held.fit, held.set, held.start, held.born, 0, first_chain(held.fit))
         self.entries = []
 
     def append(self, entry: KeptTotal) -> None:
-        """Append the next total to the fit that is held, and update its count and chain digest."""
+        """Append the next total to the fit that is held, and update the number and the digest of its totals."""
         assert self.held is not None
         held, self.entries = self.held, [*self.entries, entry]
         self.held = Held(held.fit, held.set, held.start, held.born, held.count + 1, extended(held.chain, entry))
 
     def take(self, entries: list[KeptTotal], chain: str) -> bool:
-        """Append totals of another member if the digest of all totals is then `chain`.
+        """Append totals that another member sent, if the digest of all totals is then `chain`.
 
         Return whether they were appended.
         """
@@ -88,7 +94,10 @@ class MemberMemory:
 
 
 def extended(chain: str, entry: KeptTotal) -> str:
-    """Return the digest, 64 hexadecimal digits, of a chain of totals with the digest `chain` after one more total."""
+    """Return the digest, 64 hexadecimal digits, of all totals of a fit after one more.
+
+    `chain` is the digest before it, `entry` the total.
+    """
     value = entry.value.astype("<u8").tobytes()
     return next_chain(chain, request_digest(chain, entry.request, len(entry.value)), value)
 

@@ -23,11 +23,11 @@ _LISTS = ("statuses", "views", "parts", "asks", "entries", "want_content", "cont
 
 
 def pack(bundle: Bundle) -> bytes:
-    """Return a bundle as bytes that `unpack` reads: length of the head, head in JSON, then contributions and totals."""
+    """Return a bundle as bytes that `unpack` reads: length of the head, head in JSON, contributions and totals."""
     blobs: list[bytes] = []
 
     def blob(content: bytes) -> int:
-        """Append bytes to those that follow the head; return how many they are."""
+        """Append `content` to the bytes that follow the head; return its length."""
         blobs.append(content)
         return len(content)
 
@@ -53,7 +53,10 @@ def pack(bundle: Bundle) -> bytes:
 
 
 def unpack(content: bytes | bytearray, n_members: int) -> Bundle:
-    """Return the Bundle that `pack` made bytes of; raise Violation if malformed, or for a member >= n_members."""
+    """Return the Bundle that `pack` made these bytes of; raise Violation for other bytes.
+
+    Violation is raised for a member's number that is not below `n_members`, too.
+    """
     reader = Reader(content)
     (size,) = reader.unpack(_HEAD)
     try:
@@ -64,7 +67,7 @@ def unpack(content: bytes | bytearray, n_members: int) -> Bundle:
         raise Violation(f"a bundle's head: expected the lists {', '.join(_LISTS)}")
 
     def blob(length: object) -> bytes:
-        """Return the next `length` bytes behind the head."""
+        """Return the next `length` bytes behind the head; raise Violation if there are fewer."""
         return reader.take(_whole(length))
 
     try:
@@ -95,18 +98,21 @@ def unpack(content: bytes | bytearray, n_members: int) -> Bundle:
 
 
 def _whole(value: object) -> int:
+    """Return a value if it is a whole number in [0, 2^62); else raise Violation."""
     if type(value) is not int or not 0 <= value < 1 << 62:
         raise Violation(f"a bundle: expected a whole number, got {value!r:.80}")
     return value
 
 
 def _member(value: object, n_members: int) -> int:
+    """Return a value if it is a member's number, 0 ... n_members - 1; else raise Violation."""
     if _whole(value) >= n_members:
         raise Violation(f"a bundle: expected a member from 0 to {n_members - 1}, got {value!r:.80}")
     return _whole(value)
 
 
 def _text(value: object) -> str:
+    """Return a value if it is a text of at most 128 characters, as digests are; else raise Violation."""
     if type(value) is not str or len(value) > 128:
         raise Violation(f"a bundle: expected a digest, got {value!r:.80}")
     return value

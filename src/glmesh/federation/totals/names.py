@@ -21,7 +21,10 @@ def digest(*parts: Digested) -> bytes:
 
 
 def _content(part: Digested) -> bytes:
-    """Return an argument of `digest` as bytes: a text in UTF-8, a whole number as 16 bytes (signed, little-endian)."""
+    """Return an argument of `digest` as bytes: text in UTF-8, a whole number as 16 bytes (signed, little-endian).
+
+    Bytes are returned as they are.
+    """
     if isinstance(part, int):
         return part.to_bytes(16, "little", signed=True)
     return part.encode() if isinstance(part, str) else part
@@ -46,9 +49,9 @@ class TotalName:
 
 
 def request_digest(chain: str, content: bytes, length: int) -> str:
-    """Return the digest of a request, the bytes `content`, for `length` numbers, as 64 hexadecimal digits.
+    """Return the digest, 64 hexadecimal digits, of a request for a total of `length` numbers.
 
-    `chain` is the digest of all totals of the fit before it.
+    `content` are the bytes of the request, `chain` the digest of all totals of the fit before it.
     """
     return digest("glmesh/request/1", chain, content, length).hex()
 
@@ -62,5 +65,5 @@ def next_chain(chain: str, request: str, value: bytes) -> str:
 
 
 def first_chain(fit: str) -> str:
-    """Return the digest that stands for a fit of this name without any totals, as 64 hexadecimal digits."""
+    """Return the digest, 64 hexadecimal digits, of the totals of a fit before the first; `fit` is the fit's name."""
     return digest("glmesh/chain/1", fit).hex()

@@ -29,15 +29,18 @@ class CertificateKeys:
 
     @property
     def certificate(self) -> bytes:
-        """Return this member's certificate in DER."""
+        """Return this member's certificate as DER bytes."""
         return self._certificate
 
     def sign(self, content: bytes) -> bytes:
-        """Return this member's signature of some bytes: ECDSA with SHA-256."""
+        """Return this member's signature of `content`: ECDSA with SHA-256, as bytes."""
         return self._key.sign(content, ec.ECDSA(hashes.SHA256()))
 
     def learn(self, member: int, certificate: bytes) -> bool:
-        """Store the public key of a member's certificate (DER); return whether the certificate is the listed one."""
+        """Store the public key of a member's certificate, given in DER; return whether it is the listed certificate.
+
+        `member` is the member's number. A certificate with another fingerprint is not stored.
+        """
         if member in self._known:
             return True
         try:
@@ -52,7 +55,10 @@ class CertificateKeys:
         return True
 
     def verify(self, member: int, content: bytes, signature: bytes) -> bool:
-        """Return whether `signature` is the member's of these bytes; False if its certificate has not come."""
+        """Return whether `signature` is that of member number `member` for `content`.
+
+        It is False if the member's certificate has not come.
+        """
         if member not in self._known:
             return False
         try:

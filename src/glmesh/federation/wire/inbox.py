@@ -38,10 +38,7 @@ class Inbox:
             self._some.notify()
 
     def unread(self, peer: int) -> int:
-        """Return the bytes of neighbour `peer`'s messages that the node has not taken yet.
-
-        _OVERHEAD is added for each.
-        """
+        """Return the bytes of neighbour `peer`'s messages that the node has not taken yet, and _OVERHEAD for each."""
         return self._unread[peer]
 
     def get(self, seconds: float) -> Message | None:

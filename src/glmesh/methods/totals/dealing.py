@@ -17,7 +17,7 @@ Dealt = tuple[list[SampleMatrix], list[Vector], list[Vector]]  # X, y and sample
 
 
 def refuse_features(problem: Problem, name: str) -> None:
-    """Raise UnsuitablePair, which names the method, if nodes hold features apart from each other."""
+    """Raise UnsuitablePair if nodes hold features apart from each other; `name` is the method's, for the message."""
     if problem.spec.split == "features" and (not (problem.pooled and problem.holds_all)):
         raise UnsuitablePair(
             f"{name} needs nodes that hold rows, and here each holds features. Use Cola with another acceleration, or "
@@ -26,7 +26,7 @@ def refuse_features(problem: Problem, name: str) -> None:
 
 
 def deal(setup: Setup) -> Partition:
-    """Return the partition of the samples over the nodes; samples that nodes hold already stay with them."""
+    """Return which node is to hold which samples, as a Partition; samples that nodes hold already stay with them."""
     problem = setup.problem
     if isinstance(problem, Shard):
         return problem.dealt
@@ -39,10 +39,11 @@ def deal(setup: Setup) -> Partition:
 
 
 def rows_of(problem: Problem, partition: Partition, ids: Indices, summary: DataSummary | None) -> Dealt:
-    """Return the rows X_k, shape (m_k, p), targets and weights, shape (m_k,), of each of the nodes `ids`.
+    """Return (rows, targets, weights) of each of the nodes with ids `ids`, as three lists.
 
-    Targets of a classification are -1 and 1. `ids` are ascending without a gap; `summary` is what nodes have agreed on
-    where data is apart, None: the data is pooled.
+    For node k they have shapes (m_k, p), (m_k,) and (m_k,). Targets of a classification are -1 and 1. `ids` are
+    ascending without a gap; `summary` is what nodes have agreed on of data that they hold apart, None: the data is
+    pooled.
     """
     if summary is not None:
         parts = [problem.parts[int(k)] for k in ids]
@@ -61,7 +62,10 @@ def rows_of(problem: Problem, partition: Partition, ids: Indices, summary: DataS
 def targets_of(
     problem: Problem, partition: Partition, ids: Indices, summary: DataSummary | None
 ) -> tuple[list[Vector], list[Vector]]:
-    """Return the targets and weights, shape (m_k,), of each of the nodes `ids`, with the arguments of `rows_of`."""
+    """Return (targets, weights) of each of the nodes with ids `ids`, two lists of arrays of shape (m_k,).
+
+    The arguments are those of `rows_of`.
+    """
     if summary is not None:
         parts = [problem.parts[int(k)] for k in ids]
         return [part.targets(summary) for part in parts], [part.weight for part in parts]
@@ -72,7 +76,10 @@ def targets_of(
 
 
 def _held(problem: Problem, partition: Partition, ids: Indices) -> Indices:
-    """Return the numbers of the samples of the nodes `ids` among those that this process has of pooled data."""
+    """Return where the samples of the nodes `ids` are among those samples of pooled data that this process holds.
+
+    They are numbers of samples, node after node.
+    """
     starts = partition.starts[ids[0] : ids[-1] + 2]
     if isinstance(problem, Shard):
         return np.asarray(np.arange(starts[0], starts[-1]) - partition.starts[problem.first])
@@ -80,18 +87,21 @@ def _held(problem: Problem, partition: Partition, ids: Indices) -> Indices:
 
 
 def rows_of_part(part: NodeData, summary: DataSummary, node: int) -> tuple[SampleMatrix, Vector, Vector]:
-    """Return (rows (m_k, p), targets (m_k,), weights (m_k,)) of a node whose data is apart; `summary`: of all nodes."""
+    """Return (rows, targets, weights) of the node with id `node`, which holds its data apart from others.
+
+    Shapes are (m_k, p), (m_k,) and (m_k,). `summary` is what all nodes have agreed on.
+    """
     part.check(summary, node)
     return _by_rows(part.columns.widen(summary.width)), part.targets(summary), part.weight
 
 
 def plain(matrix: SampleMatrix) -> list[object]:
-    """Return a matrix as a list of its shape and arrays, of which a digest can be taken."""
+    """Return a matrix, dense or sparse, as a list of its shape and its arrays, for a digest to be taken of."""
     return [matrix.shape, matrix.indptr, matrix.indices, matrix.data] if sp.issparse(matrix) else [matrix]
 
 
 def _loads(data: NodeData) -> Indices:
-    """Return the number of nonzeros of each sample, shape (m,)."""
+    """Return the number of nonzeros of each of the m samples of `data`, shape (m,)."""
     columns = data.columns
     if data.spec.split == "samples":
         return columns.nonzeros
@@ -101,7 +111,7 @@ def _loads(data: NodeData) -> Indices:
 
 
 def _by_rows(columns: Columns) -> SampleMatrix:
-    """Return the transpose of a matrix stored by columns as rows, shape (n, d): contiguous or CSR, not copied."""
+    """Return the transpose of a (d, n) matrix stored by columns: shape (n, d), contiguous or CSR, not copied."""
     if columns.dense:
         return columns.data.reshape(columns.n, columns.d)
     parts = columns.data, columns.indices.view(np.int32), columns.indptr.view(np.int64)
@@ -109,6 +119,6 @@ def _by_rows(columns: Columns) -> SampleMatrix:
 
 
 def _transposed(columns: Columns) -> SampleMatrix:
-    """Return a matrix stored by columns as rows, shape (d, n): contiguous or CSR."""
+    """Return a (d, n) matrix stored by columns as one stored by rows, of the same shape: contiguous or CSR."""
     matrix = columns.to_scipy()
     return np.ascontiguousarray(matrix) if columns.dense else matrix.tocsr()

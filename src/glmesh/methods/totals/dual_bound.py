@@ -25,7 +25,10 @@ BISECTIONS = 50  # of the step to a better combination of two points, because 2^
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """Products of theta with k and with the d standardised columns, and magnitudes that rounding is relative to."""
+    """Products of a dual point theta (one entry per row) with k and with the d standardised columns Z.
+
+    The sizes are magnitudes that the rounding of these sums is relative to.
+    """
 
     k: float  # k'theta
     c: Vector  # (d,) Z'theta
@@ -36,16 +39,17 @@ class DualPoint:
         return DualPoint(self.k + other.k, self.c + other.c, self.k_size + other.k_size, self.c_size + other.c_size)
 
     def times(self, factor: float) -> DualPoint:
-        """Return the products of factor theta."""
+        """Return the products of factor * theta."""
         size = abs(factor)
         return DualPoint(factor * self.k, factor * self.c, size * self.k_size, size * self.c_size)
 
 
 def balanced(positive: DualPoint, negative: DualPoint, room: DualPoint) -> list[DualPoint]:
-    """Return points with sum theta = 0, made of the positive and the negative part of theta; none if one is zero.
+    """Return points with sum theta = 0, as an intercept asks for, made of the positive and the negative part of theta.
 
-    `room` is that of rho = min(hi - theta, theta - lo): theta - ratio rho is feasible for abs(ratio) <= 1. The second
-    point shrinks the heavier sign. What rounding leaves of sum theta could be corrected likewise; the sizes count that.
+    `room` has the products of rho = min(hi - theta, theta - lo), where lo and hi bound theta: theta - ratio rho is
+    feasible for abs(ratio) <= 1. The first point is such a one, if there is room; the second shrinks the heavier sign,
+    if both signs occur. What rounding leaves of sum theta could be corrected likewise; the sizes count that.
     """
     theta = positive + negative
     points = []
@@ -59,34 +63,43 @@ def balanced(positive: DualPoint, negative: DualPoint, room: DualPoint) -> list[
 
 
 def _corrected(point: DualPoint, by: DualPoint) -> DualPoint:
-    """Return the point with larger sizes: those of a correction of sum theta by a multiple of another point as well."""
+    """Return `point` with larger sizes, as if sum theta = 0 had been corrected by a multiple of the point `by`."""
     part = abs(point.c_size[-1] / by.c[-1])
     return DualPoint(point.k, point.c, point.k_size + part * abs(by.k), point.c_size + part * np.abs(by.c))
 
 
 @dataclass(frozen=True, eq=False)
 class StandardisedPenalty:
-    """Penalty l1 abs(w) + l2/2 w^2 of p standardised coefficients; constant columns have l2 = 1 and w = 0."""
+    """The penalty sum_j l1_j abs(w_j) + l2_j/2 w_j^2 of p standardised coefficients w.
+
+    A constant column has l2_j = 1, and its coefficient is 0.
+    """
 
     l1: Vector  # (p,)
     l2: Vector  # (p,)
 
     @property
     def free(self) -> Flags:
-        """Columns without a penalty, shape (p,)."""
+        """Return a mask of shape (p,), true for coefficients without a penalty."""
         return np.asarray((self.l2 == 0) & (self.l1 == 0))
 
     def value(self, w: Vector) -> float:
-        """Return the penalty of p standardised coefficients."""
+        """Return the penalty of p standardised coefficients w, a number."""
         return float(self.l1 @ np.abs(w) + 0.5 * self.l2 @ (w * w))
 
     def maximiser(self, c: Vector) -> Vector:
-        """Return the minimiser of c w + l1 abs(w) + l2/2 w^2 for each of p products c, shape (p,); 0 where l2 = 0."""
+        """Return the w_j that minimise c_j w_j + l1_j abs(w_j) + l2_j/2 w_j^2, shape (p,); 0 where l2_j = 0.
+
+        They attain the dual objective at a point with products c, shape (p,).
+        """
         beyond = np.sign(c) * np.maximum(np.abs(c) - self.l1, 0.0)
         return np.asarray(np.divide(-beyond, self.l2, out=np.zeros_like(c), where=self.l2 > 0))
 
     def shrunk(self, point: DualPoint) -> DualPoint:
-        """Return the point times the largest factor <= 1 for which abs(c_j) <= l1_j wherever l2_j = 0 < l1_j."""
+        """Return the point times the largest factor <= 1 that makes it feasible.
+
+        It is feasible if abs(c_j) <= l1_j wherever l2_j = 0 < l1_j, where c are its products with the columns.
+        """
         flat = np.flatnonzero((self.l2 == 0) & (self.l1 > 0))
         if not len(flat):
             return point
@@ -95,14 +108,17 @@ class StandardisedPenalty:
         return point if largest <= 1.0 else point.times(1.0 / largest)
 
     def lower_bound(self, point: DualPoint) -> float:
-        """Return D at a feasible point, less what rounding may have added; columns without a penalty do not count."""
+        """Return the dual objective D at a feasible point, a lower bound of the optimum.
+
+        What rounding may have added is subtracted. Coefficients without a penalty do not count.
+        """
         p = len(self.l1)
         w = self.maximiser(point.c[:p])
         rounding = ROUNDING * (point.k_size + np.abs(w) @ point.c_size[:p])
         return float(-point.k - 0.5 * self.l2 @ (w * w) - rounding)
 
     def best_between(self, a: DualPoint, b: DualPoint) -> DualPoint:
-        """Return the point with the largest D on the line from a to b, both feasible."""
+        """Return the point with the largest dual objective D on the line from a to b, which are both feasible."""
         p = len(self.l1)
         ends = [np.append(one.c[:p], one.k) for one in (a, b)]
         share = best_share(np.stack([ends[0], ends[1] - ends[0]]), self.l1, self.l2, BISECTIONS)
@@ -111,14 +127,17 @@ class StandardisedPenalty:
 
 @dataclass(frozen=True, eq=False)
 class Ellipsoid:
-    """A set that holds every optimum w*: w is known and (w* - w)' M (w* - w) <= radius^2."""
+    """A set that holds every optimum w*: all points with (w* - w)' M (w* - w) <= radius^2, M positive definite."""
 
     w: Vector  # (d,) standardised coefficients
     radius: float
     solve: Callable[[Vector], Vector]  # right sides, shape (d,) or (d, r) -> solutions of M x = right
 
     def least_product(self, point: DualPoint, free: Flags) -> float:
-        """Return a lower bound of the sum of c_j w*_j over the columns where `free`, shape (d,), is set."""
+        """Return a lower bound of sum_j c_j w*_j for every optimum w*, over the columns where `free` is set.
+
+        c are the products of the dual point with the d columns; their rounding is allowed for. `free` has shape (d,).
+        """
         c, error = np.where(free, point.c, 0.0), np.where(free, ROUNDING * point.c_size, 0.0)
         norms = np.sqrt(np.maximum(np.diagonal(self.solve(np.eye(len(c)))), 0.0))
         norm = np.sqrt(max(float(c @ self.solve(c)), 0.0)) + error @ norms

@@ -13,7 +13,11 @@ RIDGES = (0.0, 1e-14, 1e-12, 1e-10, 1e-8)
 
 
 class Factor:
-    """Factor of a positive semidefinite matrix, shape (d, d), of which the upper triangle is read."""
+    """Cholesky factor of a symmetric, positive semidefinite matrix, shape (d, d), of which the upper triangle is read.
+
+    A ridge (a small multiple of the unit diagonal) is added if rounding asks for it; LinAlgError is raised if none
+    helps.
+    """
 
     def __init__(self, matrix: Matrix) -> None:
         self.matrix = np.triu(matrix) + np.triu(matrix, 1).T
@@ -32,12 +36,13 @@ class Factor:
         raise np.linalg.LinAlgError(f"not positive definite with a ridge of {RIDGES[-1]}")
 
     def solve(self, right: Vector) -> Vector:
-        """Return the solution of matrix x = right, shape (d,) or (d, r), refined by its residuals."""
+        """Return the solution x of matrix x = right, in the shape of `right`, (d,) or (d, r), refined by residuals."""
         x = self._once(right)
         for _ in range(REFINEMENTS):
             x = x + self._once(right - self.matrix @ x)
         return x
 
     def _once(self, right: Vector) -> Vector:
+        """Return the solution x of matrix x = right, in the shape of `right`, without refinement."""
         scale = self.scale if right.ndim == 1 else self.scale[:, None]
         return np.asarray(scale * scipy.linalg.cho_solve(self._factor, scale * right))

@@ -19,25 +19,30 @@ REFINEMENTS = 3  # of a direction, each by one total; because digits double each
 
 
 def _none() -> Indices:
+    """Return an empty array of column numbers."""
     return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class SumOfSquares:
-    """A sum of squares of rows, weighted, on some of the coordinates."""
+    """A matrix sum_i h_i x_i x_i^T, with weights h_i >= 0 of rows x_i, on some of the coordinates."""
 
     columns: Indices  # (n,) coordinates, ascending
     matrix: Matrix  # (n, n)
 
     def on(self, coordinates: Indices) -> Factored:
-        """Return the part of some coordinates, all of them among the columns, factored."""
+        """Return the part of the matrix on `coordinates`, which are all among its columns, as a Factored."""
         at = np.searchsorted(self.columns, coordinates)
         return Factored.of(self.matrix[np.ix_(at, at)])
 
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """What is known of flat directions; the last coordinate of a direction stands for it."""
+    """What is known of the directions in which the Hessian is flat, and which of them rows are being asked about.
+
+    A direction is a combination of columns that is zero, or nearly; its last coordinate, a column that depends on those
+    before, stands for it.
+    """
 
     dependent: Indices = field(default_factory=_none)  # columns that depend on others exactly
     almost: Indices = field(default_factory=_none)  # columns that almost depend on others
@@ -46,11 +51,17 @@ class Flat:
     asked: int = 0  # times that these directions were asked about, refined in between
 
     def trusts(self, factored: Factored, coordinates: Indices) -> bool:
-        """Return whether every flat direction of a matrix on some coordinates is one of columns that are dependent."""
+        """Return whether the data is known to be flat wherever a matrix is: all columns that it drops are `dependent`.
+
+        `factored` is the matrix on `coordinates`.
+        """
         return bool(np.isin(coordinates[factored.dropped], self.dependent).all())
 
     def look(self, curvature: SumOfSquares, coordinates: Indices) -> Flat:
-        """Return the same with new directions to be asked about, if there are any on these coordinates."""
+        """Return a Flat in which the directions are to be asked about that are flat in `curvature` and not known yet.
+
+        They are combinations of `coordinates`. While other directions are being refined, this Flat itself is returned.
+        """
         if self.asked or len(coordinates) < 2:
             return self
         factored = curvature.on(coordinates)
@@ -59,7 +70,10 @@ class Flat:
         return replace(self, coordinates=coordinates, directions=factored.flat[new])
 
     def query(self, d: int) -> Matrix | None:
-        """Return the directions that are being asked about, shape (r, d); None: there are none."""
+        """Return the directions that rows are to be asked about, shape (r, d), on all coordinates.
+
+        None: there are none.
+        """
         if not len(self.directions):
             return None
         out = np.zeros((len(self.directions), d))
@@ -67,7 +81,11 @@ class Flat:
         return out
 
     def learn(self, sums: Sums, curvature: SumOfSquares) -> Flat:
-        """Return the same with what rows have told of the directions that were asked about."""
+        """Return a Flat that knows what `sums` over all rows tell of the directions that were asked about.
+
+        Directions in which no row has a product other than zero are `dependent`; others are refined with `curvature` to
+        be asked about again, at most REFINEMENTS times, and are `almost` dependent then.
+        """
         r = len(self.directions)
         if not r or "bent" not in sums:
             return self

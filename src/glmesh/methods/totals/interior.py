@@ -63,13 +63,13 @@ class InteriorPoint(TotalMethod[InteriorState]):
     tol: float = 1e-9
 
     def suits(self, block: Rows) -> bool:
-        """Return whether totals hold a Gram matrix of this many columns, at most 2000."""
+        """Return whether there are so few coefficients, at most 2000, that totals can hold a Gram matrix."""
         return block.p <= MAX_COLUMNS
 
     def start(self, block: Rows, w: Vector | None = None, intercept: float = 0.0) -> InteriorState:
-        """Return the state before the first total, at coefficients w, shape (p,), or at zero.
+        """Return the state before the first total, at coefficients w, shape (p,), and an intercept; w None: at zero.
 
-        Raises UnsuitablePair for a loss or penalty that the method is not for.
+        Raise UnsuitablePair for a loss or penalty that the method is not for.
         """
         _check(block)
         return InteriorState(
@@ -81,7 +81,10 @@ class InteriorPoint(TotalMethod[InteriorState]):
         )
 
     def retarget(self, block: Rows, state: InteriorState) -> None:
-        """Go on from the best point with another penalty: smooth again, keep the dual point and its bound's meaning."""
+        """Change the state so that it goes on from the best point with another penalty, which `block` has already.
+
+        The objective is smoothed again; the dual point is kept, and the lower bound of the optimum that it proves now.
+        """
         _check(block)
         frame = state.frame
         if frame is None:
@@ -98,7 +101,10 @@ class InteriorPoint(TotalMethod[InteriorState]):
         state.set_gap(_rounding(block.info.n_nodes))
 
     def round(self, block: Rows, state: InteriorState) -> Rounds:
-        """Make one round: yield one total, and move to the next point if the total shows that its own is good."""
+        """Make one round: yield one Total, be sent its Sums, and change the state by them.
+
+        The state moves to the next point if the sums show that the step was a good one; else it tries another length.
+        """
         state.visited = at_rows.visited(block)
         if state.frame is None:
             fields = _of_all(block, lambda k: at_rows.moments(block, k, state))
@@ -130,11 +136,17 @@ class InteriorPoint(TotalMethod[InteriorState]):
         state.plan(steps.newton_step(model, state, trial, sums, factor, least))
 
     def _mu(self, objective: float, model: steps.InteriorModel) -> float:
-        """Return the weight of the barriers at a point that may be near an optimum."""
+        """Return mu, the weight of the barriers that smooth the objective, for a point that may be near an optimum.
+
+        `objective` is that at the point.
+        """
         return max(steps.LARGEST_MU * objective / model.n_pieces, np.finfo(np.float64).tiny)
 
     def _begin(self, block: Rows, state: InteriorState, sums: Sums) -> None:
-        """Standardise the columns by the first total and set the first point, or ask for squares about the means."""
+        """Standardise the columns by the sums of the first total, and set the first point of the state.
+
+        If a mean is huge beside the deviation, the state asks for squares about the means instead, in one more total.
+        """
         p, weight = block.p, float(sums["weight"][0])
         names = [*range(p), "y"]
         first = np.array([sums[f"first {name}"][0] for name in names]) / weight
@@ -168,7 +180,10 @@ class InteriorPoint(TotalMethod[InteriorState]):
     # values and bounds
 
     def _certify(self, block: Rows, state: InteriorState, trial: steps.TrialPoint, factor: Factor) -> None:
-        """Update the best point, the best dual point and the gap by the last total, which was made at a trial point."""
+        """Update the state's best point, best dual point and gap by its last total, which was made at `trial`.
+
+        `factor` is that of the Newton matrix there.
+        """
         frame, sums = state.frame, state.sums
         assert frame is not None
         assert sums is not None
@@ -194,7 +209,10 @@ class InteriorPoint(TotalMethod[InteriorState]):
         state.set_gap(_rounding(block.info.n_nodes))
 
     def _improve(self, block: Rows, state: InteriorState, model: steps.InteriorModel, parts: list[DualPoint]) -> None:
-        """Replace the best dual point by a better one that is made of it and of the parts of another theta."""
+        """Replace the state's best dual point by a better one made of it and of another dual point, if there is one.
+
+        `parts` are the positive part of the other one, its negative part, and its room, see `balanced`.
+        """
         for point in balanced(*parts) if block.fit_intercept else [parts[0] + parts[1]]:
             feasible = model.penalty.shrunk(point)
             if state.dual is not None:
@@ -203,14 +221,15 @@ class InteriorPoint(TotalMethod[InteriorState]):
 
 
 def _rounding(n_nodes: int) -> float:
-    """Return by how much an objective may be wrong because it is summed in a total of n nodes, in parts of it."""
+    """Return how far an objective may be wrong, relative to itself, because it is summed in a total of n nodes."""
     return ROUNDING + n_nodes * steps.value_room(n_nodes) * 2.0**-54
 
 
 def _begin_classes(sums: Sums, centre: float, fit_intercept: bool) -> tuple[float, float]:
-    """Return (intercept, mu) at which w = 0 is the centre of two classes, or the solution where there is one class.
+    """Return (intercept, mu) to begin with in a classification, where the coefficients w are 0.
 
-    `centre` is what was subtracted from the labels before they were summed.
+    They make w = 0 the centre of both classes; where there is one class only, the intercept is the solution. `centre`
+    is what was subtracted from the labels before they were summed.
     """
     weight, n, positive = (float(sums[name][0]) for name in ("weight", "rows", "positive"))
     difference = float(sums["first y"][0]) + weight * centre
@@ -222,7 +241,7 @@ def _begin_classes(sums: Sums, centre: float, fit_intercept: bool) -> tuple[floa
 
 
 def _check(block: Rows) -> None:
-    """Raise UnsuitablePair, which says what would do, for a loss or penalty that the method is not for."""
+    """Raise UnsuitablePair, which says what would do, if the method is not for the loss or the penalty of `block`."""
     kinks, penalty = Kinks.of(block.loss), block.penalty
     penalty.check_size(block.p)
     if np.isfinite(penalty.lo).any() or np.isfinite(penalty.hi).any() or penalty.linear.any():
@@ -235,10 +254,11 @@ def _check(block: Rows) -> None:
 
 
 def _radius(model: steps.InteriorModel, state: InteriorState, trial: steps.TrialPoint, weight: float) -> float:
-    """Return a radius of the optima about the best point w, in the norm of M = Z'DZ + l2 + D_l1.
+    """Return a radius: every optimum w* is within that distance of the best point w, in the norm of M.
 
-    With d = w* - w and P(w*) <= P(w): sum_i s_i abs(z_i.d) <= 2 (P/growth + idle sum_i s_i), and D_i <= s_i^2 spread;
-    l2 d^2 <= 8 P, and sum_j l1_j abs(d_j) <= 2 P.
+    M = Z'DZ + l2 + D_l1 is the Newton matrix at `trial`. With d = w* - w, and P(w*) <= P(w): sum_i s_i abs(z_i.d) <= 2
+    (P/growth + idle sum_i s_i), and D_i <= s_i^2 spread; l2 d^2 <= 8 P, and sum_j l1_j abs(d_j) <= 2 P. `weight` is
+    sum_i s_i, the sum of the sample weights.
     """
     assert state.sums is not None
     P, kinks = state.objective, model.kinks
@@ -248,9 +268,10 @@ def _radius(model: steps.InteriorModel, state: InteriorState, trial: steps.Trial
 
 
 def _dual_points(sums: Sums, number: int, n_nodes: int) -> list[DualPoint]:
-    """Return the positive and negative part of a theta, and its room, as dual points, from the fields of a total.
+    """Return three dual points from the sums of a step: positive part of theta, negative part, and its room.
 
-    Sizes add what rounding is relative to: the products themselves, theta, and the largest entry of the field.
+    `number` is the place of theta in CANDIDATES; the room is min(hi - theta, theta - lo). Sizes add what rounding is
+    relative to: the products themselves, theta, and the largest entry of the field.
     """
     c, k, size = at_rows.candidate(sums, number)
     largest = [np.abs(sums[name]).max(initial=0.0) for name in ("theta", "theta", "room")]
@@ -260,10 +281,10 @@ def _dual_points(sums: Sums, number: int, n_nodes: int) -> list[DualPoint]:
 
 
 def _of_all(block: Rows, function: Callable[[int], T]) -> list[T]:
-    """Return function(k) for every hosted node k, which threads share."""
+    """Return a list of function(k) for the hosted nodes k = 0, 1, ..., computed by the block's threads."""
     return list(block.threads.map(function, range(block.size)))
 
 
 def _stacked(fields: list[at_rows.Fields]) -> dict[str, Matrix]:
-    """Return the fields of all hosted nodes, each of shape (n_hosted, size), by name."""
+    """Return {name: array of shape (n_hosted, size)} from the fields {name: (size,)} of each hosted node."""
     return {name: np.stack([one[name] for one in fields]) for name in fields[0]}

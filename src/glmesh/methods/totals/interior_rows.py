@@ -24,14 +24,16 @@ Fields = dict[str, Vector]
 
 
 def visited(block: Rows) -> Vector:
-    """Return the nonzeros that the totals of a step visit at each node, shape (n_hosted,)."""
+    """Return how many nonzeros each hosted node visits in a total of a step, shape (n_hosted,): a measure of work."""
     return np.array([PASSES * float(X.nnz if sp.issparse(X) else X.size) for X in block.X])
 
 
 def moments(block: Rows, k: int, state: InteriorState) -> Fields:
-    """Return the fields of the first total of node k: sums and squares of each column and of the target, by weight.
+    """Return what the k-th hosted node adds to the first total, {name of a field: array of one number}.
 
-    Every column has fields of its own, as columns may differ by any factor. The loss is that at a given w.
+    They are weighted sums and sums of squares of each column and of the target, about `state.centre`, sums of weights
+    and rows, and the loss if the state begins at given coefficients. Every column has fields of its own, as columns may
+    differ by any factor.
     """
     X, y, s = _kept(block, k)
     sums = column_sums(X, s, state.centre[:-1])
@@ -46,10 +48,11 @@ def moments(block: Rows, k: int, state: InteriorState) -> Fields:
 
 
 def step_fields(block: Rows, k: int, state: InteriorState, frame: Frame, cap: float) -> tuple[Fields, Matrix]:
-    """Return the fields of node k of a total that tries a step, and the multipliers of its rows there, (m, J, 4).
+    """Return (fields, multipliers) of the k-th hosted node for a total that tries the state's step.
 
-    Without a step the multipliers are at their centres, and all candidates are the same. Values of the objective beyond
-    `cap` are cut to it, so that no step needs larger units.
+    The fields are {name: array}; the multipliers are those of the node's rows after the step, shape (m_k, J, 4), J per
+    row. Without a step the multipliers are at their centres, and all candidates for a dual point are the same. Values
+    of the objective beyond `cap` are cut to it, so that no step needs larger units.
     """
     kinks, step, X = frame.kinks, state.step, block.X[k]
     table = block.kernel_rows[block.starts[k] : block.starts[k + 1]]
@@ -87,18 +90,26 @@ ROOMS = [5 + len(PARTS) * c for c in range(len(CANDIDATES))]  # vectors of the f
 
 
 def _divided(sums: Vector) -> tuple[Vector, Matrix, Vector, Vector]:
-    """Return views of a node's sums: values, k (3, 4), sizes (3,) and spread (1,)."""
+    """Return four pieces of a node's vector of sums, which share its memory: values, k (3, 4), sizes (3,), spread (1,).
+
+    values has the losses that VALUES names; the others are products of dual points with k, their sizes and their
+    spread.
+    """
     a, b = len(VALUES), len(sums) - len(CANDIDATES) - 1
     return sums[:a], sums[a:b].reshape(len(CANDIDATES), -1), sums[b:-1], sums[-1:]
 
 
 def value_of(sums: Sums, name: str | float) -> float:
-    """Return one of `VALUES` of a total."""
+    """Return the loss named `name`, one of VALUES, from the sums of a total."""
     return float(sums["values"][VALUES.index(name)])
 
 
 def candidate(sums: Sums, number: int) -> tuple[Matrix, Vector, float]:
-    """Return (Z' of a dual point's `PARTS`, shape (3, d), k' of them and the size of k'theta, the size of theta)."""
+    """Return three sums that a total has of the dual point theta with place `number` in CANDIDATES.
+
+    They are the products Z' of its three PARTS, shape (3, d); the products k' of these and, last, the size of k'theta,
+    shape (4,); and the size of theta.
+    """
     d = len(sums["right"])
     signs, room = sums["theta"].reshape(-1, d), sums["room"].reshape(-1, d)
     products = np.vstack([signs[2 * number : 2 * number + 2], room[number : number + 1]])
@@ -106,12 +117,12 @@ def candidate(sums: Sums, number: int) -> tuple[Matrix, Vector, float]:
 
 
 def _kept(block: Rows, k: int) -> tuple[SampleMatrix, Vector, Vector]:
-    """Return (X, y, weights) of node k without the rows of weight 0."""
+    """Return (X, y, weights) of the k-th hosted node without its rows of weight 0."""
     X, y, s = block.X[k], block.y[k], block.weight[k]
     kept = s > 0
     return (X, y, s) if kept.all() else (X[kept], y[kept], s[kept])
 
 
 def _number(value: float) -> Vector:
-    """Return a field of one number."""
+    """Return an array of one number, which is the field of a total."""
     return np.array([float(value)])

@@ -24,7 +24,7 @@ LESS_OBJECTIVE = 1.0 - 1e-6  # factor of the objective that is a gain, because l
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """What the first totals tell: how columns are standardised, and the size of the problem."""
+    """What the first totals tell all nodes: how columns are standardised, and how large the problem is."""
 
     columns: Standardisation
     shift: float  # that is subtracted from the targets of a regression
@@ -34,7 +34,7 @@ class Frame:
     target: float  # root of the mean square of the targets; 1 for two classes
 
     def loss_error(self, point: Vector) -> float:
-        """Return by how much the sum of losses at standardised coefficients, shape (d,), may be wrong by rounding.
+        """Return how far the sum of losses at standardised coefficients `point`, shape (d,), may be wrong by rounding.
 
         Predictions are sums of products, whose sizes add up to at most those of the coefficients, as columns have a
         standard deviation of at most 1; and those of the raw columns have means beside them.
@@ -57,7 +57,10 @@ class InteriorStep:
 
 @dataclass(kw_only=True)
 class InteriorState:
-    """All that a block of nodes carries from round to round; w, intercept, objective and gap are those of the user."""
+    """All that a block of nodes carries from round to round.
+
+    w, intercept, objective and gap are in the user's units; P is the objective, P* its optimum.
+    """
 
     w: Shared[Vector]  # (p,) coefficients of the best point whose objective is known
     intercept: Shared[float]
@@ -87,7 +90,10 @@ class InteriorState:
         self.frame, self.point, self.mu = frame, point, max(mu, np.finfo(np.float64).tiny)
 
     def go_to(self, point: Vector, objective: float, mu: float) -> None:
-        """Go to the best point, `point` in standardised coordinates, where P is now `objective`; barriers weigh mu."""
+        """Go to the best point, `point` in standardised coordinates, where the objective is now `objective`.
+
+        mu is the weight of the barriers from there on.
+        """
         self.point, self.objective, self.mu = point, objective, mu
 
     def begin_anew(self) -> None:
@@ -96,16 +102,22 @@ class InteriorState:
         self.quiet, self.marks, self.failure = 0, (np.inf, np.inf), ""
 
     def accept(self, point: Vector, l1: Multipliers, rows: list[Matrix]) -> None:
-        """Make the trial point of a total, with the multipliers there, the one that the next step begins at."""
+        """Let the next step begin at `point`, shape (d,), the trial point of the last total.
+
+        `l1` are the multipliers of the coefficients there, `rows` those of each hosted node's rows, shape (m_k, J, 4).
+        """
         self.point, self.l1, self.rows = point, l1, rows
         self.accepted += 1
 
     def plan(self, step: InteriorStep) -> None:
-        """Try a step in the next total."""
+        """Set the step that the next total tries."""
         self.step, self.mu = step, step.mu
 
     def shorten(self, length: float) -> None:
-        """Try the same step with another length in the next total; 0: none, and bring the multipliers to centres."""
+        """Let the next total try the same step with another length.
+
+        Length 0 drops the step, and brings the multipliers to their centres.
+        """
         assert self.step is not None
         self.mu = self.step.mu
         self.step = replace(self.step, length=length) if length > 0 else None
@@ -122,23 +134,29 @@ class InteriorState:
             self.w, self.intercept = self.frame.columns.to_user(point, self.frame.shift)
 
     def keep_dual(self, dual: DualPoint, bound: float) -> None:
-        """Make a dual point the best one if its lower bound of P* is larger, or if it is the first."""
+        """Make `dual` the best dual point if `bound`, its lower bound of the optimum, is larger, or if it is first."""
         if self.dual is None or bound > self.bound:
             self.bound, self.dual = max(bound, 0.0), dual
 
     def replace_dual(self, dual: DualPoint, bound: float) -> None:
-        """Make a dual point the best one, also if its lower bound of P* is smaller."""
+        """Make `dual` the best dual point, also if its lower bound of the optimum, `bound`, is below the last one."""
         self.dual, self.bound = dual, max(0.0, bound)
 
     def set_gap(self, rounding: float) -> None:
-        """Set the gap to P - D and what the rounding of P may be, in parts of P; to 0 where P is 0."""
+        """Set the gap to the objective P less its lower bound, plus what rounding may hide; to 0 where P is 0.
+
+        `rounding` is that of P, relative to P.
+        """
         gap = max(self.objective - self.bound, 0.0) + rounding * self.objective + self.loss_error
         self.gap = gap if self.objective != 0.0 else 0.0
         if not np.isfinite(self.gap):
             self.gap = np.inf
 
     def watch(self) -> None:
-        """Count the rounds in which neither the gap fell by a tenth nor the objective by a millionth; end after 40."""
+        """Count the rounds since the gap last fell by a tenth, or the objective by a millionth.
+
+        After PATIENCE (40) of them `failure` says that all that is left to gain is rounding.
+        """
         gap, objective = self.marks
         if self.gap < LESS_GAP * gap or self.objective < LESS_OBJECTIVE * objective:
             self.quiet, self.marks = 0, (min(self.gap, gap), min(self.objective, objective))

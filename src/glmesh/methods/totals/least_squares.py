@@ -43,7 +43,7 @@ IDLE = 3  # [totals] in a row that lower no objective, after which a run ends, b
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
-    """Penalties of one weighting of the rows, which differ in the sizes of l1 and l2 only; arrays of shape (n, p)."""
+    """n penalties of p coefficients, with which one weighting of the rows is solved; they differ in l1 and l2 only."""
 
     l1: Matrix
     l2: Matrix
@@ -51,14 +51,17 @@ class Penalties:
 
     @staticmethod
     def of(penalty: Table, alphas: Vector, p: int) -> Penalties:
-        """Return a penalty of p coefficients times each of the factors alphas, shape (n,)."""
+        """Return n Penalties: `penalty`, of p coefficients, times each of the factors `alphas`, shape (n,)."""
         rows = penalty.kernel_rows(p)
         return Penalties(alphas[:, None] * rows[:, 0], alphas[:, None] * rows[:, 1], rows[:, 3:].T.copy())
 
 
 @dataclass(eq=False)
 class Solutions:
-    """What is known of the minimisers for the n penalties of one weighting; scaled while they are computed."""
+    """What is known of the minimisers for the n penalties of one weighting of the rows.
+
+    They are in scaled units while they are computed. d is the number of coefficients with the intercept.
+    """
 
     points: Matrix  # (n, d) coefficients of the best points, the intercept last if there is one
     objective: Vector  # (n,)
@@ -70,7 +73,7 @@ class Solutions:
 
 
 def suits(block: Rows) -> bool:
-    """Return whether a problem is one of least squares, narrow enough, with a penalty on every coefficient."""
+    """Return whether `block` can be solved here: squared loss, at most 500 columns, a penalty on every coefficient."""
     table = block.penalty
     penalised = bool(((table.l1 > 0) | (table.l2 > 0)).all()) and not table.linear.any()
     return block.p <= WIDEST and penalised and Traits.of(block.loss).quadratic
@@ -79,10 +82,11 @@ def suits(block: Rows) -> bool:
 def solve_least_squares(
     blocks: Sequence[Rows], penalties: Sequence[Penalties], tol: float, max_rounds: int
 ) -> AnyRounds:
-    """Make the totals of all problems of one block; return the list of each weighting's `PathSolutions`.
+    """Solve least squares for many penalties at once; return the PathSolutions of each weighting of the rows.
 
-    `blocks` have the same rows with other weights and targets, `penalties` those of each. A problem is done when its
-    gap is at most tol times its objective, or after `max_rounds` totals.
+    It is a round: it yields Totals and is sent their Sums. `blocks` have the same rows with other weights and targets,
+    a weighting each, and penalties[i] are those of blocks[i]. A problem is done when its gap is at most tol times its
+    objective, or after `max_rounds` totals.
     """
     first = blocks[0]
     scale = scales((yield Largest(column_exponents(first))))[: first.p + int(first.fit_intercept)]
@@ -99,7 +103,7 @@ def solve_least_squares(
 
 
 def _scaled(penalties: Penalties, scale: Vector) -> Penalties:
-    """Return the penalties of coefficients that are multiplied by `scale`, shape (d,); an intercept has none."""
+    """Return the penalties for coefficients that are multiplied by `scale`, shape (d,), with none for an intercept."""
     p = penalties.l1.shape[1]
     more = ((0, 0), (0, len(scale) - p))
     bounds = np.pad(penalties.bounds * scale[:p], more)
@@ -109,7 +113,7 @@ def _scaled(penalties: Penalties, scale: Vector) -> Penalties:
 
 @dataclass(frozen=True)
 class _Trial:
-    """Some consecutive penalties of one weighting, whose new points share the fields of a total."""
+    """New points for some of the penalties of one weighting of the rows, which share the fields of a total."""
 
     number: int  # of the weighting
     chosen: Indices  # (n,) its penalties
@@ -117,7 +121,7 @@ class _Trial:
 
 
 class _Batch:
-    """The problems of one block while they are solved; every node computes the same from the same sums."""
+    """All problems of one block while they are solved; every node computes the same from the same sums."""
 
     def __init__(self, blocks: Sequence[Rows], penalties: Sequence[Penalties], scale: Vector) -> None:
         self.blocks, self.penalties, self.scale = blocks, penalties, scale
@@ -130,7 +134,10 @@ class _Batch:
     # the Gram matrices
 
     def grams(self) -> dict[str, Matrix]:
-        """Return the fields of the first total: X^T S X, X^T S y and y^T S y of every weighting."""
+        """Return the fields of the first total: X^T S X, X^T S y and y^T S y of every weighting.
+
+        They are {name: (n_hosted, size)}; S is the diagonal matrix of a weighting's sample weights.
+        """
         fields: dict[str, Matrix] = {}
         columns, corner = np.arange(self.d), np.triu_indices(self.d)
         for number, block in enumerate(self.blocks):
@@ -141,14 +148,18 @@ class _Batch:
         return fields
 
     def _moments(self, block: Rows, columns: Indices, k: int) -> tuple[Matrix, Vector, float]:
-        """Return (X^T S X, X^T S y, y^T S y) of the k-th hosted node, in scaled units."""
+        """Return (X^T S X, X^T S y, y^T S y) of the k-th hosted node in scaled units.
+
+        S is the diagonal matrix of the sample weights of `block`, a weighting. Shapes are (d, d), of which the upper
+        triangle is valid, (d,) and (). `columns` are the numbers 0 ... d - 1.
+        """
         X, y, s = block.X[k], block.y[k], block.weight[k]
         whole = gram(X, block.transposed[k], s, columns) / self.scale
         whole /= self.scale[:, None]
         return whole, self._transposed(X, (s * y)[None])[0], float((s * y * y).sum())
 
     def _transposed(self, X: object, rows: Matrix) -> Matrix:
-        """Return X^T of each of n vectors of rows, shape (n, m), in scaled units, shape (n, d)."""
+        """Return X^T v for each of n vectors v in scaled units, shape (n, d); `rows` has the vectors, shape (n, m)."""
         out = np.empty((len(rows), self.d))
         out[:, : self.p] = (X.T @ rows.T).T  # type: ignore[attr-defined]
         if self.d > self.p:
@@ -156,7 +167,7 @@ class _Batch:
         return np.asarray(out / self.scale)
 
     def begin(self, sums: Sums) -> None:
-        """Compute all minimisers from the Gram matrices."""
+        """Keep the Gram matrices that the first total sums, and begin the solutions of all penalties at zero."""
         for number, penalties in enumerate(self.penalties):
             n = len(penalties.l1)
             self.grams_of.append(from_triangle(sums[f"gram {number}"], self.d))
@@ -171,7 +182,7 @@ class _Batch:
     # totals at trial points
 
     def active(self) -> list[_Trial]:
-        """Return new points of all problems that are not done, some penalties at a time."""
+        """Return the trials of the next total: new points of all problems that are not done, in groups of penalties."""
         found = []
         for number, known in enumerate(self.solutions):
             left = np.flatnonzero(~known.done & (known.idle < IDLE))
@@ -184,7 +195,10 @@ class _Batch:
         return found
 
     def _minimisers(self, number: int, chosen: Indices) -> Matrix:
-        """Return the minimisers of the models at the best points of some penalties, shape (n, d)."""
+        """Return the minimisers, shape (n, d), for the penalties with numbers `chosen` of weighting `number`.
+
+        They minimise the loss, as Gram matrix and slopes at the best points known tell it, plus the penalty.
+        """
         known, penalties, H = self.solutions[number], self.penalties[number], self.grams_of[number]
         points, l1, l2 = known.points[chosen], penalties.l1[chosen], penalties.l2[chosen]
         smooth = (l1 == 0).all(axis=0) & np.isinf(penalties.bounds).all(axis=0)
@@ -206,7 +220,10 @@ class _Batch:
         return out[:, np.argsort(order, kind="stable")]
 
     def residuals(self, trials: Sequence[_Trial]) -> dict[str, Matrix]:
-        """Return the fields of a total: loss, gradient and what rounding may add at every trial point."""
+        """Return the fields of a total: loss, gradient and what rounding may add, at every trial's points.
+
+        They are {name: (n_hosted, size)}.
+        """
         block, fields = self.blocks[0], {}
         for number in dict.fromkeys(one.number for one in trials):
             own = [one for one in trials if one.number == number]
@@ -224,10 +241,11 @@ class _Batch:
         return fields
 
     def _residuals(self, k: int, number: int, raw: Matrix, sizes: Vector) -> tuple[Matrix, Matrix]:
-        """Return (losses and their rounding, shape (2, n), gradients, shape (n, d)) of the k-th hosted node's rows.
+        """Return two sums over the rows of the k-th hosted node, at n points of weighting `number`.
 
-        If predictions are wrong by e_i, the loss is by sum_i abs(theta_i) e_i + s_i e_i^2/2
-        at most: the product of two norms, and half of the square of the second.
+        They are losses and what rounding may add to them, shape (2, n), and gradients, shape (n, d). `raw` has the
+        points' coefficients for raw columns, `sizes` the points' norms. If predictions are wrong by e_i, the loss is by
+        sum_i abs(theta_i) e_i + s_i e_i^2/2 at most: the product of two norms, and half of the square of the second.
         """
         block, n = self.blocks[number], len(raw)
         y, s, rows = block.y[k], block.weight[k], int(block.starts[k])
@@ -251,7 +269,10 @@ class _Batch:
         return losses, slopes
 
     def judge(self, trials: Sequence[_Trial], sums: Sums, tol: float, number: int) -> None:
-        """Keep the trial points that are better than what was known, with their gaps."""
+        """Keep the trial points that are better than what was known, with their gaps, by the sums of a total.
+
+        A problem is done when its gap is at most tol times its objective; `number` counts the totals so far.
+        """
         for one in trials:
             name, known, n = f"{one.number} {one.chosen[0]}", self.solutions[one.number], len(one.chosen)
             errors = {part: sums.errors[f"{part} {name}"] for part in ("loss", "rounding", "slopes")}
@@ -269,7 +290,11 @@ class _Batch:
             known.done[one.chosen] = known.gap[one.chosen] <= tol * np.abs(known.objective[one.chosen])
 
     def _proof(self, one: _Trial, loss: Vector, slopes: Matrix, unit: float) -> tuple[Vector, Vector]:
-        """Return (objectives, gaps) at trial points, shape (n,) each; `unit` is the error of an entry of `slopes`."""
+        """Return (objectives, gaps) at the points of a trial, shape (n,) each.
+
+        `loss` has the losses there, shape (n,), `slopes` their gradients, shape (n, d); `unit` is the error of an entry
+        of `slopes`.
+        """
         penalties, H, w = self.penalties[one.number], self.grams_of[one.number], one.points
         l1, l2 = penalties.l1[one.chosen], penalties.l2[one.chosen]
         pulls, centred, away = slopes, loss, np.zeros(len(loss))
@@ -290,7 +315,11 @@ class _Batch:
 
     @staticmethod
     def _shrink(pulls: Matrix, l1: Matrix, l2: Matrix, bounds: Matrix) -> Vector:
-        """Return the largest k <= 1 for which -k pulls is in the domain of the penalty's conjugate, shape (n,)."""
+        """Return the largest k <= 1, for each of n vectors c, with -k c in the domain of the penalty's conjugate.
+
+        The result has shape (n,). `pulls` has the vectors c = X^T theta, shape (n, p); l1, l2 and bounds are those of
+        the penalties.
+        """
         up = np.where((l2 == 0) & np.isposinf(bounds[1]), np.maximum(-pulls, 0.0), 0.0)
         down = np.where((l2 == 0) & np.isneginf(bounds[0]), np.maximum(pulls, 0.0), 0.0)
         force = np.maximum(up, down)
@@ -298,7 +327,7 @@ class _Batch:
         return np.asarray(np.minimum(limit.min(axis=1, initial=np.inf), 1.0) * (1.0 - EPSILON))
 
     def found(self) -> list[PathSolutions]:
-        """Return the solutions of each weighting, in the user's units."""
+        """Return a list with the PathSolutions of each weighting, in the user's units."""
         out = []
         for known in self.solutions:
             raw = known.points / self.scale

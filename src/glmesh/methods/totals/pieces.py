@@ -23,7 +23,10 @@ from glmesh.types import Matrix, Vector
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Pieces max over lo <= theta <= hi of theta (z_i - k) of m predictions z, all arrays of shape (J, m), lo < hi."""
+    """Pieces of the losses of m rows, J for each: max over lo <= theta <= hi of theta (z_i - k) of predictions z.
+
+    All arrays have shape (J, m), and lo < hi.
+    """
 
     k: Matrix  # where the kinks are
     lo: Matrix  # least slope
@@ -32,26 +35,36 @@ class Pieces:
 
     @cached_property
     def width(self) -> Matrix:
-        """B = hi - lo, shape (J, m)."""
+        """Return B = hi - lo of each piece, shape (J, m)."""
         return self.hi - self.lo
 
     def values(self, g: Matrix) -> Matrix:
-        """Return the pieces at g = z - k, shape (J, m)."""
+        """Return the value of each piece, shape (J, m), at distances g, shape (J, m), of predictions from the kinks."""
         return np.where(g > 0, self.hi, self.lo) * g
 
     def smoothed(self, g: Matrix, mu: float) -> Matrix:
-        """Return phi(g) of each piece with barriers of weight mu share, shape (J, m)."""
+        """Return phi(g), the smoothed value of each piece, shape (J, m), with barriers of weight mu times `share`.
+
+        g, shape (J, m), are the distances of the predictions from the kinks.
+        """
         m, B = mu * self.share, self.width
         small = self.small(g, m)
         return self.values(g) - np.abs(g) * small + m * np.log(4.0 * (small / B) * (1.0 - small / B))
 
     def small(self, g: Matrix, m: Matrix) -> Matrix:
-        """Return the smaller of z and v at the centre, shape (J, m): z where g > 0, v elsewhere."""
+        """Return the smaller of z = hi - theta and v = theta - lo at the centre, shape (J, m).
+
+        It is z where g > 0, v elsewhere. g, shape (J, m), are the distances of the predictions from the kinks; m, shape
+        (J, m), are the barriers' weights.
+        """
         gB = np.abs(g) * self.width
         return 2.0 * m * self.width / (2.0 * m + gB + np.sqrt(gB * gB + 4.0 * m * m))
 
     def centre(self, g: Matrix, mu: float) -> Multipliers:
-        """Return the multipliers at the centre for these g and barriers of weight mu share."""
+        """Return the multipliers at the centre, where p z = q v = the weight of the barrier, mu times `share`.
+
+        g, shape (J, m), are the distances of the predictions from the kinks.
+        """
         m = mu * self.share
         small = self.small(g, m)
         large = self.width - small
@@ -60,11 +73,15 @@ class Pieces:
         return Multipliers(z, v, m / z, m / v)
 
     def slopes(self, at: Multipliers) -> Matrix:
-        """Return theta, shape (J, m), computed from the smaller of its distances z and v to the bounds."""
+        """Return theta, the slope of each piece, shape (J, m), from the smaller of its distances to the bounds."""
         return np.where(at.z < at.v, self.hi - at.z, self.lo + at.v)
 
     def move(self, at: Multipliers, step: Matrix, g: Matrix, mu: float) -> Multipliers:
-        """Return the multipliers after theta moved by `step` at most, each cut by itself, where g is the new one."""
+        """Return the multipliers after theta of each piece moved by `step`, shape (J, m), or by less near a bound.
+
+        g, shape (J, m), are the distances of the predictions from the kinks after the step, mu the weight of the
+        barriers.
+        """
         m, B, right = mu * self.share, self.width, g > 0
         z, v = np.maximum(at.z - step, KEPT * at.z), np.maximum(at.v + step, KEPT * at.v)
         centre = self.small(g, m)
@@ -80,7 +97,10 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """Distances z, v > 0 of theta to its bounds and their multipliers p, q > 0, all of shape (J, m)."""
+    """Distances z, v > 0 of each piece's slope theta to its bounds, and their multipliers p, q > 0; shape (J, m) each.
+
+    J is the number of pieces of a row, m the number of rows.
+    """
 
     z: Matrix
     v: Matrix
@@ -89,18 +109,18 @@ class Multipliers:
 
     @cached_property
     def curvature(self) -> Matrix:
-        """D = 1/(p/z + q/v): how theta follows g, shape (J, m)."""
+        """Return D = 1/(p/z + q/v), how fast theta follows the prediction, for each piece; shape (J, m)."""
         return 1.0 / (self.p / self.z + self.q / self.v)
 
     @cached_property
     def pull(self) -> Matrix:
-        """1/z - 1/v: what the barrier adds to g, divided by its weight; shape (J, m)."""
+        """Return 1/z - 1/v of each piece, shape (J, m): what its barrier adds to g, divided by the barrier's weight."""
         return 1.0 / self.z - 1.0 / self.v
 
 
 @dataclass(frozen=True)
 class Kinks:
-    """What all rows of a loss with kinks have in common, for a weight of 1; J is the number of pieces of a row."""
+    """What all rows of a loss with kinks have in common, for a sample weight of 1."""
 
     n_pieces: int  # J
     width: float  # hi - lo of each piece
@@ -109,7 +129,10 @@ class Kinks:
 
     @staticmethod
     def of(loss: Loss) -> Kinks:
-        """Return what the rows of a loss have in common; raise UnsuitablePair for a loss that is not made of pieces."""
+        """Return what the rows of a loss have in common; raise UnsuitablePair for a loss that is not made of pieces.
+
+        A piece is max over lo <= theta <= hi of theta (z - k), where z is the prediction.
+        """
         table = loss.dual(np.ones(1), np.ones(1)).as_table()
         if table is None or (table.l2 > 0).any() or not np.isfinite(table.hi - table.lo).all():
             raise UnsuitablePair(f"the loss {loss.name} is curved; the interior-point method is for losses with kinks")
@@ -122,7 +145,10 @@ class Kinks:
         return Kinks(n_pieces, (hi - lo) / n_pieces, min(hi, -lo), idle)
 
     def pieces(self, loss: Loss, y: Vector, s: Vector, mean_weight: float) -> Pieces:
-        """Return the pieces of m rows with targets y and weights s > 0; `mean_weight` is that of all rows."""
+        """Return the Pieces of the losses of m rows, with targets y, shape (m,), and sample weights s > 0, shape (m,).
+
+        `mean_weight` is the mean of the weights of all nodes' rows, by which barriers are scaled.
+        """
         table = loss.dual(y, s)  # of -theta
         assert isinstance(table, Table)
         k, lo, hi = (-np.broadcast_to(part, (1, len(y))) for part in (table.linear, table.hi, table.lo))

@@ -29,37 +29,43 @@ class Standardisation:
 
     @property
     def d(self) -> int:
-        """Number of standardised coefficients, the intercept included."""
+        """Return the number of standardised coefficients, the intercept included."""
         return len(self.mean) + self.fit_intercept
 
     def to_user(self, coefficients: Vector, shift: float) -> tuple[Vector, float]:
-        """Return (w, intercept) of the raw columns, for targets from which `shift` was subtracted."""
+        """Return (w, intercept) of the raw columns for standardised `coefficients`, shape (d,).
+
+        `shift` is what was subtracted from the targets.
+        """
         w = coefficients[: len(self.mean)] * self.inverse
         if not self.fit_intercept:
             return w, 0.0
         return w, float(coefficients[-1] - self.mean @ w + shift)
 
     def from_user(self, w: Vector, intercept: float, shift: float) -> Vector:
-        """Return the standardised coefficients, shape (d,), of raw ones; those of constant columns are 0."""
+        """Return the standardised coefficients, shape (d,), of w, shape (p,), and an intercept of the raw columns.
+
+        `shift` is what is subtracted from the targets. Coefficients of constant columns are 0.
+        """
         scaled = np.divide(w, self.inverse, out=np.zeros_like(w), where=self.inverse > 0)
         if not self.fit_intercept:
             return scaled
         return np.append(scaled, intercept - shift + self.mean @ w)
 
     def standardised(self, X: SampleMatrix) -> Matrix:
-        """Return the standardised rows, shape (m, d), as a dense array."""
+        """Return the standardised rows of X, shape (m, d), as a dense array."""
         Z = np.ones((X.shape[0], self.d))
         np.subtract(X.toarray() if sp.issparse(X) else X, self.mean, out=Z[:, : len(self.mean)])
         Z[:, : len(self.mean)] *= self.inverse
         return Z
 
     def pass_over(self, X: SampleMatrix, n_vectors: int) -> RowPass:
-        """Return a pass over the rows of X that makes predictions, and sums with `n_vectors` vectors."""
+        """Return a RowPass over the rows of X, which makes predictions, and sums of rows with `n_vectors` vectors."""
         return SparsePass(self, X, n_vectors) if is_sparse(X) else DensePass(self, X, n_vectors)
 
 
 class RowPass(ABC):
-    """One pass over the standardised rows Z of X, some at a time: predictions of some rows, then sums over them.
+    """One pass over the standardised rows Z of X, some at a time: first predictions of these rows, then sums over them.
 
     Sums are added chunk by chunk, so that rounding does not grow with the number of rows.
     """
@@ -72,44 +78,57 @@ class RowPass(ABC):
 
     @property
     def chunks(self) -> list[slice]:
-        """Slices of rows that cover X one after the other."""
+        """Return slices of rows that cover X one after the other."""
         return _chunks(self.X)
 
     @abstractmethod
     def predictions(self, rows: slice, ways: Matrix) -> Matrix:
-        """Return the products of the m rows of a slice with r vectors, shape (r, d), as an (m, r) array."""
+        """Return Z ways', the predictions of the rows of a slice with r coefficient vectors, shape (m, r).
+
+        `ways` has the vectors, shape (r, d); m is the number of rows in the slice.
+        """
 
     @abstractmethod
     def add(self, rows: slice, vectors: Matrix) -> None:
-        """Add a slice of rows, the one of the last predictions, with r vectors, shape (m, r); the first one is >= 0."""
+        """Add the rows of a slice, for which predictions were made last, to the sums with r vectors.
+
+        `vectors` has shape (m, r), a row for each of the slice; its first column, the weights of the Gram matrix, is >=
+        0.
+        """
 
     @abstractmethod
     def sums(self) -> tuple[Vector, Matrix]:
-        """Return (upper triangle of Z' diag(w) Z, Z' vectors), shapes (d (d + 1)/2,) and (d, r); w is the first."""
+        """Return (upper triangle of Z' diag(w) Z, Z' vectors) over all rows added; w is the first of the vectors.
+
+        Shapes are (d (d + 1)/2,) and (d, r).
+        """
 
 
 class DensePass(RowPass):
-    """A pass over dense rows, or sparse ones with many nonzeros: standardised copies of a chunk, and BLAS."""
+    """A pass over dense rows, or sparse ones with many nonzeros.
+
+    It makes a standardised copy of each chunk for BLAS.
+    """
 
     def predictions(self, rows: slice, ways: Matrix) -> Matrix:
-        """Return Z ways', shape (m, r)."""
+        """Return Z ways', the predictions of the rows of a slice, shape (m, r); `ways` has shape (r, d)."""
         self._Z = self.columns.standardised(self.X[rows])
         return np.ascontiguousarray(self._Z @ ways.T)
 
     def add(self, rows: slice, vectors: Matrix) -> None:
-        """Add Z' vectors and Z' diag(w) Z."""
+        """Add Z' vectors and Z' diag(w) Z of the rows of a slice; w is the first of the vectors, shape (m, r)."""
         Z = self._Z
         self._moments += Z.T @ vectors
         Z *= np.sqrt(vectors[:, :1])
         self._gram += Z.T @ Z
 
     def sums(self) -> tuple[Vector, Matrix]:
-        """Return the sums as they were added."""
+        """Return (upper triangle of Z' diag(w) Z, Z' vectors) over all rows added, (d (d + 1)/2,) and (d, r)."""
         return packed(self._gram), self._moments
 
 
 class SparsePass(RowPass):
-    """A pass over sparse rows, which visits nonzeros alone: raw columns are summed, and standardised in the end."""
+    """A pass over sparse rows that visits nonzeros alone: it sums raw columns, and standardises the sums."""
 
     def __init__(self, columns: Standardisation, X: SampleMatrix, n_vectors: int) -> None:
         super().__init__(columns, X, n_vectors)
@@ -117,11 +136,14 @@ class SparsePass(RowPass):
         self._indptr, self._indices = X.indptr.astype(np.int64, copy=False), X.indices.astype(np.int32, copy=False)
 
     def _rows(self, rows: slice) -> tuple[Indices, npt.NDArray[np.int32], Vector]:
-        """Return (indptr, indices, values) of some rows; indptr does not begin at 0."""
+        """Return (indptr, indices, values) of the CSR rows of a slice; indptr does not begin at 0."""
         return self._indptr[rows.start : rows.stop + 1], self._indices, self.X.data
 
     def predictions(self, rows: slice, ways: Matrix) -> Matrix:
-        """Return Z ways', shape (m, r), from the nonzeros of raw rows and a constant."""
+        """Return Z ways', the predictions of the rows of a slice, shape (m, r), from the nonzeros of raw rows.
+
+        `ways` has shape (r, d).
+        """
         columns, p = self.columns, self.X.shape[1]
         raw = np.ascontiguousarray((ways[:, :p] * columns.inverse).T)
         constant = -(columns.mean @ raw)
@@ -134,14 +156,17 @@ class SparsePass(RowPass):
         return out
 
     def add(self, rows: slice, vectors: Matrix) -> None:
-        """Add X' vectors and X' diag(w) X of the raw rows."""
+        """Add X' vectors and X' diag(w) X of the raw rows of a slice; w is the first of the vectors, shape (m, r)."""
         self._part[:] = 0.0
         add_sums(self._rows(rows), vectors, self._gram, self._part)
         self._moments += self._part
         self._masses += vectors.sum(axis=0)
 
     def sums(self) -> tuple[Vector, Matrix]:
-        """Return the sums of the standardised rows; scales are powers of two, so they add no rounding."""
+        """Return (upper triangle of Z' diag(w) Z, Z' vectors) over all rows added, (d (d + 1)/2,) and (d, r).
+
+        Z are the standardised rows; scales are powers of two, so standardising the sums adds no rounding.
+        """
         columns, p = self.columns, self.X.shape[1]
         gram, moments = self._gram, self._moments * columns.inverse[:, None]
         gram[:p, :p] *= columns.inverse
@@ -156,16 +181,17 @@ class SparsePass(RowPass):
 
 
 def packed(matrix: Matrix) -> Vector:
-    """Return the upper triangle of a matrix, shape (d, d), row by row, shape (d (d + 1)/2,)."""
+    """Return the upper triangle of a matrix of shape (d, d), row by row, as an array of shape (d (d + 1)/2,)."""
     out = np.empty(len(matrix) * (len(matrix) + 1) // 2)
     pack_triangle(matrix, np.ones(len(matrix)), out)
     return out
 
 
 def sparse_gram(X: sp.csr_array, data: Vector, weights: Vector, columns: Indices, out: Matrix) -> None:
-    """Add the Gram matrix of some columns, ascending, to the upper triangle of `out`, whose first places are theirs.
+    """Add X' diag(weights) X on n columns to the upper triangle of the first n rows and columns of `out`.
 
-    `data` are the entries, shape (X.nnz,), in place of those of X; rows are multiplied by `weights`, shape (m,).
+    `columns` are their numbers, ascending; `data` are the entries to take in place of those of X, shape (X.nnz,), and
+    `weights` has shape (m,).
     """
     position = np.full(X.shape[1], -1, dtype=np.int64)
     position[columns] = np.arange(len(columns))
@@ -180,7 +206,7 @@ def is_sparse(X: SampleMatrix) -> bool:
 
 
 def column_sums(X: SampleMatrix, weights: Vector, centre: Vector) -> Matrix:
-    """Return the sums over rows of weights (x - centre) and weights (x - centre)^2 of each column, shape (2, p)."""
+    """Return the sums over rows x of weights (x - centre) and weights (x - centre)^2, for each column: (2, p)."""
     if is_sparse(X):
         away = X.data - centre[X.indices]
         terms = [np.ones_like(away), away, away * away]  # a zero adds weight (0 - centre)^(0, 1, 2)

@@ -18,7 +18,7 @@ def is_smooth(loss: Loss) -> bool:
 
 @dataclass(frozen=True)
 class Traits:
-    """Properties of a smooth loss on which the steps of Newton's method depend."""
+    """Properties of a smooth loss, as a function of the prediction, on which the steps of Newton's method depend."""
 
     quadratic: bool  # whether the curvature is constant
     pieces: bool  # whether the curvature jumps, so that the Hessian may mislead far away
@@ -27,7 +27,7 @@ class Traits:
 
     @staticmethod
     def of(loss: Loss) -> Traits:
-        """Return the traits of a loss; refuse one that is not smooth."""
+        """Return the traits of a loss; raise InvalidInput for one that is not smooth."""
         g = loss.dual(np.array([1.0, -1.0]), np.ones(2))
         if not g.has_smooth_conjugate:
             raise InvalidInput(f"Newton's method needs a smooth loss, and {loss.name} has kinks. Use InteriorPoint")

@@ -22,13 +22,16 @@ NEWCOMERS = 200
 
 
 def takes_working_set(penalty: ScaledPenalty) -> bool:
-    """Return whether there are more than 500 coefficients, of which at most 500 that can move have no L1 penalty."""
+    """Return whether the Hessian is summed on a working set of columns.
+
+    It is where there are more than 500 coefficients, of which at most 500 that can move have no L1 penalty.
+    """
     many = len(penalty.scale) - 1 > WIDE
     return many and len(penalty.movable) - int((penalty.table.l1 > 0).sum()) <= WIDE
 
 
 def working_set(penalty: ScaledPenalty, point: Vector, gradient: Vector | None) -> Indices:
-    """Return the coordinates that are not zero at a point, shape (d,), and those that may soon not be, ascending.
+    """Return the coordinates that are not zero at `point`, shape (d,), and those that may soon not be, ascending.
 
     The latter are told by the gradient of the loss, shape (d,); None: it is not known, and none of them is in the set.
     """
