@@ -333,3 +333,19 @@ def test_cross_validation_that_cannot_converge_says_what_to_do():
         "4 of 4 fits of the cross-validation stopped before the tolerance was reached; raise max_rounds or relax tol"
     )
     assert expected in [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize("copies", ["no column twice", "a column twice"])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+@pytest.mark.parametrize(
+    "estimator", [glmesh.Lasso, glmesh.ElasticNet, glmesh.LassoCV, lambda: glmesh.GLMRegressor(penalty="l1")]
+)
+def test_an_l1_penalty_smaller_than_the_rounding_of_large_columns_is_proven(estimator, scale, copies):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 6))
+    y = scale * (X @ rng.normal(size=6) + rng.normal(size=120))
+    X *= 10.0 ** np.array([9, -6, 3, 0, 6, -3])
+    if copies == "a column twice":
+        X[:, 4] = X[:, 0]
+    model = estimator().fit(X, y)
+    assert model.result_.status is Status.CONVERGED

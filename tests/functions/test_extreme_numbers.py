@@ -93,3 +93,16 @@ def test_a_ray_may_be_as_long_as_any_number(tiny):
     u = np.array([tiny, 0.0])
     for g in (L1(1.0), GroupLasso(np.array([0, 1]))):
         assert g.ray_limit(u, np.zeros(2)) > 1e300
+
+
+@pytest.mark.parametrize("p", [1e-15, 1e-8, 1e-3, 1 - 1e-8])
+@pytest.mark.parametrize("margin", [-40.0, -18.0, -3.0, 15.0, 30.0])
+def test_slacks_of_the_logistic_dual_keep_their_digits_at_rare_probabilities(p, margin):
+    t, share = np.longdouble(margin), np.longdouble(p)
+    rest = np.longdouble(1) - share
+    naive = share * np.log(share) + rest * np.log1p(-share) + np.log1p(np.exp(-abs(t)))
+    naive += rest * t if margin > 0 else -share * t
+    g = LogisticDual(np.array([1.0, -1.0]), np.ones(2))
+    slacks = g.slacks(np.array([p, -p]), np.array([margin, -margin]))
+    sizes = float(abs(share * np.log(share)) + share * rest + abs(rest * t if margin > 0 else share * t))
+    np.testing.assert_allclose(slacks, float(naive), rtol=0, atol=4e-16 * sizes + 1e-14 * float(naive))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import expit, xlog1py, xlogy
 
 from glmesh.errors import InvalidInput
 from glmesh.functions.separable import LOGISTIC_DUAL, Columnwise, Separable, check_rows
@@ -110,7 +110,9 @@ class LogisticDual(Columnwise):
         away = np.where(near, p - q, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):  # where not near, q or r may be zero
             small = p * np.log1p(away / q) + (1.0 - p) * np.log1p(-away / r)
-        plain = xlogy(p, p) + xlogy(1.0 - p, 1.0 - p) + np.logaddexp(0.0, self.y * u) - p * self.y * u
+        margin = self.y * u
+        linear = np.where(margin > 0, (1.0 - p) * margin, -p * margin)  # log(1 + exp(t)) = max(t, 0) + log1p(exp(-|t|))
+        plain = xlogy(p, p) + xlog1py(1.0 - p, -p) + np.log1p(np.exp(-np.abs(margin))) + linear
         return np.where(inside, self.c * np.maximum(np.where(near, small, plain), 0.0), np.inf)
 
     def prox(self, z: Vector, step: float | Vector) -> Vector:

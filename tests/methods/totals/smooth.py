@@ -214,6 +214,8 @@ def draw_penalty(rng: np.random.Generator, kind: str, X: Array, y: Array, s: Arr
     p = X.shape[1]
     slopes = np.abs(X.T @ (s * y)).max() + 1e-3
     l1, l2 = slopes * 10.0 ** rng.uniform(-5, 0.3), slopes * 10.0 ** rng.uniform(-6, 2)
+    if rng.random() < 0.2:  # beside the largest slopes it is about their rounding
+        l1 *= 10.0 ** rng.uniform(-12, 0)
     zeros, ends = np.zeros(p), np.sort(rng.normal(size=(2, p)), axis=0) / (np.abs(X).max(axis=0) + 1e-3)
     inside = np.array([np.minimum(ends[0], 0.0), np.maximum(ends[1], 0.0)])
     infinite = np.full(p, -np.inf), np.full(p, np.inf)

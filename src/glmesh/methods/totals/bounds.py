@@ -11,7 +11,7 @@ from glmesh.methods.totals.contribution import LEVERAGE_POWER, Query
 from glmesh.methods.totals.flat import Flat, SumOfSquares
 from glmesh.methods.totals.model import Factored, NewtonModel, NewtonStep
 from glmesh.methods.totals.scaled import ScaledPenalty
-from glmesh.types import Matrix, Vector
+from glmesh.types import Flags, Matrix, Vector
 
 ROUNDING = 1e-13  # [objective] allowance, because sums are rounded; predictions have one of their own
 ROUNDED = 10.0  # [rounding] up to which an equation is taken to hold, because estimates of rounding are rough
@@ -52,60 +52,86 @@ class SummedDualPoint:
         return SummedDualPoint(sums["slopes"][d:], float(slack), float(noise + sums.errors["slopes"]), float(scatter))
 
 
+@dataclass(frozen=True)
+class FeasiblePoint:
+    """A dual point that meets some of the equations which a penalty's conjugate asks of it."""
+
+    pulls: Vector  # (d,) X^T theta
+    slack: float  # sum of loss(z) + loss*(theta) - z theta at the trial point; infinite: no such point is known
+    noise: Vector  # (d,) by which each entry of `pulls` may be wrong: 0 where an equation holds
+
+
 def duality_gap(penalty: ScaledPenalty, query: Query, sums: Sums, made: SumOfSquares, flat: Flat) -> float:
     """Return the gap between the objective at the query's trial point and a dual point of all rows.
 
     Every row adds loss(z) + loss*(theta) - z theta >= 0, every penalised coordinate the like for c = X^T theta. Where c
     must be shrunk by s into the domain of the penalty's conjugate, loss*(s theta) <= s loss*(theta). A coordinate
-    without penalty asks for c = 0 (with a bound on one side, for a sign of c), as `_open_equations` explains. `made` is
+    without penalty asks for c = 0 (with a bound on one side, for a sign of c), as `_feasible` explains. `made` is
     the Hessian, upper bound or damped one with which the step was made, `flat` what is known of where it is flat.
     """
     there = penalty.moved(query.point, query.step)
     dual, held = SummedDualPoint.of(sums, len(there)), ~penalty.free
     if not dual.slack < query.cap:
         return np.inf
-    pulls, slack = _open_equations(penalty, dual, made, flat)
-    if not np.isfinite(slack):
+    point = _feasible(penalty, dual, made, flat)
+    if not np.isfinite(point.slack):
         return np.inf
-    s = min(1.0, penalty.margins.ray_limit(-pulls[held], np.zeros(())))
+    s = min(1.0, penalty.margins.ray_limit(-point.pulls[held], point.noise[held]))
     if s < 0:
         return np.inf
-    inside = penalty.within(s * pulls[held])
+    inside = penalty.within(s * point.pulls[held])
     penalised = float(penalty.bound.slacks(there[held], -inside).sum())
-    return slack + penalised + (1.0 - s) * max(float(sums["values"][0]) - slack, 0.0)
+    penalised += float(point.noise[held] @ np.abs(there[held]))
+    return point.slack + penalised + (1.0 - s) * max(float(sums["values"][0]) - point.slack, 0.0)
 
 
-def _open_equations(
-    penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares, flat: Flat
-) -> tuple[Vector, float]:
-    """Return (pulls, slack) of a dual point for which the equations c_j = 0 hold; an infinite slack if none is known.
+def _feasible(penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares, flat: Flat) -> FeasiblePoint:
+    """Return a dual point for which the equations c_j = 0 of coordinates without a penalty hold.
 
-    Rounding leaves r_j = c_j. The point theta - diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at most
-    sqrt(r.H^-1 r) (half of that square where losses are quadratic). If r is more than rounding, that point may lie
+    A coordinate whose c_j is at an end of its domain, but for rounding, has an equation as well if that can be proven:
+    the penalty of a column with large numbers may be smaller than the rounding of c_j.
+    """
+    rough = penalty.unsure(dual.pulls, ROUNDED * (dual.noise + dual.scatter))
+    rough &= np.isin(np.arange(len(rough)), made.columns)
+    point = _with_equations(penalty, dual, made, flat, penalty.free | rough)
+    if not np.isfinite(point.slack) and rough.any():
+        point = _with_equations(penalty, dual, made, flat, penalty.free)
+    return point
+
+
+def _with_equations(
+    penalty: ScaledPenalty, dual: SummedDualPoint, made: SumOfSquares, flat: Flat, equal: Flags
+) -> FeasiblePoint:
+    """Return a dual point for which coordinates `equal`, shape (d,), have c_j at the nearest end of their domain.
+
+    Rounding leaves r_j beside that. The point theta - diag(h) X H^-1 r has r = 0, and its sqrt(slack) is larger by at
+    most sqrt(r.H^-1 r) (half of that square where losses are quadratic). If r is more than rounding, that point may lie
     outside of the losses' domain; if H is flat in a direction in which the data is not known to be, there may be none.
     """
-    asked = np.flatnonzero(penalty.free)
-    pulls = dual.pulls
+    asked, aims = np.flatnonzero(equal), penalty.nearest(dual.pulls)
+    pulls, noise = dual.pulls, np.full(len(dual.pulls), dual.noise)
+    unknown = FeasiblePoint(pulls, np.inf, noise)
     for _ in range(CORRECTIONS):
         asked = np.union1d(asked, np.flatnonzero(penalty.broken(pulls)))
         if not len(asked):
-            return pulls, dual.slack
+            return FeasiblePoint(pulls, dual.slack, noise)
         if not np.isin(asked, made.columns).all():
-            return pulls, np.inf
+            return unknown
         factored, at = made.on(asked), np.searchsorted(made.columns, asked)
-        r = dual.pulls[asked]
+        r = dual.pulls[asked] - aims[asked]
         pulls = dual.pulls.copy()
         pulls[made.columns] -= (made.matrix[:, at] * factored.solve(r)).sum(axis=1)
-        pulls[asked] = 0.0
+        pulls[asked] = factored.consistent(aims[asked])
         if not penalty.broken(pulls).any():
             break
     else:
-        return pulls, np.inf
+        return unknown
     rounded = bool((np.abs(r) <= ROUNDED * (dual.noise + dual.scatter)).all())
-    if rounded and flat.trusts(factored, asked):
-        rho = factored.norm(r) + dual.noise * float(factored.deviations.sum())
-        return pulls, (np.sqrt(max(dual.slack, 0.0)) + rho) ** 2
-    return pulls, np.inf
+    if not rounded or not flat.trusts(factored, asked):
+        return unknown
+    rho = factored.norm(r) + dual.noise * float(factored.deviations.sum())
+    noise[asked] = 0.0
+    return FeasiblePoint(pulls, (np.sqrt(max(dual.slack, 0.0)) + rho) ** 2, noise)
 
 
 def concordance(sums: Sums, third: float) -> float:

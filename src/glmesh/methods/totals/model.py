@@ -33,6 +33,7 @@ class NewtonStep:
     decrement: float  # minus the slope of the objective along the step
     shrink: float  # factor that moves the dual point of the step into the domain of the penalty's conjugate
     residual: float  # largest slope that is left at smooth coordinates, in parts of what it is a difference of
+    rough: Flags  # (d,) where the slope of the loss is at an end of what the penalty bears, but for rounding
 
 
 def from_triangle(entries: Vector, n: int) -> Matrix:
@@ -44,11 +45,14 @@ def from_triangle(entries: Vector, n: int) -> Matrix:
     return out
 
 
-def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix) -> NewtonStep:
-    """Return the step to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns."""
+def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: float) -> NewtonStep:
+    """Return the step to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns.
+
+    `noise` is by how much an entry of the gradient may be wrong.
+    """
     columns, table = model.columns, penalty.table.take(model.columns)
     if not len(columns):
-        return NewtonStep(np.zeros_like(model.point), 0.0, 1.0, 0.0)
+        return NewtonStep(np.zeros_like(model.point), 0.0, 1.0, 0.0, np.zeros(len(model.point), dtype=bool))
     order = np.argsort(~penalty.smooth[columns], kind="stable")  # smooth coordinates first
     inverse = np.argsort(order, kind="stable")
     w, gradient = model.point[columns], model.gradient[columns]
@@ -69,9 +73,11 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix) -> NewtonS
     sizes = (np.abs(gradient) + (np.abs(bend) * np.abs(e)).sum(axis=1))[penalty.smooth[columns]]
     residual = float((left / np.where(sizes > 0, sizes, 1.0)).max(initial=0.0))
     everywhere = np.zeros_like(model.point)
-    everywhere[columns] = -pulls
-    limit = penalty.margins.ray_limit(everywhere[~penalty.free], np.zeros(()))
-    return NewtonStep(change, decrement, float(np.clip(limit, 0.0, 1.0)), residual)
+    everywhere[columns] = pulls
+    rough = penalty.unsure(everywhere, noise)
+    everywhere = np.where(rough, penalty.nearest(everywhere), everywhere)
+    limit = penalty.margins.ray_limit(-everywhere[~penalty.free], np.zeros(()))
+    return NewtonStep(change, decrement, float(np.clip(limit, 0.0, 1.0)), residual, rough)
 
 
 def dependent(bend: Matrix, order: Indices) -> Flags:
@@ -113,6 +119,13 @@ class Factored:
     def deviations(self) -> Vector:
         """Square roots of the diagonal of H^-1, shape (n,)."""
         return np.asarray(np.sqrt((self.inverse**2).sum(axis=0)))
+
+    def consistent(self, values: Vector) -> Vector:
+        """Return n values c with those of coordinates without curvature of their own changed so that flat.c = 0."""
+        out = values.copy()
+        out[self.dropped] = 0.0
+        out[self.dropped] = -(self.flat @ out) / self.flat[np.arange(len(self.dropped)), self.dropped]
+        return out
 
     def norm(self, r: Vector) -> float:
         """Return an upper bound of sqrt(r.H^-1 r) of a vector r, shape (n,), rounding included."""

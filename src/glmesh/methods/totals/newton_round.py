@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -240,6 +240,8 @@ class NewtonRound:
             state.careful, state.patience = state.patience, 2 * state.patience
             self._ask_at(point)
         else:
+            assert state.query is not None
+            state.query = replace(state.query, flat=state.flat.query(len(point)))
             self._idle()
         return None
 
@@ -353,17 +355,17 @@ class NewtonRound:
             shrink=step.shrink,
             separation=self.separable,
             inverse=bounds.inverse_factor(self.penalty, model) if self._unproven(step) else None,
-            flat=self._look(model, there),
+            flat=self._look(model, step, there),
             majorant_flat=state.gram is not None,
         )
 
     def _step(self, model: NewtonModel) -> NewtonStep:
         """Return the step to the minimum of a model, damped as much as it takes that the model does not mislead."""
         state = self.state
-        step = minimum(self.penalty, model, self._bend(model, state.damping))
+        step = minimum(self.penalty, model, self._bend(model, state.damping), bounds.ROUNDED * state.noise)
         while state.gram is not None and state.damping < 1.0 and self._misleads(model, step):
             self._damp(LEAST_DAMPING)
-            step = minimum(self.penalty, model, self._bend(model, state.damping))
+            step = minimum(self.penalty, model, self._bend(model, state.damping), bounds.ROUNDED * state.noise)
         return step
 
     def _unknown(self, columns: Indices, model: NewtonModel | None) -> Indices:
@@ -392,10 +394,10 @@ class NewtonRound:
             return not again and step.decrement < DUAL_FROM * abs(model.value)
         return not self.traits.third or step.decrement < DUAL_FROM_NARROW * abs(model.value)
 
-    def _look(self, model: NewtonModel, there: Vector) -> Matrix | None:
+    def _look(self, model: NewtonModel, step: NewtonStep, there: Vector) -> Matrix | None:
         """Return directions to ask the rows about, shape (r, d): flat, and nothing else holds coefficients there."""
         penalty, state = self.penalty, self.state
-        loose = (penalty.free | (penalty.edged & penalty.inside(there)))[model.columns]
+        loose = (penalty.free | step.rough | (penalty.edged & penalty.inside(there)))[model.columns]
         state.flat = state.flat.look(self._data(model), model.columns[loose])
         return state.flat.query(len(there))
 

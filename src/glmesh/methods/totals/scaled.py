@@ -105,6 +105,25 @@ class ScaledPenalty:
         out[~self.free] = ((low == 0) & (c < 0)) | ((high == 0) & (c > 0))
         return out
 
+    def nearest(self, pulls: Vector) -> Vector:
+        """Return the pulls, shape (d,), nearest to the given ones at which the conjugate of the penalty is finite.
+
+        A coordinate without a penalty has 0.
+        """
+        out = np.zeros_like(pulls)
+        out[~self.free] = self.within(pulls[~self.free])
+        return out
+
+    def unsure(self, pulls: Vector, error: float) -> Flags:
+        """Return where pulls c, shape (d,), wrong by at most `error`, may be beyond an end of their domain, or are.
+
+        Ends beyond which they are by more than the error do not count, nor do coordinates without a penalty.
+        """
+        low, high = self._sides
+        c, out = pulls[~self.free], np.zeros(len(pulls), dtype=bool)
+        out[~self.free] = (np.abs(c - low) <= error) | (np.abs(c - high) <= error)
+        return out
+
     def within(self, pulls: Vector) -> Vector:
         """Return pulls c of the coordinates of `bound` moved to where the conjugate of the penalty is finite at -c."""
         return np.clip(pulls, *self._sides)
