@@ -101,8 +101,9 @@ def _change(driver: Driver, problem: Problem, origin: Indices, new: Indices, tou
     """Replace the run's problem by `problem`, whose column i was column origin[i] of the old one; -1 means i is new.
 
     `new` are the numbers of the new columns, which go to the node touched[0]; `touched` are the ids of all nodes whose
-    data changed. Each of these nodes' estimates of A x is corrected by the change of the node's own part A_k x_k, and
-    an Event of this `kind` ("add_columns" or "remove_columns") is appended to `driver.events` for each.
+    data changed. The problem is about A x, A the data matrix by columns: each of these nodes' estimates of A x is
+    corrected by the change of the node's own part, the sum over its columns, and an Event of this `kind` ("add_columns"
+    or "remove_columns") is appended to `driver.events` for each.
     """
     nodes = driver.nodes
     place = np.full(nodes.problem.n, -1)
@@ -125,9 +126,10 @@ def _rehost(
 ) -> None:
     """Make CoLA's nodes go on with another problem and partition, keeping the variables of the columns that stay.
 
-    origin[i] is the number that column i of `problem` had before, or -1 if it is new. The estimates of A x at the nodes
-    with ids `touched` are corrected by the change of the node's own part A_k x_k, and an Event of this `kind`
-    ("add_columns" or "remove_columns") is appended to `driver.events` for each.
+    origin[i] is the number that column i of `problem` had before, or -1 if it is new. The problem is about A x, A the
+    data matrix by columns: the estimates of A x at the nodes with ids `touched` are corrected by the change of the
+    node's own part, the sum over its columns, and an Event of this `kind` ("add_columns" or "remove_columns") is
+    appended to `driver.events` for each.
     """
     nodes = cola_nodes(driver.nodes, kind)
     by_id, held = nodes.by_id, nodes.members(driver.made)
@@ -149,10 +151,10 @@ def _rehost(
 def move_anchor(driver: Driver, anchors: list[tuple[float, float]], measure: Callable[[], Measures]) -> bool:
     """Move the anchor, the value near which a free intercept is held, split by samples; return whether it moved.
 
-    `measure()` returns the present Measures. Nothing moves until the duality gap with the present anchor is at most
-    half of what the anchor adds to the objective. Then node 0 tells all nodes the intercept that it has reached by
-    flooding, and the anchor goes there, or further by geometric extrapolation of the last two moves. (anchor before the
-    move, intercept reached) is appended to `anchors`.
+    `measure()` returns what is measured of the present state, such as the gap. Nothing moves until the duality gap with
+    the present anchor is at most half of what the anchor adds to the objective. Then node 0 tells all nodes the
+    intercept that it has reached by flooding, and the anchor goes there, or further by geometric extrapolation of the
+    last two moves. (anchor before the move, intercept reached) is appended to `anchors`.
     """
     nodes = driver.nodes
     if not isinstance(nodes, ColaNodes) or not isinstance(f := nodes.blocks[0].f, Anchored):

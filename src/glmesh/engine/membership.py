@@ -62,8 +62,8 @@ class PlannedChanges:
     def _join(self, node: int, round: int, members: Flags) -> None:
         """Make the node with id `node` a member from round `round` on, and append a "join" Event.
 
-        The node's variables begin at their starting values. `members` is a mask of shape (K,) over node ids: the
-        members of this round.
+        The node's variables begin at their starting values. `members` is a mask over the ids of all nodes: the members
+        of this round.
         """
         nodes = self.by_id
         number, k = nodes.find(node)
@@ -78,9 +78,9 @@ class PlannedChanges:
     def _leave(self, node: int, round: int, members: Flags) -> None:
         """Make the node with id `node` leave for good in round `round`, and append a "leave" or "freeze" Event.
 
-        The node's part A_k x_k of A x is lost or, where the plan says "freeze", handed to the nearest member, who
-        counts it as a constant from then on. `members` is a mask of shape (K,) over node ids: the members of this
-        round.
+        The node's own part A_k x_k of A x, its columns times their variables, is lost or, where the plan says "freeze",
+        handed to the nearest member, who counts it as a constant from then on. `members` is a mask over the ids of all
+        nodes: the members of this round.
         """
         nodes = self.by_id
         model = next(entry.model for entry in self.nodes.plan.leave if entry.node == node)
@@ -110,7 +110,7 @@ class PlannedChanges:
     def _nearest(self, node: int, members: Flags) -> list[int]:
         """Return the ids of the members that node `node` can reach without passing another member, the nearest first.
 
-        `members` is a mask of shape (K,) over node ids.
+        `members` is a mask over the ids of all nodes.
         """
         seen, found, edge = {node}, [], [node]
         everybody = np.ones(self.nodes.setup.n_nodes, dtype=bool)

@@ -141,7 +141,10 @@ class Result:
 
     @cached_property
     def presence(self) -> Matrix:
-        """Return an array of shape (rounds, K): 1 where node k took part, 0.5 where it was a member and away, or 0."""
+        """Return an array of shape (rounds, n_nodes): 1 where a node took part, 0.5 where it was a member and away.
+
+        It is 0 where the node was no member.
+        """
         return Plan.of(self.faults).presence(self.rounds, len(self.estimates))
 
     @property

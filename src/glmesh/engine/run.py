@@ -122,7 +122,7 @@ class Run(Iterator[int]):
 
     @property
     def nodes(self) -> HostedNodes[Any, Any]:
-        """Return the nodes that this process hosts, with their blocks, states and transport."""
+        """Return the nodes that this process hosts, with their data, states and transport."""
         return self.driver.nodes
 
     @property
@@ -137,7 +137,7 @@ class Run(Iterator[int]):
 
     @property
     def mixing(self) -> Mixing:
-        """Return the mixing: the matrix W of weights of the links, shape (K, K), with its spectrum."""
+        """Return the mixing: the matrix W of the weights of the links, shape (n_nodes, n_nodes), with its spectrum."""
         return self.nodes.setup.mixing
 
     @property
@@ -167,12 +167,12 @@ class Run(Iterator[int]):
 
     @property
     def blocks(self) -> list[Any]:
-        """Return a list of the blocks of this process, each with the data of one or more nodes side by side."""
+        """Return a list of the blocks of this process; a block has the data of one or more nodes side by side."""
         return self.nodes.blocks
 
     @property
     def states(self) -> list[Any]:
-        """Return a list with the state of each block, in the order of `blocks`: dataclasses of plain arrays."""
+        """Return the state of each block of nodes, in the order of `blocks`: dataclasses of plain arrays."""
         return self.nodes.states
 
     @property
@@ -212,9 +212,9 @@ class Run(Iterator[int]):
 
     @property
     def estimates(self) -> Matrix:
-        """Return a copy of every node's estimate v_k of A x, shape (K, d).
+        """Return a copy of every node's estimate of A x, shape (n_nodes, d); A, (d, n), is the data matrix by columns.
 
-        With a consensus method, or a method on totals, it has the nodes' own coefficients instead, shape (K, p).
+        With a consensus method, or a method on totals, it has the nodes' own coefficients instead, shape (n_nodes, p).
         """
         return self.nodes.estimates
 
@@ -228,9 +228,9 @@ class Run(Iterator[int]):
 
     @property
     def theta(self) -> Vector:
-        """Return each node's local accuracy Theta_k in the last round, shape (K,); NaN where none was asked for.
+        """Return each node's local accuracy in the last round, shape (n_nodes,); NaN where none was asked for.
 
-        Theta_k is the part of the possible decrease of the node's subproblem that the local solver left.
+        It is the part of the possible decrease of the node's subproblem that the local solver left, in [0, 1].
         """
         return self.nodes.theta
 
@@ -256,7 +256,7 @@ class Run(Iterator[int]):
 
     @property
     def members(self) -> Flags:
-        """Return a mask of shape (K,), true for each node that was a member in the last round.
+        """Return a mask of shape (n_nodes,), true for each node that was a member in the last round.
 
         Before the first round it is the mask of that round.
         """
@@ -264,7 +264,7 @@ class Run(Iterator[int]):
 
     @property
     def up(self) -> Flags:
-        """Return a mask of shape (K,), true for each node that was a member and not away in the last round."""
+        """Return a mask of shape (n_nodes,), true for each node that was a member and not away in the last round."""
         return self.nodes.up
 
     @property
@@ -289,20 +289,25 @@ class Run(Iterator[int]):
         return self.nodes.certificate
 
     def certified_state(self) -> tuple[Vector | None, Matrix]:
-        """Return (x in the user's order, every v_k) that the newest certificate is about, shapes (n,) and (K, d)."""
+        """Return (variables, estimates) that the newest certificate is about, of shapes (n,) and (n_nodes, d).
+
+        The variables are in the user's order, None with a method on totals; estimates are those of A x at every node, A
+        the data matrix by columns, or the coefficients that every node holds.
+        """
         return self.nodes.certified_state()
 
     def measure(self) -> Measures:
-        """Return the Measures of the present state: objective, H, absolute duality gap and consensus error.
+        """Return the Measures of the present state: objective, absolute duality gap, consensus error and H.
 
-        Measuring looks at all nodes at once, so it is no part of the algorithm and not counted as communication.
+        H = (1/K) sum_k f(v_k) + g(x) is the objective at the K nodes' own estimates v_k. Measuring looks at all nodes
+        at once, so it is no part of the algorithm and not counted as communication.
         """
         if self._measured is None or self._measured[0] != self.rounds:
             self._measured = self.rounds, self.nodes.measure(self.rounds)
         return self._measured[1]
 
     def product(self, x: Vector) -> Vector:
-        """Return A x, shape (d,), of variables x in the user's order, shape (n,)."""
+        """Return A x, shape (d,), for variables x in the user's order, shape (n,); A is the data matrix by columns."""
         return self.nodes.product(x)
 
     def beside(self, problem: Problem, warm_start: Result | ArrayLike | None = None) -> Run:
@@ -381,7 +386,7 @@ class Run(Iterator[int]):
     def begin_anew(self) -> None:
         """Restart the method from the present x and estimates, after the caller changed them.
 
-        The mean of the changed estimates must be A x, as always.
+        The mean of the estimates must be A x, as always, where A is the data matrix by columns.
         """
         self.nodes.restart()
         self.forget()

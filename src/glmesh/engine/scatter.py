@@ -29,7 +29,7 @@ def load(
 ) -> tuple[SampleMatrix, Vector]:
     """Read this process's part of a data file; return (X of shape (m_part, p_part), y of shape (m_part,)).
 
-    The part is a file of its own if the name has "{rank}" in it, else a share of the lines. p_part is the number of
+    The part is a file of its own if the name has "{rank}" in it, else a fraction of the lines. p_part is the number of
     columns that the rows of this part need; `scatter` widens X to the features of all parts.
     """
     X, y, _ = load_based(path, processes, target=target)

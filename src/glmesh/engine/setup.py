@@ -134,9 +134,9 @@ def connect(setup: Setup, flows: bool) -> Transport:
 
 
 def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
-    """Return the number of threads, at most K: `n_jobs` if given, else one per core, or 1 for small problems.
+    """Return the number of threads: `n_jobs` if given, else one per core, or 1 for small problems.
 
-    With several processes it is 1, unless `n_jobs` is given.
+    It is at most the number of nodes. With several processes it is 1, unless `n_jobs` is given.
     """
     if options.n_jobs is not None:
         return min(whole_number(options.n_jobs, "n_jobs", 1), mixing.n_nodes)
@@ -151,9 +151,9 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
 def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
     """Return (mixing, diameter) of the network that the options ask for, before any fault.
 
-    The mixing has the weights of the links; the diameter is an upper bound, in links. K is `n_nodes`, unless the data
-    is already held by nodes or the topology is a graph: then it is their number, and InvalidInput is raised if
-    `n_nodes` differs from it. `seed` is that of random graphs.
+    The mixing has the weights of the links; the diameter is an upper bound, in links. The number of nodes is `n_nodes`,
+    unless the data is already held by nodes or the topology is a graph: then it is their number, and InvalidInput is
+    raised if `n_nodes` differs from it. `seed` is that of random graphs.
     """
     n_nodes, topology = whole_number(options.n_nodes, "n_nodes", 1), options.topology
     if (spread := problem.n_nodes) is not None:

@@ -32,9 +32,10 @@ class StoppingRule(Protocol):
 
 
 class Diverged:
-    """Ends a run whose objective H = (1/K) sum_k f(v_k) + g(x) is no longer finite; v_k is node k's estimate of A x.
+    """Ends a run whose objective H = (1/K) sum_k f(v_k) + g(x) is no longer finite.
 
-    With a method on totals, which has no H, the objective of the coefficients counts; it is NaN before it is known.
+    The v_k are the K nodes' estimates of A x, A being the data matrix by columns. With a method on totals, which has no
+    H, the objective of the coefficients counts; it is NaN before it is known.
     """
 
     def check(self, run: Run, entry: Entry | None) -> Status | None:

@@ -156,7 +156,10 @@ class TrainingData:
     )
 
     def with_targets(self, targets: list[Vector], weights: list[Vector]) -> TrainingData:
-        """Return a copy with other targets and sample weights, one vector of each per part."""
+        """Return a copy with other targets and sample weights, one vector of each per part.
+
+        A part is the data of one node, or all data where it is pooled.
+        """
         new = [(X, y, w) for (X, _, _), y, w in zip(self.parts, targets, weights, strict=True)]
         return replace(self, parts=new)
 

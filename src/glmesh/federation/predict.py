@@ -87,7 +87,10 @@ class AboutPart(JsonRecord):
 
 @dataclass(frozen=True, eq=False)
 class PredictionPart:
-    """One site's summand of a joint prediction: the scores X_k w_k of all samples from its own features alone."""
+    """One site's summand of a joint prediction: the scores X_k w_k of all samples.
+
+    X_k are the site's own features of the samples, w_k its coefficients.
+    """
 
     about: AboutPart
     scores: Vector  # (m,) X_k w_k

@@ -56,9 +56,10 @@ def lasso_baselines(settings: Settings) -> Findings:
 
 
 def consensus(settings: Settings) -> Findings:
-    """Follow how far the nodes' estimates v_k are from Ax in the published CoLA, sum_k ``|v_k - Ax|^2``.
+    """Follow how far the nodes of the published CoLA are from consensus; return the findings.
 
-    Return the findings.
+    Measured is the sum over the nodes of the squared distance of their estimate of A x from A x, A the data matrix by
+    columns.
     """
     url, spam = settings.load("url"), settings.load("webspam", "news20")
     cases: list[tuple[str, DataSet, Problem]] = [

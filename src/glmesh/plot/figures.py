@@ -319,9 +319,9 @@ def _raster(axes: "Axes", history: Mapping[str, Vector], presence: Matrix) -> No
 
 
 def _shares(flags: Flags, edges: Vector) -> Matrix:
-    """Return the fraction of the rounds between successive edges in which each node's flag is set, (K, n_edges - 1).
+    """Return the fraction of the rounds between successive edges in which a node's flag is set, (K, n_edges - 1).
 
-    `flags` has shape (n_rounds, K), `edges` are numbers of rounds, ascending.
+    `flags` has shape (n_rounds, K) for K nodes, `edges` are numbers of rounds, ascending.
     """
     n_rounds = len(flags)
     sums = np.concatenate([np.zeros((1, flags.shape[1])), np.cumsum(flags, axis=0)])

@@ -39,7 +39,7 @@ class AveragedIterates:
         self.w = np.zeros_like(self.v)
 
     def add(self) -> None:
-        """Update the averages with x, v'_k and w_k of the run's present round."""
+        """Update the averages with the variables, mixed estimates and gradients of the run's present round."""
         self.count += 1
         mixed = self.run.estimates
         for _ in range(gossip_steps(self.run)):

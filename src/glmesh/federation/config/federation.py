@@ -346,7 +346,7 @@ class Federation:
 
     @cached_property
     def graph(self) -> nx.Graph:
-        """Return the communication graph of the members; its nodes are the members' numbers, 0 to K - 1."""
+        """Return the communication graph of the members; its nodes are the members' numbers, from 0."""
         n, network = len(self.members), self.network
         if network.topology != LINKS:
             return topology_module.build(network.topology, n, network.seed)
@@ -364,9 +364,9 @@ class Federation:
 
     @property
     def members_at_start(self) -> Indices:
-        """Return the counter of each member in the membership view at the start, shape (K,): 1, or 0 for a late member.
+        """Return the counter of each member in the membership view at the start, one per member: 1, or 0 if it is late.
 
-        An odd counter means that the node is a member.
+        An odd counter means that the node is a member. The view is what a node knows of who takes part.
         """
         return np.array([0 if member.late else 1 for member in self.members], dtype=np.int64)
 
@@ -375,7 +375,7 @@ class Federation:
         return sorted(int(peer) for peer in self.graph.neighbors(node))
 
     def network_info(self) -> NetworkInfo:
-        """Return the constants of the network (such as K and the diameter) that every node is given before round 0.
+        """Return the constants of the network, such as its diameter, that every node is given before round 0.
 
         They have the same bits as in a simulation of the network.
         """
@@ -387,10 +387,10 @@ class Federation:
 
     @property
     def hands_over(self) -> bool:
-        """Return whether a member leaves its part A_k x_k of A x with a neighbour, who counts it if the member is lost.
+        """Return whether a member leaves what its data adds to A x with a neighbour, who counts it if it is lost.
 
-        Split by samples it never does: that part is a sum over the member's rows, with which the neighbour could tell
-        who is among them.
+        A x is the data matrix by columns times the variables. Split by samples no member does so: what it adds is a sum
+        over its rows, with which the neighbour could tell who is among them.
         """
         return self.problem.split == "features" and self.gone == "freeze"
 

@@ -14,7 +14,7 @@ class GossipStore:
         self._n_nodes = n_nodes
 
         def post(peer: int, entries: list[GossipEntry]) -> None:
-            """Send statements to a neighbour: each offer, which may be long, in its own message, all others in one."""
+            """Send statements to neighbour `peer`: each offer, which may be long, by itself, all others together."""
             offers = [[entry] for entry in entries if entry.offer is not None]
             for some in [*offers, [entry for entry in entries if entry.offer is None]]:
                 if some:

@@ -176,7 +176,11 @@ class Participant:
         self.neighbourhood.wait_for(list(heard), since, since + self.federation.network.gone_after)
 
     def save(self) -> None:
-        """Write a checkpoint; if the federation hands shares over, send this node's A_k x_k to its successor."""
+        """Write a checkpoint; if the federation hands shares over, send this node's share to its successor.
+
+        A share is what the node's own data adds to A x; the successor is the neighbour that counts it if the node is
+        lost.
+        """
         trainer, neighbourhood = self.trainer, self.neighbourhood
         self._store.save(trainer, neighbourhood.gossip)
         self.saved_round = trainer.state.round

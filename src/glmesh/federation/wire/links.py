@@ -119,7 +119,7 @@ class PeerLink:
         return was_up
 
     def feed(self, frame: bytes) -> tuple[Kind, bytearray] | None:
-        """Take in a frame; return (kind, content) of the message that it completes, None if it completes none."""
+        """Take in a frame, a piece of a message; return (kind, content) of the message that it completes, else None."""
         self.received += len(frame)
         return self.assembler.feed(frame)
 

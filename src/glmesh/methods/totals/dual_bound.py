@@ -39,17 +39,18 @@ class DualPoint:
         return DualPoint(self.k + other.k, self.c + other.c, self.k_size + other.k_size, self.c_size + other.c_size)
 
     def times(self, factor: float) -> DualPoint:
-        """Return the products of factor * theta."""
+        """Return this dual point times `factor`: its products and sizes."""
         size = abs(factor)
         return DualPoint(factor * self.k, factor * self.c, size * self.k_size, size * self.c_size)
 
 
 def balanced(positive: DualPoint, negative: DualPoint, room: DualPoint) -> list[DualPoint]:
-    """Return points with sum theta = 0, as an intercept asks for, made of the positive and the negative part of theta.
+    """Return dual points whose entries add up to 0, as an intercept asks for, made of the two signs of theta.
 
-    `room` has the products of rho = min(hi - theta, theta - lo), where lo and hi bound theta: theta - ratio rho is
-    feasible for abs(ratio) <= 1. The first point is such a one, if there is room; the second shrinks the heavier sign,
-    if both signs occur. What rounding leaves of sum theta could be corrected likewise; the sizes count that.
+    theta has an entry per row, in [lo, hi]; `positive` and `negative` have the products of its parts with each sign,
+    and `room` those of rho = min(hi - theta, theta - lo): theta - ratio rho is feasible for abs(ratio) <= 1. The first
+    point is such a one, if there is room; the second shrinks the heavier sign, if both signs occur. What rounding
+    leaves of the sum could be corrected likewise; the sizes count that.
     """
     theta = positive + negative
     points = []

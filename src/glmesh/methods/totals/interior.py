@@ -211,7 +211,8 @@ class InteriorPoint(TotalMethod[InteriorState]):
     def _improve(self, block: Rows, state: InteriorState, model: steps.InteriorModel, parts: list[DualPoint]) -> None:
         """Replace the state's best dual point by a better one made of it and of another dual point, if there is one.
 
-        `parts` are the positive part of the other one, its negative part, and its room, see `balanced`.
+        `parts` are the positive part of the other one, its negative part, and its room: how far it can move within its
+        bounds.
         """
         for point in balanced(*parts) if block.fit_intercept else [parts[0] + parts[1]]:
             feasible = model.penalty.shrunk(point)
@@ -270,8 +271,9 @@ def _radius(model: steps.InteriorModel, state: InteriorState, trial: steps.Trial
 def _dual_points(sums: Sums, number: int, n_nodes: int) -> list[DualPoint]:
     """Return three dual points from the sums of a step: positive part of theta, negative part, and its room.
 
-    `number` is the place of theta in CANDIDATES; the room is min(hi - theta, theta - lo). Sizes add what rounding is
-    relative to: the products themselves, theta, and the largest entry of the field.
+    theta is the candidate with place `number` in CANDIDATES, with an entry per row between lo and hi; the room is
+    min(hi - theta, theta - lo). Sizes add what rounding is relative to: the products themselves, theta, and the largest
+    entry of the field.
     """
     c, k, size = at_rows.candidate(sums, number)
     largest = [np.abs(sums[name]).max(initial=0.0) for name in ("theta", "theta", "room")]

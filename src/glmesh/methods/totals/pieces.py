@@ -43,7 +43,7 @@ class Pieces:
         return np.where(g > 0, self.hi, self.lo) * g
 
     def smoothed(self, g: Matrix, mu: float) -> Matrix:
-        """Return phi(g), the smoothed value of each piece, shape (J, m), with barriers of weight mu times `share`.
+        """Return the value of each piece, shape (J, m), smoothed by a logarithmic barrier of weight mu times `share`.
 
         g, shape (J, m), are the distances of the predictions from the kinks.
         """
@@ -52,18 +52,18 @@ class Pieces:
         return self.values(g) - np.abs(g) * small + m * np.log(4.0 * (small / B) * (1.0 - small / B))
 
     def small(self, g: Matrix, m: Matrix) -> Matrix:
-        """Return the smaller of z = hi - theta and v = theta - lo at the centre, shape (J, m).
+        """Return the smaller distance of each piece's slope theta to its two bounds at the centre, shape (J, m).
 
-        It is z where g > 0, v elsewhere. g, shape (J, m), are the distances of the predictions from the kinks; m, shape
-        (J, m), are the barriers' weights.
+        It is hi - theta where g > 0, theta - lo elsewhere. g, shape (J, m), are the distances of the predictions from
+        the kinks; m, shape (J, m), are the barriers' weights.
         """
         gB = np.abs(g) * self.width
         return 2.0 * m * self.width / (2.0 * m + gB + np.sqrt(gB * gB + 4.0 * m * m))
 
     def centre(self, g: Matrix, mu: float) -> Multipliers:
-        """Return the multipliers at the centre, where p z = q v = the weight of the barrier, mu times `share`.
+        """Return the multipliers at the centre, where a multiplier times its distance is the barrier's weight.
 
-        g, shape (J, m), are the distances of the predictions from the kinks.
+        That weight is mu times `share`; g, shape (J, m), are the distances of the predictions from the kinks.
         """
         m = mu * self.share
         small = self.small(g, m)
@@ -73,14 +73,17 @@ class Pieces:
         return Multipliers(z, v, m / z, m / v)
 
     def slopes(self, at: Multipliers) -> Matrix:
-        """Return theta, the slope of each piece, shape (J, m), from the smaller of its distances to the bounds."""
+        """Return the slope theta of each piece, shape (J, m), from the smaller of its distances to its bounds.
+
+        `at` has these distances; a piece is max over lo <= theta <= hi of theta g.
+        """
         return np.where(at.z < at.v, self.hi - at.z, self.lo + at.v)
 
     def move(self, at: Multipliers, step: Matrix, g: Matrix, mu: float) -> Multipliers:
-        """Return the multipliers after theta of each piece moved by `step`, shape (J, m), or by less near a bound.
+        """Return the multipliers after the slope theta of each piece moved by `step`, or by less near a bound.
 
-        g, shape (J, m), are the distances of the predictions from the kinks after the step, mu the weight of the
-        barriers.
+        `at` are those before. `step`, shape (J, m), is for J pieces of m rows; g, shape (J, m), are the distances of
+        the predictions from the kinks after the step, mu the weight of the barriers.
         """
         m, B, right = mu * self.share, self.width, g > 0
         z, v = np.maximum(at.z - step, KEPT * at.z), np.maximum(at.v + step, KEPT * at.v)
@@ -109,7 +112,7 @@ class Multipliers:
 
     @cached_property
     def curvature(self) -> Matrix:
-        """Return D = 1/(p/z + q/v), how fast theta follows the prediction, for each piece; shape (J, m)."""
+        """Return D = 1/(p/z + q/v) of each piece, shape (J, m): how fast its slope theta follows the prediction."""
         return 1.0 / (self.p / self.z + self.q / self.v)
 
     @cached_property
