@@ -122,7 +122,8 @@ def solve(
 
     Examples
     --------
-    >>>     >>> from glmesh import Problem, solve
+    >>> import numpy as np
+    >>> from glmesh import Problem, solve
     >>> X = np.random.default_rng(0).normal(size=(50, 20))
     >>> result = solve(Problem.glm(X, X[:, 0], penalty="l1", alpha=1.0), topology="ring", n_nodes=4)
     >>> result.status.name, result.coef.shape
