@@ -437,8 +437,8 @@ def test_links_take_no_proxy_from_the_environment(
 ) -> None:
     """The control leaves the option away."""
     if obeys:
-        others = [option for option in links._OPTIONS if option[0] != "grpc.enable_http_proxy"]
-        monkeypatch.setattr(links, "_OPTIONS", others)
+        others = [option for option in links.CHANNEL_OPTIONS if option[0] != "grpc.enable_http_proxy"]
+        monkeypatch.setattr(links, "CHANNEL_OPTIONS", others)
     (alice, _), (bob, _) = (_links(site) for site in pair)
     with closing(alice), closing(bob):
         alice.start()

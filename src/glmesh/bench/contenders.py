@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from glmesh.core import Method
+from glmesh.core import AnyMethod
 from glmesh.methods import Cola, DAdmm, Dapg, Dgd, Diging, Extra, Nids, PgExtra
 from glmesh.methods.consensus.samples import parts_of
 from glmesh.problem import Problem, Split
 
-Make = Callable[[], Method[Any, Any]]
+Make = Callable[[], AnyMethod]
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Contender:
         return not self.kinks_only or parts_of(problem.spec.penalty_of(None))[2] is not None
 
 
-def _tuned(method: Callable[..., Method[Any, Any]], *, kinks_only: bool = False, **options: object) -> Contender:
+def _tuned(method: Callable[..., AnyMethod], *, kinks_only: bool = False, **options: object) -> Contender:
     """Return a Contender with a method whose step is the best of a grid ("auto"), and with theory's step as fallback.
 
     `method` is called with `options` and the step; `kinks_only` leaves it out of smooth problems.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glmesh.bench.reference import Reference
-from glmesh.core import Method
+from glmesh.core import AnyMethod
 from glmesh.engine.run import Run
 from glmesh.problem import Problem
 from glmesh.types import Vector
@@ -98,7 +98,7 @@ def objective_of(run: Run) -> float:
 
 def follow(
     problem: Problem,
-    method: Method[Any, Any],
+    method: AnyMethod,
     best: Reference,
     watch: Watch = Watch(),
     *,

@@ -5,9 +5,9 @@ gossip satisfies the protocols of this package without being imported by it.
 """
 
 from glmesh.core.block import Block, NetworkInfo
-from glmesh.core.hosted import HostedNodes, RoundMaker
+from glmesh.core.hosted import AnyNodes, HostedNodes, RoundMaker
 from glmesh.core.messages import NOTHING, AnyRounds, Contents, Halo, Mail, Outbox, Part, Request, Riding, Rounds
-from glmesh.core.protocols import Accelerator, Method
+from glmesh.core.protocols import Accelerator, AnyMethod, Method
 from glmesh.core.records import Certificate, Event, Measures, Traffic
 from glmesh.core.setup import Setup
 from glmesh.core.state import Largest, PerColumn, PerNode, PerUnit, Shared, Summed
@@ -17,6 +17,8 @@ from glmesh.core.wire import Buffer, Layout, Packed, Reader, Violation, array_by
 __all__ = [
     "NOTHING",
     "Accelerator",
+    "AnyMethod",
+    "AnyNodes",
     "AnyRounds",
     "Block",
     "Buffer",

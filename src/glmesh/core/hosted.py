@@ -286,3 +286,6 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
     def refuse(self, what: str) -> NoReturn:
         """Raise InvalidInput: `what` works with Cola only; the message says how to start this method anew instead."""
         raise InvalidInput(f"{what} is for Cola; {self.name} starts anew (warm_start=result.coef)")
+
+
+AnyNodes = HostedNodes[Any, Any]  # of any method

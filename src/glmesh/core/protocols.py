@@ -3,7 +3,7 @@
 A class of your own that satisfies `Method` runs through `solve`, `glmesh bench` and MPI; nothing has to be registered.
 """
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from glmesh.core.block import Block
 from glmesh.core.hosted import HostedNodes
@@ -30,6 +30,9 @@ class Method(Protocol[BlockT, StateT]):
 
         An Outbox is answered by the Halo that came back for it, a `Total` by the Sums over all nodes.
         """
+
+
+AnyMethod = Method[Any, Any]
 
 
 class Accelerator(Protocol[Worked, Options]):

@@ -17,7 +17,7 @@ from typing import Any
 import networkx as nx
 import scipy.sparse as sp
 
-from glmesh.core import HostedNodes
+from glmesh.core import AnyNodes
 from glmesh.core import state as regroup
 from glmesh.engine.agreement import digest as digest  # also for the checkpoints of sites
 from glmesh.engine.driver import Driver
@@ -93,7 +93,7 @@ def save(driver: Driver, saved: Saved, options: RunOptions, path: str | PathLike
     processes.broadcast(None)
 
 
-def _made_with(nodes: HostedNodes[Any, Any], options: RunOptions) -> dict[str, object]:
+def _made_with(nodes: AnyNodes, options: RunOptions) -> dict[str, object]:
     """Return {name: value} of the arguments of `Run` that make the same run again, a checkpoint's entry `setup`."""
     setup, method, matrix = nodes.setup, nodes.method, nodes.setup.mixing.matrix
     exactly = getattr(method, "averages_exactly", False)
@@ -173,7 +173,7 @@ def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str |
         driver.membership.frozen = state["frozen"]
 
 
-def identity(nodes: HostedNodes[Any, Any]) -> dict[str, str]:
+def identity(nodes: AnyNodes) -> dict[str, str]:
     """Return {name: digest} of all that determines a run's rounds beside its state: problem, method, seed and so on.
 
     A digest is a text of 24 hexadecimal digits. Two runs with equal digests make equal rounds from equal states.

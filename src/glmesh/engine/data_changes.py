@@ -1,13 +1,12 @@
 """Changes of a run's problem in mid-run: columns that come and go, and the anchor of a free intercept."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from glmesh.collectives.flood import flood_max
-from glmesh.core import Event, HostedNodes, Measures, drive
+from glmesh.core import AnyNodes, Event, Measures, drive
 from glmesh.engine.driver import Driver, cola_nodes
 from glmesh.errors import InvalidInput
 from glmesh.functions import Anchored, Separable
@@ -71,7 +70,7 @@ def remove_columns(driver: Driver, columns: ArrayLike) -> None:
     _change(driver, problem, kept, np.zeros(0, np.int64), touched, "remove_columns")
 
 
-def _of_simulation(driver: Driver, what: str) -> HostedNodes[Any, Any]:
+def _of_simulation(driver: Driver, what: str) -> AnyNodes:
     """Return the run's nodes if their data can change; else raise InvalidInput, which names the operation `what`.
 
     Data can change in a single process, with CoLA or with a method on totals of which nodes hold rows.

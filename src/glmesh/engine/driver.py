@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from glmesh.collectives.together import together
-from glmesh.core import Event, HostedNodes, drive
+from glmesh.core import AnyNodes, Event, drive
 from glmesh.engine.membership import PlannedChanges
 from glmesh.methods.cola.nodes import ColaNodes
 
 
-def cola_nodes(nodes: HostedNodes[Any, Any], what: str) -> ColaNodes:
+def cola_nodes(nodes: AnyNodes, what: str) -> ColaNodes:
     """Return `nodes` if they are ColaNodes; else raise InvalidInput, which says that `what` is for Cola only."""
     if not isinstance(nodes, ColaNodes):
         nodes.refuse(what)
@@ -30,7 +29,7 @@ class Driver(Iterator[int]):
         Blocks, states and transport, as `Method.prepare` returned them.
     """
 
-    def __init__(self, nodes: HostedNodes[Any, Any]) -> None:
+    def __init__(self, nodes: AnyNodes) -> None:
         self.nodes = nodes
         self.events: list[Event] = []  # who joined and left, and whose data changed
         self.membership: PlannedChanges | None = None  # carries the fault plan out; None without one

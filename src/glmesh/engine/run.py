@@ -11,7 +11,7 @@ from typing import Any, Self
 import networkx as nx
 from numpy.typing import ArrayLike
 
-from glmesh.core import Certificate, Event, HostedNodes, Measures, Method, Transport
+from glmesh.core import AnyMethod, AnyNodes, Certificate, Event, Measures, Transport
 from glmesh.engine import checkpoint, data_changes
 from glmesh.engine.driver import Driver
 from glmesh.engine.membership import PlannedChanges
@@ -86,7 +86,7 @@ class Run(Iterator[int]):
         self,
         problem: Problem,
         *,
-        method: Method[Any, Any] | None = None,
+        method: AnyMethod | None = None,
         topology: str | nx.Graph = "ring",
         n_nodes: int = DEFAULT_NODES,
         mixing: str | Mixing | Data = "metropolis",
@@ -121,7 +121,7 @@ class Run(Iterator[int]):
     # what a run is made of
 
     @property
-    def nodes(self) -> HostedNodes[Any, Any]:
+    def nodes(self) -> AnyNodes:
         """Return the nodes that this process hosts, with their data, states and transport."""
         return self.driver.nodes
 

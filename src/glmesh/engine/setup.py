@@ -4,13 +4,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glmesh.core import Method, Setup, Transport
+from glmesh.core import AnyMethod, Setup, Transport
 from glmesh.engine.agreement import of_fields, of_problem, require_same
 from glmesh.engine.driver import Driver
 from glmesh.engine.result import Result
@@ -36,7 +35,7 @@ OWN_ROWS = "pass the same rows on all ranks; rows of each rank's own go through 
 class RunOptions:
     """The keyword arguments of `Run` as the caller gave them; `Run` documents each."""
 
-    method: Method[Any, Any] | None = None
+    method: AnyMethod | None = None
     topology: str | nx.Graph = "ring"
     n_nodes: int = DEFAULT_NODES
     mixing: str | Mixing | Data = "metropolis"
@@ -148,7 +147,7 @@ def _n_threads(problem: Problem, mixing: Mixing, options: RunOptions) -> int:
     return min(cores, mixing.n_nodes) if work > WORTH_A_THREAD else 1
 
 
-def network_of(problem: Problem, method: Method[Any, Any], options: RunOptions, seed: int) -> tuple[Mixing, int]:
+def network_of(problem: Problem, method: AnyMethod, options: RunOptions, seed: int) -> tuple[Mixing, int]:
     """Return (mixing, diameter) of the network that the options ask for, before any fault.
 
     The mixing has the weights of the links; the diameter is an upper bound, in links. The number of nodes is `n_nodes`,

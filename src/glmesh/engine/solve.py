@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import networkx as nx
 from numpy.typing import ArrayLike
 
-from glmesh.core import Method
+from glmesh.core import AnyMethod
 from glmesh.engine.agreement import require_same, versions
 from glmesh.engine.observe import Observer
 from glmesh.engine.result import Result
@@ -42,7 +42,7 @@ def process_group(runtime: Runtime) -> AbstractContextManager[ProcessGroup]:
 def solve(
     problem: Problem,
     *,
-    method: Method[Any, Any] | None = None,
+    method: AnyMethod | None = None,
     topology: str | nx.Graph = "ring",
     n_nodes: int = DEFAULT_NODES,
     tol: float = 1e-4,

@@ -14,9 +14,9 @@ from glmesh.core.block import NetworkInfo
 from glmesh.engine.scatter import scatter
 from glmesh.errors import InvalidInput, UnsuitablePair
 from glmesh.functions import LOSSES, Loss, Separable, Table
-from glmesh.methods import TotalMethod
 from glmesh.methods.choice import Task, estimates
 from glmesh.methods.totals.choice import method_on_totals
+from glmesh.methods.totals.nodes import OnTotals
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Problem, ProblemSpec, Split, refusals, shorter
 from glmesh.types import Indices, SampleMatrix, Vector
@@ -66,7 +66,7 @@ class Objective:
             "fit_intercept": self.intercept == "free",
         }
 
-    def on_totals(self, n_features: int, n_samples: int) -> TotalMethod[Any] | None:
+    def on_totals(self, n_features: int, n_samples: int) -> OnTotals | None:
         """Return the method on totals for data of this shape, if one suits loss and penalty; None: CoLA is to be used.
 
         In a method on totals nodes hold samples and compute the same coefficients from sums over all nodes.
@@ -218,7 +218,7 @@ class TrainingData:
         """
         return int(self.parts[0][0].shape[1])
 
-    def method(self, objective: Objective) -> TotalMethod[Any] | None:
+    def method(self, objective: Objective) -> OnTotals | None:
         """Return the method on totals if nodes hold samples and one suits the objective; None: CoLA is to be used."""
         if self.split != "samples":
             return None

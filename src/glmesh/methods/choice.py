@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ from glmesh.functions import Separable
 from glmesh.methods.totals import row_space
 from glmesh.methods.totals.choice import method_on_totals
 from glmesh.methods.totals.limited_memory import LimitedMemory
-from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.nodes import OnTotals
 from glmesh.methods.totals.traits import Traits, is_smooth
 from glmesh.methods.totals.working_set import WIDE
 from glmesh.network import Network
@@ -71,8 +70,6 @@ SPARSE = 0.2
 # [totals] of L-BFGS to a certified 1e-6, a middle of 17 (Reuters) to 83 (RCV1, l2 = 0.01), as docs/communications.md
 # says; because costs are not closer than a factor of two, a middle will do
 LIMITED_MEMORY_TOTALS = 50
-
-OnTotals = TotalMethod[Any]
 
 
 @dataclass(frozen=True)

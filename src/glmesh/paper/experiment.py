@@ -15,7 +15,7 @@ from glmesh.bench.draw import Panel
 from glmesh.bench.reference import Reference
 from glmesh.bench.report import write_csv
 from glmesh.bench.trace import Trace, Watch, follow
-from glmesh.core import Method
+from glmesh.core import AnyMethod
 from glmesh.files.archive import write_text
 from glmesh.problem import Problem
 from glmesh.transports import Network
@@ -49,7 +49,7 @@ class Settings:
         return quick if self.quick else full
 
     def follow(
-        self, problem: Problem, method: Method[Any, Any], best: Reference, watch: Watch, name: str, **options: Any
+        self, problem: Problem, method: AnyMethod, best: Reference, watch: Watch, name: str, **options: Any
     ) -> Trace:
         """Run a method on NODES nodes, by default a ring, with the virtual clock of NETWORK; return the run's Trace.
 

@@ -30,9 +30,9 @@ class Pair:
     def __init__(self, *tables: DataTable) -> None:
         self.waiting: deque[tuple[int, TargetsMessage]] = deque()
         self.seen: list[TargetsMessage] = []
-        self.ends = [TargetsComparison(table, FEDERATION, k, self._send(1 - k)) for k, table in enumerate(tables)]
+        self.ends = [TargetsComparison(table, FEDERATION, k, self.send(1 - k)) for k, table in enumerate(tables)]
 
-    def _send(self, receiver: int) -> Any:
+    def send(self, receiver: int) -> Any:
         return lambda peer, message: self.waiting.append((receiver, message))
 
     def connect(self) -> None:
@@ -83,7 +83,7 @@ def test_a_site_that_comes_back_with_the_right_targets_is_believed() -> None:
     pair.connect()
     pair.deliver()
     assert pair.results == [{1: False}, {0: False}]
-    pair.ends[1] = TargetsComparison(_table([0.0, 1.0]), FEDERATION, 1, pair._send(0))
+    pair.ends[1] = TargetsComparison(_table([0.0, 1.0]), FEDERATION, 1, pair.send(0))
     pair.connect()
     assert pair.results == [{}, {}]  # nothing is known until they have compared anew
     pair.deliver()

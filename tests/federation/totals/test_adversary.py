@@ -85,8 +85,8 @@ def test_if_data_were_read_again_under_one_key_a_stream_would_cover_two_contents
 
 
 class StartsAtZero(Agreement):
-    def _proposed_view(self, ids: list[int]) -> View:
-        view = super()._proposed_view(ids)
+    def proposed_view(self, ids: list[int]) -> View:
+        view = super().proposed_view(ids)
         if view.held.born != view.number:
             return view
         fit = self._fit(view.held.set, "", view.number)
@@ -106,8 +106,8 @@ def test_without_drawn_starts_two_sets_of_members_meet_at_one_point() -> None:
 
 
 class ForgetsVotes(Agreement):
-    def _proposed_view(self, ids: list[int]) -> View:
-        return replace(super()._proposed_view(ids), vote=None)
+    def proposed_view(self, ids: list[int]) -> View:
+        return replace(super().proposed_view(ids), vote=None)
 
     def _vote_kept(self, view: View) -> bool:
         return True

@@ -135,12 +135,12 @@ class WatchedMachine(Machine):
         self._flood = WatchedFlood(self.info.me, self.info.neighbours)
         self._flood.oracle = oracle
 
-    def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
+    def frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
         if name not in self._frozen:
             assert self.memory.held is not None
             key, set_ = self.agreement.mask_key.public, self.memory.held.set
             self.oracle.contributed(self.info.me, key, name, question, set_, view)
-        return super()._frozen_part(view, question, about, name)
+        return super().frozen_part(view, question, about, name)
 
 
 def toy(data: int, totals: int = TOTALS) -> Program:

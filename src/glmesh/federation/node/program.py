@@ -15,7 +15,8 @@ from glmesh.federation.node.rules import RuleBook, level_counts, rare_columns
 from glmesh.federation.totals import Beginning, Refusal, Unequal, WantedTotal
 from glmesh.federation.totals.masks import edges_below, largest_edges
 from glmesh.federation.totals.views import drawn_start
-from glmesh.methods import Rows, TotalMethod
+from glmesh.methods import Rows
+from glmesh.methods.totals.nodes import HoldsModel, OnTotals
 from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.types import Indices, Unsigned, Vector
 
@@ -83,7 +84,7 @@ class SiteProgram:
     Call it with a `Beginning`; it yields questions and returns the bytes of an `Answer`.
     """
 
-    method: TotalMethod[Any]
+    method: OnTotals
     block: Rows  # of this site alone
     n_nodes: int  # members of the federation
     tol: float  # relative gap to be proven
@@ -172,7 +173,7 @@ class _Fit:
             found = found[[*kept, block.p]]
         return found
 
-    def _round(self, method: TotalMethod[Any], block: Rows, state: Any) -> Steps:
+    def _round(self, method: OnTotals, block: Rows, state: HoldsModel) -> Steps:
         """Make one round of the method.
 
         If another site was first to ask at another point, move there and make it again.
@@ -200,7 +201,7 @@ class _Fit:
                 steps = method.round(block, state)
                 request = next(steps)
 
-    def _check_point(self, method: TotalMethod[Any], block: Rows, state: Any) -> None:
+    def _check_point(self, method: OnTotals, block: Rows, state: HoldsModel) -> None:
         """Raise Refusal if the site's rules forbid a contribution at the point that the method asks at next."""
         point = method.trial(block, state)
         if point is not None:

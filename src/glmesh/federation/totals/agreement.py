@@ -185,7 +185,7 @@ class Agreement:
             self._enter(self.proposal)
         wanted = self._wanted(now)
         if wanted is not None and self._must_propose(wanted, now):
-            view = self._proposed_view(wanted)
+            view = self.proposed_view(wanted)
             if self.accepts(view, now):
                 self._say_yes(view, now)
 
@@ -323,7 +323,7 @@ class Agreement:
             return not same or ahead
         return now - self._proposed >= PATIENCE * self.info.heartbeat
 
-    def _proposed_view(self, ids: list[int]) -> View:
+    def proposed_view(self, ids: list[int]) -> View:
         """Return a new view of the members `ids`, with the totals and the vote that their statuses say they hold."""
         statuses = self.everybody
         chosen = [statuses[one] for one in ids]

@@ -331,14 +331,14 @@ class Machine:
         if not self._flood.has(name, info.me):
             self.agreement.asking = about
             memory.record = Record(memory.held.set, memory.held.start)
-            self._flood.keep(name, self._frozen_part(view, question, about, name), self._receivers(view), None)
+            self._flood.keep(name, self.frozen_part(view, question, about, name), self._receivers(view), None)
             self._moved = now
         if self._flood.missing(name, view.ids):
             return
         memory.append(KeptTotal(question.request, self._flood.sum(name, question.length)))
         self._question, self._moved = None, now
 
-    def _frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
+    def frozen_part(self, view: View, question: Question, about: Asking, name: bytes) -> Contribution:
         """Return this member's contribution to the total `name`, masked and signed.
 
         Later calls return the first one's.

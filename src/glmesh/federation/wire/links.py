@@ -44,7 +44,7 @@ _UNREAD = 4  # [longest messages] of a neighbour that the node may leave unread 
 _UNREAD_POLL = 0.02  # [s] between two looks whether the node has caught up
 _WHY = 500  # [characters] of a reason that are sent, and shown of a neighbour's
 _LAST_WORD = 0.2  # [s] that a stream stays open after a REFUSE, so that the other end can read why
-_OPTIONS = [
+CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
     ("grpc.max_send_message_length", CHUNK + 4096),
     # The next three take a third less CPU with vectors of a million numbers (benchmarks/peers.py).
@@ -172,7 +172,7 @@ class PeerLinks:
     async def _start(self) -> None:
         """Start the server and the tasks that dial neighbours; raise InvalidInput if the port is taken."""
         site, identity = self.site, self.site.identity
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = grpc.aio.server(options=CHANNEL_OPTIONS)
         handler = grpc.stream_stream_rpc_method_handler(self._serve)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("glmesh.Link", {_METHOD: handler}),)
@@ -333,7 +333,7 @@ class PeerLinks:
         listed = site.federation.members[link.peer].fingerprint
         root = await asyncio.to_thread(listed_certificate, link.address, site, link.name, listed)
         credentials = grpc.ssl_channel_credentials(root, identity.key, identity.certificate)
-        options = [*_OPTIONS, ("grpc.ssl_target_name_override", link.name)]
+        options = [*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", link.name)]
         async with grpc.aio.secure_channel(link.address, credentials, options) as channel:
             call = channel.stream_stream(_PATH)()
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from glmesh.core import Block, Setup
 from glmesh.errors import UnsuitablePair
-from glmesh.methods.choice import Estimate, OnTotals, Task, estimates
+from glmesh.methods.choice import Estimate, Task, estimates
 from glmesh.methods.cola.iterate import initial_variables
-from glmesh.methods.totals.nodes import unsuitable
+from glmesh.methods.totals.nodes import OnTotals, unsuitable
 
 ACCELERATIONS = ("auto", "momentum", "sums", "newton", "none")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from glmesh.errors import UnsuitablePair
@@ -12,7 +10,7 @@ from glmesh.methods.totals import row_space
 from glmesh.methods.totals.interior import MAX_COLUMNS, InteriorPoint
 from glmesh.methods.totals.limited_memory import LimitedMemory
 from glmesh.methods.totals.newton import ProximalNewton
-from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.nodes import OnTotals
 from glmesh.methods.totals.pieces import Kinks
 from glmesh.methods.totals.traits import is_smooth
 from glmesh.methods.totals.working_set import WIDE
@@ -24,7 +22,7 @@ MOST_COEFFICIENTS = 1000
 
 def method_on_totals(
     loss: Loss, penalty: Separable, n_coefficients: int, n_rows: float = np.inf
-) -> TotalMethod[Any] | None:
+) -> OnTotals | None:
     """Return the method on totals for a loss and a penalty (alpha included); None: none suits.
 
     `n_coefficients` is p, without the intercept, `n_rows` is m, over all nodes. A smooth loss takes Newton's method,

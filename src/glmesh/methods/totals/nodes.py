@@ -119,6 +119,9 @@ class TotalMethod(ABC, Generic[StateT]):
             setattr(state, name, value)
 
 
+OnTotals = TotalMethod[Any]
+
+
 class TotalNodes(HostedNodes[Rows, StateT]):
     """The nodes of a method on totals in this process: blocks of rows, and one model that all nodes hold.
 

@@ -23,7 +23,7 @@ from glmesh.methods.totals.interior import InteriorPoint
 from glmesh.methods.totals.interior_state import InteriorState
 from glmesh.methods.totals.newton import ProximalNewton
 from glmesh.methods.totals.newton_state import NewtonState
-from glmesh.methods.totals.nodes import TotalMethod
+from glmesh.methods.totals.nodes import OnTotals, TotalMethod
 from glmesh.methods.totals.rows import Rows
 from glmesh.methods.totals.scaled import column_exponents, scales
 from glmesh.methods.totals.traits import is_smooth
@@ -150,7 +150,7 @@ def is_ridge(penalty: Table) -> bool:
     return bool((penalty.l2 > 0).all() and not penalty.l1.any() and not penalty.linear.any() and not bounded)
 
 
-def _method(loss: Loss) -> TotalMethod[Any]:
+def _method(loss: Loss) -> OnTotals:
     """Return the method for the small problem: Newton's for a smooth loss, the interior-point method for kinks."""
     return ProximalNewton() if is_smooth(loss) else InteriorPoint()
 
