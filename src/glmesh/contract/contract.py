@@ -11,7 +11,7 @@ import numpy as np
 
 from glmesh.contract.table import DataTable
 from glmesh.errors import InvalidInput, Mismatch
-from glmesh.types import Vector
+from glmesh.types import Tree, Vector
 
 KINDS = ("number", "boolean")  # of a feature: any finite number; 0 and 1 (also false and true)
 # cells that stand for a missing value: those of pandas, R and Excel
@@ -107,7 +107,7 @@ class Contract:
         """Return a copy of this contract whose class labels are `labels`, in ascending order: numbers or texts."""
         return replace(self, labels=labels)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Tree:
         """Return the contract as a dict of field names to plain data, for a TOML or JSON file.
 
         Fields that are None are left out.
@@ -127,9 +127,7 @@ class Contract:
         """
         try:
             columns = tuple(Column(**one) for one in tree.get("columns", ()))
-            fields: dict[str, Any] = {
-                key: tuple(v) if isinstance(v, list) else v for key, v in tree.items() if key != "columns"
-            }
+            fields: Tree = {key: tuple(v) if isinstance(v, list) else v for key, v in tree.items() if key != "columns"}
             fields["labels"] = tuple(_label(one) for one in fields.get("labels", ()))
             return Contract(columns=columns, **fields)
         except (TypeError, ValueError) as error:

@@ -18,7 +18,7 @@ from glmesh.core.state import Extent
 from glmesh.core.transport import Transport
 from glmesh.errors import InvalidInput
 from glmesh.problem import Partition, Problem
-from glmesh.types import Flags, Matrix, Vector
+from glmesh.types import Flags, Matrix, Tree, Vector
 
 BlockT = TypeVar("BlockT")
 StateT = TypeVar("StateT")
@@ -272,7 +272,7 @@ class HostedNodes(ABC, Generic[BlockT, StateT]):
         """Return {name: plain data} of what a checkpoint must hold of these nodes beside the states of the blocks."""
         return {}
 
-    def restore(self, states: list[StateT], watching: list[Any], saved: dict[str, Any]) -> None:
+    def restore(self, states: list[StateT], watching: list[Any], saved: Tree) -> None:
         """Take over the content of a checkpoint: the state of each block, and what `watching` and `saved` returned.
 
         InvalidInput unless overridden.

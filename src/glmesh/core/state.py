@@ -36,6 +36,8 @@ Shared = Annotated[T, _SHARED]
 Summed = Annotated[T, _SUMMED]
 Largest = Annotated[T, _LARGEST]
 
+Leaf = Callable[[str, list[Any]], Any]  # (kind of a field, its value at each block) -> value of the field
+
 
 class Extent(NamedTuple):
     """Numbers of nodes, columns and units (columns or groups) of a block."""
@@ -60,7 +62,7 @@ def split(state: S, extents: list[Extent]) -> list[S]:
         return [state]
     ends = {kind: np.cumsum([getattr(extent, kind) for extent in extents]) for kind in Extent._fields}
 
-    def cut(number: int) -> Callable[[str, list[Any]], Any]:
+    def cut(number: int) -> Leaf:
         def piece(kind: str, values: list[Any]) -> Any:
             value = values[0]
             if kind == _SUMMED:
@@ -94,7 +96,7 @@ def _merged(kind: str, values: list[Any]) -> Any:
     return np.concatenate(values) if isinstance(first, np.ndarray) else [one for part in values for one in part]
 
 
-def _map(states: list[Any], leaf: Callable[[str, list[Any]], Any]) -> Any:
+def _map(states: list[Any], leaf: Leaf) -> Any:
     """Return a state each of whose fields is leaf(kind of the field, list of its values in `states`).
 
     None if any of the states is None: an accelerator that only some blocks have given up yet is given up by all.

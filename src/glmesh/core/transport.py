@@ -8,7 +8,7 @@ from glmesh.core.records import Traffic
 from glmesh.core.totals import Largest, Sums, Total, add_up
 from glmesh.errors import GlmeshError, InvalidInput
 from glmesh.network import Clock, Plan
-from glmesh.types import Indices, Matrix, Unsigned
+from glmesh.types import Indices, Matrix, Tree, Unsigned
 
 
 class Unfinished(GlmeshError):
@@ -55,10 +55,10 @@ class Transport(Protocol):
     def allocate(self, block: int, width: int) -> Matrix:
         """Return a zeroed (n_hosted, width) array for a block's vectors, which are sent from it without a copy."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Tree:
         """Return the traffic, the clock and the messages on their way as a dict of plain data, for a checkpoint."""
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Tree) -> None:
         """Continue from the dict that `state` of another transport returned: traffic, clock, messages on their way."""
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from glmesh.errors import InvalidInput, UnreadableFile
 from glmesh.files import archive
 from glmesh.network import Mixing
 from glmesh.problem import NodeData, Problem, ProblemSpec
+from glmesh.types import Tree
 
 KIND, VERSION, PACKAGE = "checkpoint", 6, "glmesh"  # a file may hold classes of this package only
 
@@ -47,7 +48,7 @@ class Saved:
     """
 
     identity: dict[str, str]  # digests that `identity` returns
-    history: list[dict[str, Any]]  # records of `Observer`
+    history: list[Tree]  # records of `Observer`
     anchors: list[tuple[float, float]]  # (anchor, intercept reached) of each move of a free intercept's anchor
 
 
@@ -114,9 +115,7 @@ def _made_with(nodes: AnyNodes, options: RunOptions) -> dict[str, object]:
     }
 
 
-def settings(
-    tree: dict[str, Any], path: str | PathLike[str], problem: Problem | None
-) -> tuple[Problem, dict[str, Any]]:
+def settings(tree: Tree, path: str | PathLike[str], problem: Problem | None) -> tuple[Problem, Tree]:
     """Return (problem, keyword arguments of `Run`) with which the run of a checkpoint can be made again from the start.
 
     `tree` is the dict that `read` returned from the file at `path`. If the caller gives a `problem`, it is returned as
@@ -141,7 +140,7 @@ def settings(
     return problem_of(tree["problem"]) if problem is None else problem, options
 
 
-def restore(driver: Driver, own: Saved, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
+def restore(driver: Driver, own: Saved, tree: Tree | None, path: str | PathLike[str]) -> None:
     """Set a new run to the round and state of a checkpoint; raise InvalidInput if the file is another run's.
 
     All processes that host the run call it together: the first with the dict `tree` that `read` returned, the others
@@ -207,7 +206,7 @@ def _differs(path: str | PathLike[str], what: str) -> InvalidInput:
     )
 
 
-def read(path: str | PathLike[str]) -> dict[str, Any]:
+def read(path: str | PathLike[str]) -> Tree:
     """Return the dict that `write` wrote to the file at `path`, with the keys identity, setup, problem and state.
 
     Raise UnreadableFile for any other file.
@@ -244,7 +243,7 @@ def problem_tree(problem: Problem) -> dict[str, object]:
     return {"spec": _spec(problem), "pooled": problem.pooled, "parts": parts}
 
 
-def problem_of(tree: dict[str, Any]) -> Problem:
+def problem_of(tree: Tree) -> Problem:
     """Return the Problem that `problem_tree` made this dict of."""
     spec = tree["spec"]
     return Problem(spec, [NodeData.restored(spec, **part) for part in tree["parts"]], tree["pooled"])

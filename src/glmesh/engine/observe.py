@@ -1,11 +1,10 @@
 """The history of a run: a record every few rounds, and the result at the end."""
 
-from typing import Any
-
 import numpy as np
 
 from glmesh.engine.result import Result, Status
 from glmesh.engine.run import Run
+from glmesh.types import Tree
 
 WHOLE_NUMBERS = ("round", "communications", "bytes")  # columns of the history that hold integers
 
@@ -19,7 +18,7 @@ class Observer:
         while len(history) > 1 and history[-1]["round"] % record_every:  # where an earlier part of the run had stopped
             history.pop()
 
-    def record(self, *, due: bool = False) -> dict[str, Any] | None:
+    def record(self, *, due: bool = False) -> Tree | None:
         """Append a record of the present round to the run's history if one is due, and return it; None if none is due.
 
         A record is a dict of measures (objective, gap, ...) and costs (communications, bytes, seconds). `due=True`

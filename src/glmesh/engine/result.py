@@ -6,7 +6,6 @@ import enum
 import warnings
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -124,7 +123,7 @@ class Result:
     certificate: Certificate | None
     estimates: Matrix = field(repr=False)
     problem: Problem = field(repr=False)
-    faults: dict[str, Any] = field(default_factory=dict, repr=False)
+    faults: dict[str, object] = field(default_factory=dict, repr=False)
     events: tuple[Event, ...] = ()
     skipped: int = 0
     work_saved: float = 0.0

@@ -21,7 +21,7 @@ from glmesh.functions import Separable
 from glmesh.network import Mixing, Network, Plan
 from glmesh.parallel import SINGLE_PROCESS, ProcessGroup
 from glmesh.problem import Partition, Problem
-from glmesh.types import Data, Flags, Indices, Matrix, Vector
+from glmesh.types import Data, Flags, Indices, Matrix, Tree, Vector
 
 
 class Run(Iterator[int]):
@@ -110,7 +110,7 @@ class Run(Iterator[int]):
             n_blocks, processes,
         )  # fmt: skip
         self.driver = start(problem, self.options)
-        self.history: list[dict[str, Any]] = []  # records of `solve`, a dict each
+        self.history: list[Tree] = []  # records of `solve`, a dict each
         self.anchors: list[tuple[float, float]] = []  # (anchor, intercept reached) of each move
         self._measured: tuple[int, Measures] | None = None  # (round, measures of its state)
         self._identity: dict[str, str] | None = None  # None: to be computed
@@ -437,7 +437,7 @@ class Run(Iterator[int]):
         self.nodes.require_saving()
         self._restore(checkpoint.read(path) if self.processes.rank == 0 else None, path)
 
-    def _restore(self, tree: dict[str, Any] | None, path: str | PathLike[str]) -> None:
+    def _restore(self, tree: Tree | None, path: str | PathLike[str]) -> None:
         """Set this run to the state of the checkpoint `tree` that rank 0 has read; None at the other ranks."""
         checkpoint.restore(self.driver, self._saved(), tree, path)
         self._measured = None

@@ -6,18 +6,19 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from glmesh.engine.result import Status
 from glmesh.engine.run import Run
 from glmesh.errors import InvalidInput
+from glmesh.types import Tree
 from glmesh.validation import whole_number
 
 GRACE = 15.0  # [s] from a signal to the end of all waiting: half of what schedulers give a job between TERM and KILL
 ROUNDING = 2.0**-52  # [largest objective] relative error of a sum of doubles
-Entry = dict[str, Any]  # a record of the history
+Entry = Tree  # a record of the history
 
 
 class StoppingRule(Protocol):

@@ -22,11 +22,13 @@ from glmesh.problem import Problem
 MOST_BYTES = 2**27
 WORKING_SET = 500  # columns of a Hessian, about the most where a working set is enough
 
+Start = Result | ArrayLike | None  # what a run begins with; None: zero
+
 
 def solve_together(
     problems: Sequence[Problem],
     *,
-    warm_starts: Sequence[Result | ArrayLike | None] | None = None,
+    warm_starts: Sequence[Start] | None = None,
     tol: float = 1e-4,
     max_rounds: int = 10_000,
     stop: str = "gap",
@@ -71,7 +73,7 @@ def solve_together(
     >>> [result.status.name for result in results], [int(np.argmax(result.coef)) for result in results]
     (['CONVERGED', 'CONVERGED'], [0, 1])
     """
-    starts: list[Any] = [None] * len(problems) if warm_starts is None else list(warm_starts)
+    starts: list[Start] = [None] * len(problems) if warm_starts is None else list(warm_starts)
     if not problems or len(starts) != len(problems):
         raise InvalidInput(f"give at least one problem, and a start for each: {len(problems)}, {len(starts)} starts")
     if options.get("faults") is not None:
@@ -94,7 +96,7 @@ def group_size(run: Run) -> int:
     return int(max(1, MOST_BYTES // (8 * run.n_nodes * d * (d + 1) // 2)))
 
 
-def require_same_problems(processes: ProcessGroup, problems: Sequence[Problem], starts: Sequence[Any]) -> None:
+def require_same_problems(processes: ProcessGroup, problems: Sequence[Problem], starts: Sequence[Start]) -> None:
     """Raise Mismatch, at all processes alike, unless all have the same problems and the same points to start from.
 
     starts[i] is where problem i starts: a Result, an array or None for zero. The first problem is not compared, because

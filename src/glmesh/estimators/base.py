@@ -63,7 +63,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     local_passes: int | None = None
     stop: str = "gap"
     runtime: str = "simulation"
-    random_state: Any = None
+    random_state: object = None
     n_jobs: int | None = None
     verbose: int = 0
 
@@ -101,7 +101,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         split = self._objective(rough).choose(self.split, rows.shape[0], rows.shape[1], self.stop, self._network)
         return TrainingData(rough.parts, pooled=True, split=split)
 
-    def _validated_parts(self, parts: Sequence[Any], *, numeric: bool) -> TrainingData:
+    def _validated_parts(self, parts: Sequence[tuple[Data, ...]], *, numeric: bool) -> TrainingData:
         """Check data that is given node by node, (X, y) or (X, y, weights) each; return it as TrainingData.
 
         Its split, what a node holds, is the one that the parameter `split` asks for; "auto" is by samples. Columns of
@@ -323,7 +323,7 @@ class NetworkEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def _checked_part(
-    k: int, part: Any, *, numeric: bool
+    k: int, part: tuple[Data, ...], *, numeric: bool
 ) -> tuple[tuple[SampleMatrix, Vector, Vector], tuple[str, ...] | None]:
     """Check (X, y) or (X, y, weights) of node k; return ((X, y, weights), names of the columns of X).
 

@@ -23,13 +23,13 @@ from glmesh.problem.named import check_labels
 from glmesh.types import Data, Matrix, Vector
 
 
-def is_logistic(estimator: Any) -> bool:
+def is_logistic(estimator: object) -> bool:
     """Return whether a classifier has the logistic loss, so that it can predict probabilities."""
     loss = getattr(estimator, "loss", "logistic")
     return (loss if isinstance(loss, str) else getattr(loss, "name", None)) == "logistic"
 
 
-def _check_classes(labels: list[npt.NDArray[np.generic]], classes: list[Any]) -> None:
+def _check_classes(labels: list[npt.NDArray[np.generic]], classes: list[object]) -> None:
     """Raise InvalidData if a part has a label that is none of `classes`, or if no part has one of the classes.
 
     `labels` has an array for each part of the data, with the distinct labels of that part.
@@ -73,7 +73,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         with self._training(lambda: self._validated(X, y, sample_weight), rows) as data:
             return self._fit(data)
 
-    def fit_nodes(self, parts: Sequence[Any], *, classes: ArrayLike | None = None) -> Self:
+    def fit_nodes(self, parts: Sequence[tuple[Data, ...]], *, classes: ArrayLike | None = None) -> Self:
         """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
@@ -96,7 +96,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignore[misc
         with self._training(lambda: self._labelled_parts(parts, classes)) as data:
             return self._fit(data)
 
-    def _labelled_parts(self, parts: Sequence[Any], classes: ArrayLike | None) -> TrainingData:
+    def _labelled_parts(self, parts: Sequence[tuple[Data, ...]], classes: ArrayLike | None) -> TrainingData:
         """Check data that is given node by node, (X, y) or (X, y, weights) each; return it as TrainingData.
 
         Raise InvalidData unless all nodes have the same kind of labels or, if `classes` are given, have only those

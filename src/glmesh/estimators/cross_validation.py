@@ -115,8 +115,8 @@ class ElasticNetCV(ElasticNetRegressor):
     l1_ratio: Any = 0.5
     eps: float = 1e-3
     alphas: ArrayLike = 100
-    cv: Any = None
-    precompute: Any = "auto"
+    cv: object = None
+    precompute: object = "auto"
 
     def _objective(self, data: TrainingData) -> Objective:
         """Return the Objective of the elastic net with the alpha and l1_ratio that cross-validation chose.
@@ -179,7 +179,7 @@ class ElasticNetCV(ElasticNetRegressor):
         self._forget()
         return super().fit(X, y, sample_weight, rows=rows)
 
-    def fit_nodes(self, parts: Sequence[Any]) -> Self:
+    def fit_nodes(self, parts: Sequence[tuple[Data, ...]]) -> Self:
         """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters
@@ -300,7 +300,7 @@ class LassoCV(ElasticNetCV):
     l1_ratio: Any = field(default=1.0, init=False)
 
 
-def folds_of(data: TrainingData, cv: Any) -> Iterator[tuple[list[Indices], list[Indices]]]:
+def folds_of(data: TrainingData, cv: object) -> Iterator[tuple[list[Indices], list[Indices]]]:
     """Yield (rows to learn from, rows to test on) for each fold.
 
     Either is a list with an array of row numbers per part, where a part is the data of one node, or all data if it is

@@ -1,7 +1,6 @@
 """Regressors with a squared loss: Ridge, Lasso and the elastic net."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from glmesh.estimators.objective import Objective, TrainingData, elastic_net, number
 from glmesh.estimators.regression import NetworkRegressor
@@ -103,7 +102,7 @@ class ElasticNetRegressor(NetworkRegressor):
     The fields are parameters that all of them have; each documents them for itself.
     """
 
-    precompute: Any = False
+    precompute: object = False
     copy_X: bool = True
     positive: bool = False
     selection: str = "cyclic"

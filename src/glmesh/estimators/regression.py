@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,7 +42,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[misc]
         with self._training(lambda: self._validated(X, y, sample_weight, y_numeric=True), rows) as data:
             return self._fit(data)
 
-    def fit_nodes(self, parts: Sequence[Any]) -> Self:
+    def fit_nodes(self, parts: Sequence[tuple[Data, ...]]) -> Self:
         """Learn from data that each node keeps to itself; only messages to neighbours leave a node.
 
         Parameters

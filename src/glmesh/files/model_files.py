@@ -31,7 +31,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -41,7 +40,7 @@ from glmesh.contract import Contract
 from glmesh.errors import InvalidData, UnreadableFile, UnsuitablePair
 from glmesh.files.archive import write_atomically
 from glmesh.files.data_files import read_arrays
-from glmesh.types import Array, Data, Matrix, Vector
+from glmesh.types import Array, Data, Matrix, Tree, Vector
 
 FORMAT = "glmesh-model"
 VERSION = 3
@@ -282,7 +281,7 @@ def load(path: str | PathLike[str]) -> Model:
         raise UnreadableFile(f"{path}: key 'meta' lacks or spoils a field ({error!r}); save the model again") from error
 
 
-def _meta(array: Array, path: Path) -> dict[str, Any]:
+def _meta(array: Array, path: Path) -> Tree:
     """Return the key `meta` of a model file as a dict; raise UnreadableFile for another format or version."""
     try:
         meta = json.loads(array.tobytes())
@@ -297,7 +296,7 @@ def _meta(array: Array, path: Path) -> dict[str, Any]:
     return meta
 
 
-def _origin(meta: dict[str, Any], p: int) -> dict[str, Any]:
+def _origin(meta: Tree, p: int) -> Tree:
     """Return the fields of `Model` that came with version 3, as a dict: contract, federation, digest, sites, without.
 
     ValueError is raised if the contract names other than p columns.

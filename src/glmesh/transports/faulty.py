@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +12,7 @@ from glmesh.core import Mail
 from glmesh.core.transport import Unfinished
 from glmesh.network import Mixing, Network, Plan
 from glmesh.transports.local import LocalTransport
-from glmesh.types import Flags, Indices, Unsigned, Vector
+from glmesh.types import Flags, Indices, Tree, Unsigned, Vector
 
 # [times the exchanges of a total without faults] after which a round ends without the total, if messages get lost:
 # with one in twenty lost, a total takes about twice the exchanges
@@ -183,7 +182,7 @@ class FaultyTransport(LocalTransport):
             "totals": self.totals,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Tree) -> None:
         """Replace counters, clock, delayed messages and unfinished totals by those that `state` returned."""
         super().restore(state)
         self.exchanges, self.delayed = state["exchanges"], state["delayed"]

@@ -1,14 +1,14 @@
 """All nodes in this process: the simulator's transport."""
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from glmesh.collectives.routes import NUMBER, SHORT, Routes
 from glmesh.core import Contents, Halo, Mail, Outbox, Traffic
 from glmesh.network import Clock, Mixing, Network, Plan
-from glmesh.types import Indices, Matrix, Unsigned, Vector
+from glmesh.types import Indices, Matrix, Tree, Unsigned, Vector
 
 
 class LocalTransport:
@@ -110,7 +110,7 @@ class LocalTransport:
         clock = None if self.clock is None else self.clock.state()
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": clock}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Tree) -> None:
         """Replace the counters and the virtual clock's times by those that `state` of another transport returned."""
         self.traffic = Traffic(state["communications"], state["bytes"])
         if self.clock is not None:

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from glmesh.contract import Fitted
 from glmesh.federation.config import Federation
@@ -13,6 +12,7 @@ from glmesh.federation.node.totalling import Totalling
 from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.node.training import Training
 from glmesh.problem import DataSummary, NodeData
+from glmesh.types import Tree
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Agreed:
     summary: DataSummary  # `site_data.summary_of`: what the problem needs of all members' data
     fitted: Fitted  # this node's table in the order of the contract
     store: Store
-    saved: dict[str, Any] | None  # the checkpoint that the node goes on from; None: there is none
+    saved: Tree | None  # the checkpoint that the node goes on from; None: there is none
 
     def prepare(self, *, patient: bool = False) -> Training:
         """Make the node's state, or restore it from a checkpoint; return the phase that trains by gossip.

@@ -1,7 +1,6 @@
 """What a node leaves on its disk: a checkpoint to go on from, and the model."""
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from glmesh.federation.node.trainer import Trainer
 from glmesh.federation.wire import PROTOCOL
 from glmesh.files.model_files import Model
 from glmesh.problem import DataSummary
-from glmesh.types import SampleMatrix
+from glmesh.types import SampleMatrix, Tree
 
 
 class Store:
@@ -37,7 +36,7 @@ class Store:
         }
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 
-    def load(self) -> dict[str, Any] | None:
+    def load(self) -> Tree | None:
         """Return the dict of "trainer" and "gossip" that `save` wrote last; None if there is no checkpoint file.
 
         InvalidInput is raised for a checkpoint of another node, configuration or data.
@@ -51,7 +50,7 @@ class Store:
                     f"{self.path} is a checkpoint with another {key}; remove the folder to begin anew, "
                     f"or go back to the {key} that it was made with"
                 )
-        saved: dict[str, Any] = tree["state"]
+        saved: Tree = tree["state"]
         return saved
 
     def save(self, trainer: Trainer, gossip: GossipStore) -> None:

@@ -5,7 +5,6 @@ rounds in which it was away, and in which its variables did not change.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from glmesh.methods.cola.blocks import ColaBlocks
 from glmesh.methods.cola.state import ColaState
 from glmesh.network import Plan
 from glmesh.problem import CompositeObjective
-from glmesh.types import Vector
+from glmesh.types import Tree, Vector
 
 _NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned certifies nothing until it has met others
 
@@ -248,7 +247,7 @@ class Trainer:
             "life": self.life,
         }
 
-    def restore(self, tree: dict[str, Any]) -> None:
+    def restore(self, tree: Tree) -> None:
         """Take over the state that `tree` returned before the process was restarted, with new incarnations of links."""
         single, self.hosted.states[0] = self.gossip.single, tree["state"]
         self.gossip.single = single

@@ -16,7 +16,7 @@ from glmesh.methods.cola.blocks import Algorithm, ColaBlocks
 from glmesh.methods.cola.state import ColaState
 from glmesh.problem import CompositeObjective, Partition, Problem, Shard
 from glmesh.problem.partition import partition as make_partition
-from glmesh.types import Flags, Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Tree, Vector
 
 
 class ColaNodes(HostedNodes[Block, ColaState]):
@@ -343,7 +343,7 @@ class ColaNodes(HostedNodes[Block, ColaState]):
         """
         return {"proof": self.proof, "summary": self.summary}
 
-    def restore(self, states: list[ColaState], watching: list[Any], saved: dict[str, Any]) -> None:
+    def restore(self, states: list[ColaState], watching: list[Any], saved: Tree) -> None:
         """Replace the states of all blocks and certifiers by those of a checkpoint.
 
         `saved` is what the method `saved` returned, with the entry "anchor": where a free intercept is held.

@@ -7,14 +7,13 @@ times the totals on RCV1, news20 and Reuters, and Newton's method with conjugate
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from glmesh.core import PerNode, Shared
+from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
 from glmesh.errors import UnsuitablePair
 from glmesh.methods.totals.nodes import TotalMethod
@@ -53,8 +52,6 @@ INTERCEPT = 1.0 / 16.0
 # benchmarks/reports/sensitivity.md
 BETTER = 4.0
 IDLE = 3  # [rounds] in a row without progress after which a run ends, because rounding keeps it from more
-
-Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +120,7 @@ class LimitedMemory(TotalMethod[LimitedMemoryState]):
         w = np.zeros(block.p) if w is None else np.array(w, dtype=np.float64)
         return LimitedMemoryState(w, intercept if block.fit_intercept else 0.0, np.zeros(block.size))
 
-    def round(self, block: Rows, state: LimitedMemoryState) -> Totals:
+    def round(self, block: Rows, state: LimitedMemoryState) -> AnyRounds:
         """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
         if state.scale is None:
             state.scale = scales((yield Largest(column_exponents(block))))

@@ -8,9 +8,8 @@ total and no search.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -31,8 +30,6 @@ from glmesh.types import Indices, Vector
 # [factor] by which the rounding of predictions may grow from one total to the next, because it is zero at zero; 24 bits
 # are left
 ROUNDING_ROOM = 2.0**30
-
-Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class ProximalNewton(TotalMethod[NewtonState]):
         made = [Penalties.of(table, each, blocks[0].p) for table, each in zip(penalties, alphas, strict=True)]
         return solve_least_squares(blocks, made, tol, max_rounds)
 
-    def round(self, block: Rows, state: NewtonState) -> Totals:
+    def round(self, block: Rows, state: NewtonState) -> AnyRounds:
         """Make one round: one total at the trial point, and the choice of the next; the first agrees on scales."""
         if state.scale is None:
             state.scale = scales((yield Largest(column_exponents(block))))

@@ -23,7 +23,7 @@ from glmesh.methods.totals.contribution import HESSIAN_ROW_COST
 from glmesh.methods.totals.dealing import deal, plain, refuse_features, rows_of, targets_of
 from glmesh.methods.totals.rows import Rows
 from glmesh.problem import Partition, Problem
-from glmesh.types import Flags, Indices, Matrix, Vector
+from glmesh.types import Flags, Indices, Matrix, Tree, Vector
 
 Story = tuple[int, str, str]  # (round, acceleration from then on, why)
 
@@ -365,11 +365,11 @@ class TotalNodes(HostedNodes[Rows, StateT]):
     def require_saving(self) -> None:
         """Do nothing: a run of these nodes can be saved."""
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> Tree:
         """Return {"summary", "story"}: what nodes agreed on of data that is apart, and how the method was chosen."""
         return {"summary": self.summary, "story": self._story}
 
-    def restore(self, states: list[StateT], watching: list[Any], saved: dict[str, Any]) -> None:
+    def restore(self, states: list[StateT], watching: list[Any], saved: Tree) -> None:
         """Take over the states of all blocks, the number of rounds and the story from a file."""
         self.states[:] = states
         self.summary, self._story, self._made = saved["summary"], saved["story"], saved["rounds"]

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from glmesh.core import PerNode, Shared
+from glmesh.core.messages import AnyRounds, Request
 from glmesh.core.totals import Largest, Total
 from glmesh.errors import UnsuitablePair
 from glmesh.functions import Loss, Table
@@ -36,8 +37,6 @@ SPARE = 4
 MOST_NUMBERS = 2**22  # [numbers] of the total that tells the span, because that is 32 MB
 FEWEST_COEFFICIENTS = 500  # [coefficients] up to which the span is not used, because a Hessian is short enough
 CHUNK = 256  # [rows] that are compared with the basis at a time, because that is 15 MB for some thousand columns
-
-Totals = Generator[Any, Any, None]  # yields Largest and Total, and is sent maxima and Sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +110,7 @@ class RowSpace(TotalMethod[RowSpaceState]):
         _method(block.loss).retarget(_small(block, basis), inner)
         state.read_inner(float(block.penalty.l2.max()))
 
-    def round(self, block: Rows, state: RowSpaceState) -> Totals:
+    def round(self, block: Rows, state: RowSpaceState) -> AnyRounds:
         """Make one round: the first finds the span of the rows, each other one is a round of the small problem."""
         method = _method(block.loss)
         if state.basis is None:
@@ -175,7 +174,7 @@ def _small(block: Rows, basis: Basis) -> Rows:
 # the span of the rows
 
 
-def _span(block: Rows) -> Generator[Any, Any, Basis]:
+def _span(block: Rows) -> Generator[Request, Any, Basis]:
     """Return a basis of the span of all nodes' rows, after one total of random combinations of them.
 
     A row is divided by its norm before it is combined. What the basis leaves of a row in the L2 penalty's norm, which

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
 from glmesh.errors import InvalidInput, UnreadableFile
+from glmesh.types import Tree
 from glmesh.validation import number_in, one_of, unknown, whole_number
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class Straggler(Window):
             )
 
 
-def load_tables(path: Path) -> dict[str, Any]:
+def load_tables(path: Path) -> Tree:
     """Return the content of a TOML file as a dict; raise UnreadableFile if there is no file, or it is no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ they are read. Ranks that share no link exchange nothing, and a rank waits only 
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from mpi4py import MPI
@@ -17,7 +17,7 @@ from glmesh.core import Contents, Halo, Layout, Mail, Outbox, Reader, Traffic
 from glmesh.errors import InvalidInput
 from glmesh.network import Mixing, Plan
 from glmesh.transports.mpi.communicator import Communicator
-from glmesh.types import Bytes, Indices, Matrix, Unsigned, Vector
+from glmesh.types import Bytes, Indices, Matrix, Tree, Unsigned, Vector
 
 ROWS, SCALARS = 0, 1  # tags
 _NO_LAYOUT = Layout(0, 0)  # parts that MPI carries say their own lengths
@@ -231,7 +231,7 @@ class MpiTransport:
         """Return {"communications", "bytes", "clock": None}: exchanges and bytes sent so far by this rank."""
         return {"communications": self.traffic.communications, "bytes": self.traffic.bytes, "clock": None}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Tree) -> None:
         """Replace the counts of exchanges and bytes by those that `state` of another transport returned."""
         self.traffic = Traffic(state["communications"], state["bytes"])
 
