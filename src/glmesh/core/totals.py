@@ -223,8 +223,8 @@ def add_up(totals: Sequence[Total], n_nodes: int, add: Add, maximise: Maximise) 
     answer: Unsigned | Indices | None = None
     while True:
         try:
-            asked = next(steps) if answer is None else steps.send(answer)
+            request = next(steps) if answer is None else steps.send(answer)
         except StopIteration as end:
             sums: Sums = end.value
             return sums
-        answer = add(asked.rows) if isinstance(asked, Whole) else maximise(asked)
+        answer = add(request.rows) if isinstance(request, Whole) else maximise(request)
