@@ -20,9 +20,7 @@ from glmesh.methods.totals.working_set import WIDE
 MOST_COEFFICIENTS = 1000
 
 
-def method_on_totals(
-    loss: Loss, penalty: Separable, n_coefficients: int, n_rows: float = np.inf
-) -> OnTotals | None:
+def method_on_totals(loss: Loss, penalty: Separable, n_coefficients: int, n_rows: float = np.inf) -> OnTotals | None:
     """Return the method on totals for a loss and a penalty (alpha included); None: none suits.
 
     `n_coefficients` is p, without the intercept, `n_rows` is m, over all nodes. A smooth loss takes Newton's method,
