@@ -132,6 +132,53 @@ def test_no_certificate_is_false(seed):
         assert not value - gap > least * (1 + 1e-12) + 1e-15 * at_zero  # NaN before the first total
 
 
+def far_case(seed: int) -> tuple[Problem, dict[str, Any]]:
+    """A problem whose best intercept is far from where the run begins, and the start."""
+    rng = np.random.default_rng(seed)
+    m, p = int(rng.integers(20, 80)), int(rng.integers(1, 8))
+    rows = rng.normal(size=(m, p)) + rng.normal(size=p) * 10.0 ** rng.uniform(-1, 3)
+    loss, far = str(rng.choice(SMOOTH)), rng.normal() * 10.0 ** rng.uniform(0, 5)
+    y = targets(rows - rows.mean(axis=0), loss)
+    y = np.where(np.arange(m) < rng.integers(1, 4), -1.0, 1.0) if LOSSES[loss].classifies else y + far
+    warm = np.append(rng.normal(size=p), 0.1 * far) if rng.random() < 0.5 else None
+    case = Problem.glm(rows, y, loss=loss, alpha=10.0 ** rng.uniform(-3, 2), split="samples", fit_intercept=True)
+    return case, {} if warm is None else {"warm_start": warm}
+
+
+@pytest.mark.parametrize("seed", range(cases(400)))
+def test_no_certificate_is_false_however_far_the_best_intercept_is(seed):
+    case, start = far_case(seed)
+    run, seen = Run(case, method=LimitedMemory(), n_nodes=3, **start), []
+    while run.rounds < 80 and not run.nodes.failure:
+        next(run)
+        seen.append((run.states[0].objective, run.states[0].gap))
+    best = solve(case, method=ProximalNewton(), n_nodes=1, tol=1e-12, max_rounds=200)
+    assert best.objective == pytest.approx(case.objective(best.coef, best.intercept), abs=best.gap)
+    state = run.states[0]
+    ends = [(best.coef, best.intercept), (state.w, state.intercept)]
+    least = min(case.objective(w, b) for w, b in ends)
+    rounding = 1e-15 * len(case.parts[0].weight) * max(abs(b) for _, b in ends)  # of predictions and objectives
+    for value, gap in seen:
+        assert value - gap <= least * (1 + 1e-11) + rounding
+
+
+@pytest.mark.parametrize("seed", [272, 286, 310])
+def test_a_single_node_that_cuts_its_loss_is_not_believed(seed):
+    """Rounded, a loss cut to the cap was sometimes below the cap, and taken for the objective."""
+    case, _ = far_case(seed)
+    found = solve(case, method=ProximalNewton(), n_nodes=1, tol=1e-9, max_rounds=200)
+    assert found.status.name == "CONVERGED"
+    assert found.objective == pytest.approx(case.objective(found.coef, found.intercept), rel=1e-9)
+
+
+def test_a_far_intercept_is_proven():
+    rows = np.random.default_rng(5).normal(size=(60, 5))
+    case = Problem.glm(rows, rows[:, 0] + 1e6, alpha=1.0, split="samples", fit_intercept=True)
+    found = fit("L-BFGS", case, tol=1e-9)
+    assert found.status.name == "CONVERGED"
+    assert found.intercept == pytest.approx(1e6, rel=1e-6)
+
+
 # same bits, seams
 
 

@@ -50,7 +50,7 @@ class Query:
     majorant: bool = False  # whether the Hessian is made of curvatures of a quadratic upper bound
     stepped_majorant: bool = False  # whether the step was made with such curvatures
     damping: float = 0.0  # part of the upper bound that was added to the curvature when the step was made
-    cap: float = np.inf  # a node's loss above it is sent as `cap`
+    cap: float = np.inf  # a node's loss above it is sent as twice the cap
     trials: bool = False  # whether shorter steps are tried
     dual: bool = False  # whether a dual point is asked for
     shrink: float = 1.0  # factor of the dual point
@@ -203,9 +203,12 @@ def _node_sums(block: Rows, values: Vector) -> Vector:
 
 
 def _capped(block: Rows, values: Iterable[Vector], cap: float) -> Matrix:
-    """Return each node's sums of several vectors of losses, shape (n_hosted, n), cut to the cap (also NaN)."""
+    """Return each node's sums of several vectors of losses, shape (n_hosted, n); twice the cap above it, and for NaN.
+
+    Twice, so that the sum over all nodes is above the cap however it is rounded.
+    """
     sums = np.stack([_node_sums(block, one) for one in values], axis=1)
-    return np.where(sums <= cap, sums, cap)
+    return np.where(sums <= cap, sums, 2.0 * cap)
 
 
 def _transposed(block: Rows, penalty: ScaledPenalty, rows: Matrix) -> Matrix:

@@ -16,6 +16,8 @@ from glmesh.core import PerNode, Shared
 from glmesh.core.messages import AnyRounds
 from glmesh.core.totals import Largest, Sums, Total
 from glmesh.errors import UnsuitablePair
+from glmesh.methods.totals.cuts import Cut, aim, lower_bound
+from glmesh.methods.totals.dual_bound import ROUNDING as ROUNDED_SUM
 from glmesh.methods.totals.nodes import TotalMethod
 from glmesh.methods.totals.row_space import check_ridge
 from glmesh.methods.totals.rows import Rows
@@ -42,9 +44,9 @@ DUAL_FROM = 0.1
 # [gap but for the intercept when it was asked for last] below which it is asked for again: larger sends more numbers,
 # smaller may ask too late; source: benchmarks/reports/sensitivity.md
 DUAL_AGAIN = 0.5
-# [largest intercept and step of it] within which the best intercept is assumed to be, because nothing proves where it
-# is; what is left of the sum of theta counts as far
-FARTHEST = 1e2
+# [sum of theta] that a dual point is to have with the other sign than the slopes at the point: smaller may fail to
+# change the sign, larger weakens the proof; source: benchmarks/reports/sensitivity.md
+OVERSHOOT = 0.1
 # [root of the losses' curvature] by which the intercept is multiplied; from 1/8 to 1/64 RCV1, news20 and Reuters take
 # about as many totals, above and below more; source: benchmarks/reports/sensitivity.md
 INTERCEPT = 1.0 / 16.0
@@ -62,6 +64,7 @@ class Slopes:
     value: float  # of the objective
     gradient: Vector  # (p + 1,) of the objective
     bend: float  # second derivative of the objective by the intercept
+    cut: Cut  # that the losses' slopes prove
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +73,8 @@ class QuasiNewtonStep:
 
     change: Vector  # (p + 1,)
     slope: float  # of the objective along it
-    cap: float  # a node's loss above it is sent as `cap`
-    shift: float | None  # move of the intercept that makes the slopes at the point a dual point; None: not asked for
+    cap: float  # a node's loss above it is sent as twice the cap
+    shift: float | None  # move of the intercept for a dual point made of the slopes at the point; None: not asked for
 
 
 @dataclass
@@ -91,6 +94,7 @@ class LimitedMemoryState:
     step: Shared[QuasiNewtonStep | None] = None  # None: the next total is at w itself
     steps: Shared[list[Vector]] = field(default_factory=list)  # (p + 1,) each, the newest last
     changes: Shared[list[Vector]] = field(default_factory=list)  # (p + 1,) of the gradient along each of `steps`
+    cuts: Shared[list[Cut]] = field(default_factory=list)  # all that totals proved about the intercept
     lower: Shared[float] = 0.0  # proven lower bound of the optimum: losses and penalty are not negative
     asked: Shared[float] = np.inf  # gap but for the intercept where a dual point was asked for last
     idle: Shared[int] = 0  # rounds in a row without progress
@@ -158,7 +162,7 @@ class _Round:
                 vectors["dual"] = self._dual_point(z, step.shift)
                 values.append(g.slacks(-vectors["dual"], -there))
             fields = {"values": self._capped(values, np.inf if step is None else step.cap)}
-            fields["bend"] = self._sums([g.conjugate_curvature(-there)])
+            fields["bend"] = self._sums([g.conjugate_curvature(-there), *map(np.abs, vectors.values())])
             fields |= dict(zip(vectors, self._transposed(np.stack(list(vectors.values()))), strict=True))
         for name, rows in fields.items():
             if not np.isfinite(rows).all():  # far away; the trial point is refused, because a loss is at its cap
@@ -177,10 +181,7 @@ class _Round:
         return np.ascontiguousarray(out.T)
 
     def _dual_point(self, z: Vector, shift: float) -> Vector:
-        """Return the losses' slopes where the intercept is moved, to first order from z, in their domain, shape (m,).
-
-        To first order they add up to nothing.
-        """
+        """Return the losses' slopes with the intercept moved, to first order from z, in their domain, shape (m,)."""
         g = self.block.dual
         bounds = g.kernel_rows(len(z))
         moved = g.conjugate_subgradient(-z) - shift / self.root[-1] * g.conjugate_curvature(-z)
@@ -192,9 +193,12 @@ class _Round:
         return np.array([[one[span].sum() for one in values] for span in spans])
 
     def _capped(self, values: list[Vector], cap: float) -> Matrix:
-        """Return each node's sums of vectors of losses, shape (n_hosted, n), cut to the cap (also NaN)."""
+        """Return each node's sums of vectors of losses, shape (n_hosted, n); twice the cap above it, and for NaN.
+
+        Twice, so that the sum over all nodes is above the cap however it is rounded.
+        """
         sums = self._sums(values)
-        return np.where(sums <= cap, sums, cap)
+        return np.where(sums <= cap, sums, 2.0 * cap)
 
     def _transposed(self, rows: Matrix) -> Matrix:
         """Return X_k^T of n vectors of rows, shape (n, m), divided by the columns' scales, shape (n, n_hosted, d)."""
@@ -222,16 +226,13 @@ class _Round:
             self.root[-1] = state.unit
         there = self._slopes(sums)
         rounding = float(sums["values"][1]) + ROUNDING * there.value
-        if "dual" in sums:
-            state.lower = max(state.lower, self._lower(there, sums) - rounding)
+        for cut in self._cuts(there, sums):
+            state.lower = max(state.lower, lower_bound(state.cuts, cut))
+            state.cuts = [*state.cuts, cut]
         if step is None:
             self._arrive(there)
         else:
             self._judge(there, step, sums)
-        at = state.at
-        assert at is not None
-        if not at.gradient[-1]:  # the slopes are a dual point as they are
-            state.lower = max(state.lower, at.value - _squares(at.gradient) - rounding)
         state.gap = max(state.objective - state.lower, 0.0) + rounding
         if state.idle >= IDLE:
             state.failure = "rounding"
@@ -244,24 +245,34 @@ class _Round:
         if not self.block.fit_intercept:
             gradient[-1] = 0.0
         value = float(sums["values"][0]) + _squares(point[:-1])
-        return Slopes(point, value, gradient, float(sums["bend"][0]) / self.root[-1] ** 2)
+        rounding = float(sums["values"][1]) + ROUNDING * value
+        cut = self._cut(value - rounding - _squares(gradient[:-1]), point, sums, "slopes")
+        return Slopes(point, value, gradient, float(sums["bend"][0]) / self.root[-1] ** 2, cut)
 
-    def _lower(self, there: Slopes, sums: Sums) -> float:
-        """Return the lower bound of the optimum that the total's dual point theta gives.
+    def _cut(self, value: float, point: Vector, sums: Sums, name: str) -> Cut:
+        """Return the line of height `value` at a point's intercept that the sums `name`, X^T theta, prove."""
+        at = float(point[-1] / self.root[-1])
+        if not self.block.fit_intercept:
+            return Cut(value, at, 0.0, 0.0)
+        size = float(sums["bend"][1 if name == "slopes" else 2])
+        error = 0.0 if size == 0 else ROUNDED_SUM * size + sums.errors[name] * float(self.scale[-1])
+        return Cut(value, at, float(sums[name][-1] * self.scale[-1]), error)
 
-        Every row adds loss(z) + loss*(theta) - z theta >= 0, every coefficient half the square of u + X^T theta / root.
-        What is left of the sum of theta counts as far as the best intercept is assumed to be (`FARTHEST`), which is no
-        proof.
+    def _cuts(self, there: Slopes, sums: Sums) -> list[Cut]:
+        """Return the lines that the slopes at the trial point and the total's dual point prove.
+
+        Every row adds loss(z) + loss*(theta) - z theta >= 0, every coefficient half the square of u + X^T theta / root;
+        both are 0 for the slopes at the point, but for their gradient.
         """
-        step, slack = self.step, float(sums["values"][-1])
-        assert step is not None
-        assert step.shift is not None
-        if slack >= step.cap or float(sums["values"][0]) >= step.cap:
-            return -np.inf
+        step = self.step
+        if step is not None and float(sums["values"][0]) >= step.cap:
+            return []
+        if step is None or step.shift is None or not float(sums["values"][-1]) < step.cap:
+            return [there.cut]
         pulls = sums["dual"] * (self.scale / self.root)
-        farthest = FARTHEST * (abs(there.point[-1]) + abs(step.shift) + abs(step.change[-1]))
-        penalised = _squares(there.point[:-1] + pulls[:-1])
-        return there.value - slack - penalised - float(abs(pulls[-1]) * farthest)
+        missing = float(sums["values"][-1]) + _squares(there.point[:-1] + pulls[:-1])
+        rounding = float(sums["values"][1]) + ROUNDING * there.value
+        return [there.cut, self._cut(there.value - rounding - missing, there.point, sums, "dual")]
 
     def _judge(self, there: Slopes, step: QuasiNewtonStep, sums: Sums) -> None:
         """Go to the trial point, or try another length of the step, or begin to remember anew."""
@@ -305,8 +316,10 @@ class _Round:
         change = -self._inverse_times(at.gradient, at.value)
         penalised = _squares(at.gradient[:-1])
         shift = None
-        if at.gradient[-1] and at.bend > 0 and penalised <= min(DUAL_FROM * at.value, DUAL_AGAIN * state.asked):
-            state.asked, shift = penalised, -float(at.gradient[-1]) / at.bend
+        wanted = penalised <= min(DUAL_FROM * at.value, DUAL_AGAIN * state.asked)
+        if self.block.fit_intercept and at.bend > 0 and wanted:
+            missing = aim(at.cut.slope, at.cut.error, OVERSHOOT, state.cuts) - at.cut.slope
+            state.asked, shift = penalised, missing / (at.bend * float(self.root[-1]))
         state.step = QuasiNewtonStep(
             change, float((change * at.gradient).sum()), at.value * (1.0 + 1e-9) + 1e-300, shift
         )

@@ -374,10 +374,13 @@ class NewtonRound:
         return columns[:0] if known else columns
 
     def _cap(self, model: NewtonModel, there: Vector, softness: float) -> float:
-        """Return the largest loss that a node need tell: with a larger one the trial point is refused in any case."""
-        penalty = self.penalty
+        """Return the largest loss that a node need tell: with a larger one the trial point is refused in any case.
+
+        A loss that is soft at the point may be as many times as large when it is not.
+        """
+        penalty, soft = self.penalty, max(model.softness, softness) > 1.0
         least = penalty.least if np.isfinite(penalty.least) else penalty.value(there)
-        return (model.value - least) * (4.0 if softness > 1.0 else 1.0 + 1e-9) + 1e-300
+        return (model.value - least) * (4.0 * model.softness if soft else 1.0 + 1e-9) + 1e-300
 
     def _unproven(self, step: NewtonStep) -> bool:
         """Return whether leverages are to be asked for, because a proof by self-concordance is near but not made."""
