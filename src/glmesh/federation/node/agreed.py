@@ -17,7 +17,7 @@ from glmesh.types import Tree
 
 @dataclass(frozen=True)
 class Agreed:
-    """Second phase of a node: all members' data fits together, so the node's state can be made or restored."""
+    """Second phase of a node: all sites' data fits together, so the node's state can be made, or restored."""
 
     neighbourhood: Neighbourhood
     federation: Federation  # in which members that were refused count as late
@@ -30,8 +30,8 @@ class Agreed:
     def prepare(self, *, patient: bool = False) -> Training:
         """Make the node's state, or restore it from a checkpoint; return the phase that trains by gossip.
 
-        `patient`: wait for each neighbour without limit. InvalidData is raised if the node's data does not fit the
-        summary.
+        `patient`: that phase waits for each neighbour without limit. InvalidData is raised if the node's data does not
+        fit the summary.
         """
         site = self.neighbourhood.site
         life = int(time.time() * 1000)  # [ms] since 1970: larger than before a restart, with or without a checkpoint
@@ -45,5 +45,8 @@ class Agreed:
         return Training(participant, self.summary, self.fitted, resumed=self.saved is not None)
 
     def prepare_totals(self) -> Totalling:
-        """Return the phase that trains by masked totals; raise UnreadableFile if the memory on disk is damaged."""
+        """Return the phase that trains by masked totals.
+
+        Raise UnreadableFile if the memory of views on disk is damaged.
+        """
         return Totalling(self.neighbourhood, self.federation, self.data, self.summary, self.fitted)

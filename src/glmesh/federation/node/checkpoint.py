@@ -26,7 +26,7 @@ class Store:
 
     @cached_property
     def _identity(self) -> dict[str, str]:
-        """Return "protocol", "configuration", "data" and "name" -> digest, by which this node's checkpoint is known."""
+        """Return digests, by "protocol", "configuration", "data" and "name", that tell whose a checkpoint is."""
         table = self._data.table
         parts = {
             "protocol": PROTOCOL,
@@ -37,7 +37,7 @@ class Store:
         return {key: checkpoint.digest(part) for key, part in parts.items()}
 
     def load(self) -> Tree | None:
-        """Return the dict of "trainer" and "gossip" that `save` wrote last; None if there is no checkpoint file.
+        """Return the dict with "trainer" and "gossip" that `save` wrote last; None if there is no checkpoint file.
 
         InvalidInput is raised for a checkpoint of another node, configuration or data.
         """
@@ -54,24 +54,28 @@ class Store:
         return saved
 
     def save(self, trainer: Trainer, gossip: GossipStore) -> None:
-        """Write a node's training state and gossip to the checkpoint file; a crash leaves the old one."""
+        """Write the state of a node's training and gossip to the checkpoint file; a crash leaves the old file."""
         state = {"trainer": trainer.tree(), "gossip": gossip.to_json()}
         checkpoint.write(self.path, {"identity": self._identity, "setup": None, "problem": None, "state": state})
 
 
 def _plain(X: SampleMatrix) -> object:
-    """Return a matrix as `checkpoint.digest` takes it: a dense array, or [data, indices, indptr, shape] if sparse."""
+    """Return a matrix in a form that a digest can be taken of: a dense array, or [data, indices, indptr, shape]."""
     return [X.data, X.indices, X.indptr, list(X.shape)] if hasattr(X, "toarray") else np.ascontiguousarray(X)
 
 
 def _codes(table: DataTable) -> object:
-    """Return the targets of a table as numbers, shape (m,): themselves, or positions among the labels if texts."""
+    """Return the targets of a table as numbers, shape (m,): as they are, or their places among the labels if texts."""
     y = np.empty(0) if table.y is None else table.y
     return y if y.dtype.kind == "f" else np.searchsorted(np.array(table.labels), y)
 
 
 def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted, status: str) -> Model:
-    """Return the Model that a node writes: all coefficients split by samples, those of its own columns by features."""
+    """Return the Model that a node writes at the end: by features it has the coefficients of the node's own columns.
+
+    Split by samples it has all coefficients. `fitted` is the site's table in the contract's order, `status` a word on
+    how training ended.
+    """
     part, spec = site.federation.problem, site.federation.problem.model()
     x, v = trainer.variables()
     f = trainer.block.f
@@ -109,7 +113,7 @@ def model_of(trainer: Trainer, site: Site, summary: DataSummary, fitted: Fitted,
 
 
 def contract_of(fitted: Fitted, split: str) -> Contract | None:
-    """Return the Contract for a model file: names of columns, target and labels of the table that was trained on.
+    """Return the Contract to put into a model file: names of columns, target and labels of the table `fitted`.
 
     For svmlight text, which has no names, only the index base is in it; None for any other file without names.
     """

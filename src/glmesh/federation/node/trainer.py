@@ -25,7 +25,7 @@ _NEVER = 1 << 62  # [rounds] no round comes this late: a node that returned cert
 
 @dataclass
 class Proof:
-    """A certificate whose relative gap is at most tol, and this node's variables and estimate in its round."""
+    """A certificate whose relative gap is at most tol, with this node's variables and estimate in its round."""
 
     certificate: Certificate
     x: Vector  # (n_k,) variables
@@ -35,7 +35,7 @@ class Proof:
 
 @dataclass
 class Trainer:
-    """CoLA at one node, round by round: its variables, its flow gossip and its records for certificates."""
+    """CoLA at one node, round by round: its variables, its flow gossip, and what it tells for certificates."""
 
     federation: Federation
     me: int  # number of this node
@@ -84,22 +84,22 @@ class Trainer:
 
     @property
     def async_certifier(self) -> AsyncCertifier:
-        """Return the certifier, which computes and sends this node's records of certificates."""
+        """Return the certifier, which makes and sends this node's records for certificates, and concludes bounds."""
         return self.hosted.async_certifiers[0]
 
     @property
     def gossip(self) -> FlowGossip:
-        """Return the flow gossip: this node's estimate of Ax / K, and the flows over its links."""
+        """Return the flow gossip: this node's estimate of A x / K, and what has flowed over its links."""
         return self.hosted.flow_gossip(0)
 
     @property
     def view(self) -> MembershipView:
-        """Return this node's view of the members: a counter for each node, odd for a member."""
+        """Return which nodes this node takes for members: a counter for each node, odd for a member."""
         return self.gossip.node_flows[0].view
 
     @property
     def members(self) -> list[int]:
-        """Return the numbers of the nodes that are members in this node's view, ascending."""
+        """Return the numbers of the nodes that this node takes for members, ascending."""
         return self.view.members()
 
     @property
@@ -129,7 +129,10 @@ class Trainer:
         self._new_edges()
 
     def _drive(self, rounds: Rounds, exchange: PeerExchange) -> None:
-        """Step the generator of a round to its end, exchanging every outbox that it yields with the neighbours."""
+        """Run the generator of a round to its end: exchange each outbox that it yields with the neighbours.
+
+        It is sent what came from them.
+        """
         exchange.barrier.clock = self.gossip.clock
         try:
             rows = next(rounds)
@@ -140,7 +143,7 @@ class Trainer:
             return
 
     def _catch_up(self, exchange: PeerExchange) -> None:
-        """Set this node's numbers of exchange and round to those of its neighbours, if these are ahead."""
+        """Set this node's numbers of exchange and round to those of its neighbours, if these are larger."""
         newest = exchange.barrier.newest
         ahead = newest - self.gossip.clock
         if ahead > 0:
@@ -170,9 +173,9 @@ class Trainer:
         self.met = False
 
     def learn(self, node: int, count: int) -> None:
-        """Set a node's membership counter to `count` if that is larger, and adapt shares and links to the change.
+        """Set the membership counter of node `node` to `count` if that is larger, and adapt shares and links to it.
 
-        A node that learns that it was given up itself joins again.
+        An odd counter is a member's. A node that learns so that it was given up itself joins again.
         """
         if count > self.view.counts[node]:
             view = self.view
@@ -180,10 +183,10 @@ class Trainer:
             self.members_changed(view)
 
     def members_changed(self, before: MembershipView) -> None:
-        """Follow a change of the membership view, which was `before` until now: adapt shares and links.
+        """Adapt shares and links after a change of the members; `before` has the counters from before the change.
 
-        The share of a node that left is counted by its successor from now on; that of a node that came back, by itself
-        again.
+        The share A_l x_l of a node that left is counted by its successor from now on; that of a node that came back, by
+        itself again.
         """
         for node in np.flatnonzero(self.view.counts != before.counts).tolist():
             if node == self.me:
@@ -222,22 +225,25 @@ class Trainer:
         return True
 
     def share(self) -> Vector:
-        """Return this node's share A_k x_k plus the shares that it counts for others, shape (d,)."""
+        """Return this node's share A_k x_k plus the shares that it counts for nodes that were given up, shape (d,)."""
         share = self.block.share(0, self.state.x)
         inherited = self.gossip.node_flows[0].inherited
         return share if inherited is None else share + inherited
 
     def variables(self) -> tuple[Vector, Vector]:
-        """Return (x_k, v_k) in the round of the proof, or the present ones if there is no proof.
+        """Return (x_k, v_k), this node's variables and its estimate of A x, in the round of the proof.
 
-        Shapes (n_k,) and (d,).
+        Without a proof they are the present ones. Shapes are (n_k,) and (d,).
         """
         if self.proof is None:
             return self.state.x.copy(), self.state.v[0].copy()
         return self.proof.x, len(self.proof.certificate.members) * self.proof.s
 
     def tree(self) -> dict[str, object]:
-        """Return the state of this node for a checkpoint, a dict for `restore`: CoLA, certifier, proof, shares."""
+        """Return the state of this node as a dict for a checkpoint: CoLA, certifier, proof and shares.
+
+        `restore` takes it.
+        """
         return {
             "state": self.state,
             "certifier": self.async_certifier.state,
@@ -248,7 +254,10 @@ class Trainer:
         }
 
     def restore(self, tree: Tree) -> None:
-        """Take over the state that `tree` returned before the process was restarted, with new incarnations of links."""
+        """Set this node to the state that `tree` returned before the process ended.
+
+        Its links begin new incarnations.
+        """
         single, self.hosted.states[0] = self.gossip.single, tree["state"]
         self.gossip.single = single
         self.async_certifier.state = tree["certifier"]

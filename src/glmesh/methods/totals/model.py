@@ -14,7 +14,10 @@ from glmesh.types import Flags, Indices, Matrix, Vector
 
 @dataclass(frozen=True)
 class NewtonModel:
-    """Loss and its derivatives at a point in scaled coordinates; the penalty is not included."""
+    """Value, gradient and Hessian of the loss at a point in d scaled coordinates, the intercept last.
+
+    `value` includes the penalty, the derivatives do not.
+    """
 
     point: Vector  # (d,)
     value: float  # loss, as soft as it is here, and penalty
@@ -27,7 +30,7 @@ class NewtonModel:
 
 @dataclass(frozen=True)
 class NewtonStep:
-    """The step to the minimum of a model, and what the model says of it."""
+    """The step from a model's point to the minimum of model plus penalty, and what the model says of the step."""
 
     change: Vector  # (d,)
     decrement: float  # minus the slope of the objective along the step
@@ -37,7 +40,7 @@ class NewtonStep:
 
 
 def from_triangle(entries: Vector, n: int) -> Matrix:
-    """Return the symmetric matrix, shape (n, n), with this upper triangle."""
+    """Return the symmetric matrix, shape (n, n), whose upper triangle, row by row, is `entries`."""
     out = np.empty((n, n))
     rows, columns = triangle(n)
     out[rows, columns] = entries
@@ -46,9 +49,10 @@ def from_triangle(entries: Vector, n: int) -> Matrix:
 
 
 def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: float) -> NewtonStep:
-    """Return the step to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns.
+    """Return the step e to the minimum of gradient.e + e.bend e/2 + penalty(point + e) over the model's columns.
 
-    `noise` is by how much an entry of the gradient may be wrong.
+    `bend` is the matrix to take as Hessian, shape (n, n), on these n columns; other coordinates stay. `noise` is by how
+    much an entry of the gradient may be wrong.
     """
     columns, table = model.columns, penalty.table.take(model.columns)
     if not len(columns):
@@ -81,7 +85,10 @@ def minimum(penalty: ScaledPenalty, model: NewtonModel, bend: Matrix, noise: flo
 
 
 def dependent(bend: Matrix, order: Indices) -> Flags:
-    """Return which coordinates, taken in this order, have no curvature of their own beside those before, shape (n,)."""
+    """Return a mask of shape (n,): coordinates that, taken in this order, have no curvature beside those before.
+
+    `bend` is a Hessian, shape (n, n).
+    """
     n = len(bend)
     L = np.ascontiguousarray(bend[np.ix_(order, order)])
     eliminate(L, np.uint64(n), _noise(n) * np.diag(L), np.empty((8, n)))
@@ -89,13 +96,16 @@ def dependent(bend: Matrix, order: Indices) -> Flags:
 
 
 def _noise(n: int) -> float:
-    """Return the part of a diagonal entry of a Hessian of n coordinates below which a pivot is rounding."""
+    """Return the fraction of a diagonal entry of a Hessian of n coordinates below which a pivot is rounding alone."""
     return float((64.0 + 4.0 * n) * 2.0**-52)
 
 
 @dataclass(frozen=True, eq=False)
 class Factored:
-    """A positive semidefinite matrix H = L L^T on n coordinates, and the directions in which it is flat."""
+    """A positive semidefinite matrix H = L L^T on n coordinates, and the directions in which it is flat.
+
+    A coordinate that has no curvature of its own beside those before it is dropped.
+    """
 
     inverse: Matrix  # (n, n) L^-1, zero in the rows of coordinates without curvature of their own
     dropped: Indices  # (r,) those coordinates
@@ -104,7 +114,7 @@ class Factored:
 
     @staticmethod
     def of(H: Matrix) -> Factored:
-        """Return H, shape (n, n), factored."""
+        """Return the Factored of the symmetric matrix H, shape (n, n)."""
         n = len(H)
         L, inverse = H.copy(), np.empty((n, n))
         eliminate(L, np.uint64(n), _noise(n) * np.diag(H), np.empty((8, n)))
@@ -117,20 +127,23 @@ class Factored:
 
     @property
     def deviations(self) -> Vector:
-        """Square roots of the diagonal of H^-1, shape (n,)."""
+        """Return the square roots of the diagonal of H^-1, shape (n,)."""
         return np.asarray(np.sqrt((self.inverse**2).sum(axis=0)))
 
     def consistent(self, values: Vector) -> Vector:
-        """Return n values c with those of coordinates without curvature of their own changed so that flat.c = 0."""
+        """Return n values c, shape (n,), changed so that they are 0 along every direction in which the matrix is flat.
+
+        Only the values of dropped coordinates, which have no curvature of their own, are changed.
+        """
         out = values.copy()
         out[self.dropped] = 0.0
         out[self.dropped] = -(self.flat @ out) / self.flat[np.arange(len(self.dropped)), self.dropped]
         return out
 
     def norm(self, r: Vector) -> float:
-        """Return an upper bound of sqrt(r.H^-1 r) of a vector r, shape (n,), rounding included."""
+        """Return an upper bound, with rounding, of sqrt(r.H^-1 r), where r has shape (n,)."""
         return (1.0 + self.error) * float(np.sqrt(((self.inverse * r).sum(axis=1) ** 2).sum()))
 
     def solve(self, r: Vector) -> Vector:
-        """Return H^-1 r, shape (n,)."""
+        """Return H^-1 r, shape (n,), with zeros at the coordinates that were dropped."""
         return np.asarray((self.inverse * (self.inverse * r).sum(axis=1)[:, None]).sum(axis=0))
